@@ -1,7 +1,8 @@
 """Benchmark harness, leaderboard and library for imitation and reward learning.
 
-`imitbench.run`, `imitbench.results`, `imitbench.report` and `imitbench.compare` are the harness
-(see `imitbench.api`); the library is in `imitbench.algorithms` and its neighbours. Importing this
+`imitbench.run`, `imitbench.results`, `imitbench.report` and `imitbench.compare` are the harness,
+`imitbench.load_policy` and `imitbench.load_reward` give what its runs have learned (see
+`imitbench.api`); the library is in `imitbench.algorithms` and its neighbours. Importing this
 package loads nothing heavy.
 """
 
@@ -15,11 +16,20 @@ from imitbench.util.library_patches import make_callable
 from imitbench.version import __version__
 
 if TYPE_CHECKING:
-    from imitbench.api import compare, report, results, run
+    from imitbench.api import compare, load_policy, load_reward, report, results, run
 
-__all__ = ["InputError", "__version__", "compare", "report", "results", "run"]
+__all__ = [
+    "InputError",
+    "__version__",
+    "compare",
+    "load_policy",
+    "load_reward",
+    "report",
+    "results",
+    "run",
+]
 
-_LAZY = ("compare", "results", "run")
+_LAZY = ("compare", "load_policy", "load_reward", "results", "run")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 """The Python interface of the harness: `imitbench.run`, `results`, `report` and `compare`.
 
 The functions do the same as the commands of these names, and share results folders with them.
+`load_policy` and `load_reward` give what a run has learned.
 Names, parameters and the columns of tables are stable: they change only with a new major version,
 and new parameters have defaults that keep the old behaviour. Bad input raises
 `imitbench.InputError` with one line, which names a parameter as the command line does
@@ -23,20 +24,24 @@ from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas
+    from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
-    from imitbench.report.comparison_runs import ComparableRun
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+    from imitbench.rewards.base import RewardNet
     from imitbench.stats.verdicts import Verdict
     from imitbench.store.sweep_file import SweepRequest
+    from imitbench.util.name_lists import Names
 
-__all__ = ["Comparison", "compare", "report", "results", "run"]
+__all__ = ["Comparison", "compare", "load_policy", "load_reward", "report", "results", "run"]
 
 AnyPath = str | PathLike[str]
+Places = AnyPath | Sequence[AnyPath]
+"""Results folders, folders of published results, or `published` for those of this package."""
 Table = Literal[
     "scores",
     "failures",
@@ -56,8 +61,8 @@ DEFAULT_SUITE = "classic"
 
 def run(
     algos: str | Sequence[str],
-    suite: str = DEFAULT_SUITE,
-    env: str | None = None,
+    suite: str | Sequence[str] = DEFAULT_SUITE,
+    env: Names = None,
     *,
     seeds: int | Sequence[int] | str = 3,
     budget: BudgetName = "default",
@@ -78,8 +83,8 @@ def run(
 
     Args:
         algos: Names or paths of algorithms; `all` for every method.
-        suite: Name of a suite of environments, or its folder.
-        env: Selects environments whose id matches this shell-style pattern.
+        suite: Name of a suite of environments, or its folder; or several.
+        env: Selects environments whose id matches one of these shell-style patterns.
         seeds: Number of seeds (`3` for 0, 1, 2), or the seeds.
         budget: Amount of training: `quick`, `default` or `full`.
         n_demos: Number of demonstrations, or several numbers, each for its own runs; `None` for
@@ -105,19 +110,21 @@ def run(
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.request import lock_in_use, plan_requests
+    from imitbench.bench.request import lock_in_use, plan_suites
     from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
+    from imitbench.report.notebook import ShownSummary
     from imitbench.util.hub_client import silent
+    from imitbench.util.name_lists import join_names, split_names
     from imitbench.util.text_line import note
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     request = _request(
         algorithms=_names(algos),
-        suite=suite,
-        environment=env,
+        suite=str(suite),
+        environment=join_names("--env", env),
         seeds=_seeds(seeds),
         config=config,
         budget=budget,
@@ -125,40 +132,46 @@ def run(
         source=source,
         lock=lock_in_use(None if lock is None else Path(lock), source),
         device=resolved.device_class,
+        pack=resolved.pack,
         folder=str(Path.cwd()),
     )
-    plans = plan_requests(request, _demo_counts(n_demos), note if progress else silent)
+    suites = split_names("--suite", suite)
+    plans = plan_suites(request, suites, _demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
             plans, resolved, out=Path(out), command=_call("run", given), observer=observer
         )
-    return summarize_sweep(plans, Path(out), outcome)
+    return ShownSummary.of(summarize_sweep(plans, Path(out), outcome))
 
 
 def results(
-    out: AnyPath = DEFAULT_OUT,
+    out: Places = DEFAULT_OUT,
     table: Table = "scores",
     *,
-    suite: str | None = None,
-    env: str | None = None,
-    algo: str | None = None,
+    suite: Names = None,
+    env: Names = None,
+    algo: Names = None,
 ) -> pandas.DataFrame:
     """Collects new runs, and returns results as a table, by default one row per completed run.
 
     The columns of `scores`, one row per completed run: run_id, suite, env, algo, seed, budget,
     n_demos, all_demos, source, uses_reward, role, raw_return, score, score_deterministic,
-    mean_length, env_steps, train_s, wall_s, finished_at, termination_rate. Scores are 0 for random
-    actions and 1 for the expert. `failures` has the failed runs, with phase, error_type, message.
+    mean_length, env_steps, train_s, wall_s, finished_at, termination_rate, path. Scores are 0 for
+    random actions and 1 for the expert; `path` is the folder that `imitbench.load_policy` takes,
+    empty where the policy was not published. `failures` has the failed runs, with phase,
+    error_type, message.
 
     Args:
-        out: Results folder.
+        out: Results folder or published results, or several of them; `published` for the results
+            that ship with this package. Published results are only read.
         table: `scores`; `latest` for only the runs of the latest setting of every cell, which
             reports show; `failures`, and `latest_failures` for those of the latest setting;
             `curves` and `episodes`, which have several rows per run; `measures`; `references`;
             or `external_scores` for imported results.
-        suite: Suite to select; `None` for all.
-        env: Selects environments whose id matches this shell-style pattern.
-        algo: Selects algorithms whose name, with its variant, matches this pattern.
+        suite: Suites to select; `None` for all.
+        env: Selects environments whose id matches one of these shell-style patterns.
+        algo: Selects algorithms whose name, with or without its variant, matches one of these
+            patterns.
 
     Raises:
         InputError: There are no results, or no such table.
@@ -166,70 +179,87 @@ def results(
     if table not in get_args(Table):
         raise InputError(f"table {table}: no such table; {did_you_mean(table, get_args(Table))}")
 
+    from imitbench.published.opening import open_results
+    from imitbench.records.selection import Selection
     from imitbench.store import database
-    from imitbench.store.collector import collect
     from imitbench.util.text_line import note
 
-    for left_out in collect(Path(out)).quarantined:
-        note(f"skipped: {left_out.path}: {left_out.reason}")
-    with database.reader(Path(out)) as connection:
-        return database.read_frame(connection, table, suite=suite, env=env, algo=algo)
+    with open_results(_places(out), notify=note) as connection:
+        return database.read_frame(connection, table, selection=Selection.of(suite, env, algo))
 
 
 @overload
 def report(
-    out: AnyPath = ...,
+    out: Places = ...,
     format: TextFormat = ...,
     to: AnyPath | None = ...,
     *,
-    suite: str | None = ...,
+    suite: Names = ...,
+    env: Names = ...,
+    algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
+    captions: bool = ...,
 ) -> str: ...
 @overload
 def report(
-    out: AnyPath = ...,
+    out: Places = ...,
     *,
     format: PlotFormat,
     to: AnyPath,
-    suite: str | None = ...,
+    suite: Names = ...,
+    env: Names = ...,
+    algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
+    figures: Sequence[str] = ...,
 ) -> list[Path]: ...
 @overload
 def report(
-    out: AnyPath = ...,
+    out: Places = ...,
     *,
     format: None,
     to: AnyPath | None = ...,
-    suite: str | None = ...,
+    suite: Names = ...,
+    env: Names = ...,
+    algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
 ) -> Report: ...
 def report(
-    out: AnyPath = DEFAULT_OUT,
+    out: Places = DEFAULT_OUT,
     format: TextFormat | PlotFormat | None = "md",
     to: AnyPath | None = None,
     *,
-    suite: str | None = None,
+    suite: Names = None,
+    env: Names = None,
+    algo: Names = None,
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
     replicates: int = 50_000,
     external: bool = False,
+    figures: Sequence[str] = (),
+    captions: bool = True,
 ) -> str | list[Path] | Report:
     """Reports raw returns, normalized scores, mean and IQM with 95% intervals.
 
     Args:
-        out: Results folder.
-        format: `md`, `html`, `csv`, `latex` or `json` for text; `png` or `svg` for plots; `None`
-            for the report itself, as a record.
+        out: Results folders and published results, as for `results`.
+        format: `md`, `html`, `csv`, `latex`, `paper` (a LaTeX table of algorithms by environments)
+            or `json` for text; `png`, `svg` or `pdf` for plots; `None` for the report itself, a
+            record that notebooks show as tables.
         to: File to which the text is also written; for plots, their folder.
-        suite: Suite to report on; `None` for all.
+        suite: Suites to report on; `None` for all.
+        env: Selects environments, as for `results`.
+        algo: Selects algorithms; the random and the expert policy are always among them.
         failed_runs: How failed runs count.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
+        figures: Shell-style patterns of the plots to draw: `intervals`, `profiles`, `improvement`,
+            `curve-METRIC`; all if empty.
+        captions: Whether tables of format `paper` have captions.
 
     Returns:
         The text; for plots, the paths of the files; or the record.
@@ -237,8 +267,10 @@ def report(
     Raises:
         InputError: There are no results, a value is not accepted, or a file cannot be written.
     """
+    from imitbench.records.selection import Selection
     from imitbench.report import build as building
     from imitbench.report import formats
+    from imitbench.report.notebook import ShownReport
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.files import write_output
     from imitbench.util.text_line import note
@@ -248,20 +280,22 @@ def report(
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
-    folder = Path(out)
+    if figures and not formats.is_plot(format):
+        raise InputError(f"figures: works only with {' or '.join(get_args(formats.PlotFormat))}")
+    places = _places(out)
     built = building.build(
-        folder,
+        places,
         notify=note,
-        suite=suite,
+        selection=Selection.of(suite, env, algo),
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
     )
     if format is None:
-        return built
+        return ShownReport.of(built)
     if formats.is_plot(format):
-        return formats.plot(built, folder, format, Path(str(to)))
-    text = formats.render(built, folder, format)
+        return formats.plot(built, places, format, Path(str(to)), figures)
+    text = formats.render(built, places, format, captions=captions)
     if to is not None:
         try:
             write_output(Path(to), text)
@@ -294,6 +328,11 @@ class Comparison:
 
         return pairwise_document(self.contests, self.options)
 
+    def _repr_html_(self) -> str:
+        from imitbench.report.notebook import comparison_html
+
+        return comparison_html(self.contests, self.options)
+
     def __str__(self) -> str:
         from imitbench.report import pairwise_text
 
@@ -309,10 +348,11 @@ def compare(
     algorithm: str,
     baseline: str | Sequence[str] | None = None,
     *,
-    out: AnyPath = DEFAULT_OUT,
-    against: AnyPath | None = None,
-    suite: str | None = None,
-    env: str | None = None,
+    out: Places = DEFAULT_OUT,
+    against: Places | None = None,
+    suite: Names = None,
+    env: Names = None,
+    algo: Names = None,
     budget: str | None = None,
     failed_runs: Literal["either", "exclude", "count-as-random"] = "either",
     level: float = 0.95,
@@ -323,11 +363,15 @@ def compare(
     Args:
         algorithm: Name of the algorithm to compare.
         baseline: Names of algorithms to compare it with; `None` for all other methods.
-        out: Results folder, its database, or a CSV table.
-        against: Separate results of the baselines; the default baseline is then `algorithm` itself.
-        suite: Suite to select, `None` for all; its references also give tables without scores their
-            scores.
-        env: Selects environments whose id matches this shell-style pattern.
+        out: Results folder, published results, a database, a CSV table, or the `leaderboard.json`
+            of a leaderboard; or several of them.
+        against: Separate results of the baselines, in these forms, or `published` for the results
+            that ship with this package; the default baseline is then `algorithm` itself, if it is
+            among them.
+        suite: Suites to select, `None` for all; the references of one also give tables without
+            scores their scores.
+        env: Selects environments whose id matches one of these shell-style patterns.
+        algo: Only compares with algorithms whose name matches one of these patterns.
         budget: Name of the budget to select; `None` for all.
         failed_runs: How failed runs count; with `either`, the verdict must not depend on it.
         level: Confidence level of intervals, in (0, 1).
@@ -336,9 +380,11 @@ def compare(
     Raises:
         InputError: A name has no runs, no conditions are shared, or a value is not accepted.
     """
-    from imitbench.report.build import read_entries
-    from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
+    from imitbench.records.selection import Selection
+    from imitbench.report.build import compare_results
+    from imitbench.report.pairwise import PairwiseOptions
     from imitbench.stats.coverage import FailurePolicy
+    from imitbench.util.name_lists import split_names
     from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
@@ -346,15 +392,66 @@ def compare(
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     options = PairwiseOptions(policy=policy, level=level, replicates=replicates)
 
-    def entries(path: AnyPath) -> list[ComparableRun]:
-        return read_entries(Path(path), notify=note, suite=suite, env=env, budget=budget)
+    found = compare_results(
+        algorithm,
+        split_names("--baseline", baseline),
+        _places(out),
+        [] if against is None else _places(against),
+        options,
+        notify=note,
+        selection=Selection.of(suite, env, algo),
+        budget=budget,
+    )
+    return Comparison(found, options)
 
-    ours = entries(out)
-    theirs = ours if against is None else entries(against)
-    names = [baseline] if isinstance(baseline, str) else list(baseline or [])
-    if not names and against is not None:
-        names = [algorithm]
-    return Comparison(compare_pairwise(algorithm, ours, theirs, names, options), options)
+
+def load_policy(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") -> BasePolicy:
+    """Loads the policy of a run.
+
+    Args:
+        run: Id of a run or its start; the folder of a run or policy; a row of `results`; a bundled
+            expert; or a hub repository `owner/name`.
+        out: Results folder in which ids are looked up.
+        device: Device of the policy.
+
+    Returns:
+        The policy, with the `predict` of Stable-Baselines3.
+
+    Raises:
+        InputError: There is no such policy, or it was not published.
+    """
+    from imitbench.experts.loading import load_run_policy
+
+    return load_run_policy(run, out=Path(out), device=device)
+
+
+def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") -> RewardNet:
+    """Loads the reward network that a run learned, as GAIL, AIRL and others do.
+
+    Args:
+        run: Id of a run or its start; the folder of a run; or a row of `results`.
+        out: Results folder in which ids are looked up.
+        device: Device of the network.
+
+    Returns:
+        The network; its `predict` and `predict_processed` give rewards of transitions.
+
+    Raises:
+        InputError: There is no such run, or it has no reward.
+    """
+    from imitbench.experts.loading import load_run_reward
+
+    return load_run_reward(run, out=Path(out), device=device)
+
+
+def _places(given: Places) -> list[Path]:
+    from imitbench.published.opening import results_place
+
+    return [results_place(each) for each in _several(given)]
+
+
+def _several(given: Places) -> Sequence[AnyPath]:
+    return [given] if isinstance(given, (str, PathLike)) else list(given)
 
 
 def _request(**values: Any) -> SweepRequest:
@@ -376,7 +473,9 @@ def _request(**values: Any) -> SweepRequest:
 
 
 def _names(algos: str | Sequence[str]) -> list[str]:
-    names = [algos] if isinstance(algos, str) else list(algos)
+    from imitbench.util.name_lists import split_names
+
+    names = split_names("--algo", algos)
     if not names:
         raise InputError("algos: is empty; see `imitbench algos`")
     return names

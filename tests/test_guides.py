@@ -52,6 +52,21 @@ def test_all_commands_of_the_guide_to_train_run(tmp_path, monkeypatch):
         assert done.exception is None, (line, done.exception)
 
 
+@pytest.mark.slow
+def test_the_guide_to_own_demonstrations_leads_to_a_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [program] = blocks("own_demonstrations.md", "python")
+    subprocess.run([sys.executable, "-c", program], check=True)
+    for line in "".join(blocks("own_demonstrations.md", "bash")).splitlines():
+        arguments = shlex.split(line)[1:]
+        if arguments[0] == "run":
+            arguments += ["--budget", "quick", "--seeds", "1", "--executor", "inline"]
+        done = CliRunner().invoke(app, arguments, standalone_mode=False)
+        assert done.exception is None, (line, done.exception)
+        if arguments[0] == "report":
+            assert "score 1 of the demonstrations" in done.stdout
+
+
 def test_every_command_that_the_guide_to_train_names_exists():
     group = typer.main.get_command(app)
     named = re.findall(r"`imitbench ([^`]+)`", (DOCS / "train.md").read_text())

@@ -225,4 +225,5 @@ def test_every_package_is_shipped():
         ".".join(["imitbench", *path.parent.relative_to(PACKAGE).parts])
         for path in PACKAGE.rglob("__init__.py")
     }
-    assert listed - {"imitbench.cards.algorithms", "imitbench.cards.suites"} == found
+    data = {"cards.algorithms", "cards.suites", "published.bundled"}
+    assert listed - {f"imitbench.{name}" for name in data} == found

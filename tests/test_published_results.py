@@ -52,7 +52,7 @@ def test_the_same_results_make_the_same_bytes(tmp_path, board):
         find_results(RESULTS, external=True), title="Leaderboard", replicates=REPLICATES
     )  # fmt: skip
     for name, each in (("one", board), ("two", again)):
-        write_site(each, tmp_path / name, results=RESULTS)
+        write_site(each, tmp_path / name, results=[RESULTS])
     one, two = (
         {str(path.relative_to(tmp_path / name)): path.read_bytes()
          for path in (tmp_path / name).rglob("*") if path.is_file()}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.browser import Watched, browser
 
 ROOT = Path(__file__).resolve().parents[1]
 LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*src="(?:https?:)?//[^"]*"')
@@ -67,15 +68,63 @@ def test_the_site_loads_no_external_files(site):
 
 @pytest.mark.slow
 def test_the_reference_has_every_command_card_and_public_name(site):
-    commands = (site / "reference" / "commands" / "index.html").read_text()
+    commands = (site / "reference" / "commands.html").read_text()
     for command in ("imitbench run", "imitbench experts train", "imitbench leaderboard verify"):
         assert f">{command}<" in commands
     assert "--checkpoint-minutes" in commands
-    algorithms = (site / "reference" / "algorithms" / "index.html").read_text()
+    algorithms = (site / "reference" / "algorithms.html").read_text()
     for card in ROOT.glob("algorithms/*/card.yaml"):
         assert f'id="{card.parent.name}"' in algorithms
-    suites = (site / "reference" / "suites" / "index.html").read_text()
+    suites = (site / "reference" / "suites.html").read_text()
     assert "seals/Walker2d-v1" in suites
-    library = (site / "reference" / "api" / "algorithms" / "index.html").read_text()
+    library = (site / "reference" / "api" / "algorithms.html").read_text()
     assert 'id="imitbench.algorithms.bc.BC.train"' in library
     assert "_batches" not in re.findall(r'id="imitbench\.algorithms\.bc\.BC\.(\w+)"', library)
+
+
+@pytest.mark.slow
+def test_names_of_the_library_are_links(site):
+    text = (site / "plugins.html").read_text()
+    target = "reference/api/policies.html#imitbench.policies.stateful.StatefulPolicy"
+    assert f'href="{target}"' in text
+    place = site / "reference" / "api" / "policies.html"
+    assert 'id="imitbench.policies.stateful.StatefulPolicy"' in place.read_text()
+
+
+@pytest.mark.slow
+def test_the_search_works_on_pages_that_are_opened_from_files(site):
+    with browser() as opened:
+        watched = Watched(opened, site / "index.html")
+        field = watched.page.locator("[data-md-component=search-query]")
+        field.fill("chunks of actions")
+        field.focus()
+        watched.page.wait_for_selector(".md-search-result__item")
+        titles = watched.page.locator(".md-search-result__item h1").all_inner_texts()
+    assert "Your own method, your own environment" in titles
+    assert not watched.complaints
+    assert all(request.startswith(("file:", "data:", "about:")) for request in watched.requests)
+
+
+def test_links_are_made_of_names_in_text_only():
+    names = load_links()
+    entry = "imitbench.policies.stateful.StatefulPolicy"
+    for text, linked in [
+        ("a `StatefulPolicy` here", f"a [`StatefulPolicy`][{entry}] here"),
+        (f"`{entry}(a, b)`", f"[`{entry}(a, b)`][{entry}]"),
+        ("`imitbench.run`", "[`imitbench.run`][imitbench.api.run]"),
+    ]:
+        assert names.link(text) == linked
+        for place in ("# {}", "[{}](other.md)", "```\n{}\n```"):
+            kept = place.format(text.replace("a `", "`").replace("` here", "`"))
+            assert names.link(kept) == kept
+    assert names.link("`nothing` and `imitbench.nothing`") == "`nothing` and `imitbench.nothing`"
+
+
+def load_links():
+    sys.path.insert(0, str(ROOT / "docs" / "hooks"))
+    try:
+        from api_links import ApiLinks
+        from api_pages import api_modules
+    finally:
+        del sys.path[0]
+    return ApiLinks(ROOT, api_modules(ROOT))

@@ -6,6 +6,7 @@ hyper-parameters if necessary. Nothing is skipped: a constant or a kind of block
 not know is an error. The commands of `slurm_lab` are run by `tests/slurm/test_tutorial.py`.
 """
 
+import itertools
 import os
 import re
 import shlex
@@ -150,7 +151,18 @@ def test_every_tutorial_is_tested():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_block_is_of_a_kind_that_is_run(name):
-    assert {kind for kind, _ in blocks(name)} <= {"python", "bash", "text", "yaml"}
+    other_library = {"py"} if name == "migrating" else set()
+    assert {kind for kind, _ in blocks(name)} <= {"python", "bash", "text", "yaml"} | other_library
+
+
+def test_scripts_for_the_other_library_differ_only_in_the_package_and_the_expert():
+    found = blocks("migrating")
+    pairs = [(block, now) for (kind, block), (_, now) in itertools.pairwise(found) if kind == "py"]
+    assert len(pairs) == 3
+    for before, now in pairs:
+        renamed = before.replace("imitation.", "imitbench.").splitlines()
+        differing = [line for line in renamed if line not in now.splitlines()]
+        assert all(re.search(r'"ppo-huggingface"|organization=|env_name=', x) for x in differing)
 
 
 @pytest.mark.parametrize("name", NAMES)

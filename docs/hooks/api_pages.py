@@ -42,7 +42,20 @@ def api_pages(root: Path) -> dict[str, tuple[str, str]]:
     Args:
         root: Folder of the repository. Modules are found as files; none is imported.
     """
-    pages = {"reference/api/harness.md": ("The harness", _page("The harness", list(EXTENDING)))}
+    return {
+        f"reference/api/{name}.md": (title, _page(title, modules))
+        for name, (title, modules) in _contents(root).items()
+    }
+
+
+def api_modules(root: Path) -> list[str]:
+    """Returns the modules of all pages, by dotted name."""
+    return [module for _, modules in _contents(root).values() for module in modules]
+
+
+def _contents(root: Path) -> dict[str, tuple[str, list[str]]]:
+    """Returns title and modules of every page, by its name."""
+    contents = {"harness": ("The harness", list(EXTENDING))}
     for package in LIBRARY:
         folder = root / "imitbench" / package
         modules = sorted(
@@ -50,9 +63,8 @@ def api_pages(root: Path) -> dict[str, tuple[str, str]]:
             for path in folder.rglob("*.py")
             if not path.name.startswith("_")
         )
-        title = f"imitbench.{package}"
-        pages[f"reference/api/{package}.md"] = (title, _page(title, modules))
-    return pages
+        contents[package] = (f"imitbench.{package}", modules)
+    return contents
 
 
 def _page(title: str, modules: list[str]) -> str:

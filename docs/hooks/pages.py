@@ -1,11 +1,12 @@
-"""Pages that are generated when the site is built, so that they match the code."""
+"""Pages and links that are generated when the site is built, so that they match the code."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from api_pages import api_pages
+from api_links import ApiLinks
+from api_pages import api_modules, api_pages
 from card_pages import algorithms_page, suites_page
 from command_page import commands_page
 from mkdocs.config.defaults import MkDocsConfig
@@ -13,6 +14,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 API_PLACE = "api"
+LINKS = ApiLinks(ROOT, api_modules(ROOT))
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -43,3 +45,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links the names of the library to the reference."""
+    return LINKS.link(markdown)

@@ -30,7 +30,11 @@ from imitbench.algorithms.bc_batches import (
     enumerate_batches,
 )
 from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
-from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossCalculator
+from imitbench.algorithms.bc_loss import (
+    BCTrainingMetrics,
+    BehaviorCloningLossCalculator,
+    LossCalculator,
+)
 from imitbench.algorithms.demonstration_fit import (
     check_action_space,
     check_fit,
@@ -112,16 +116,15 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.observation_space = observation_space
         self.action_space = action_space
         self.rng = rng
-        self._policy = (policy or _default_policy(observation_space, action_space)).to(
-            get_device(device)
-        )
+        policy = policy or _default_policy(observation_space, action_space)
+        self._policy = policy.to(get_device(device))
         for name, own, given in (
             ("observation_space", self._policy.observation_space, observation_space),
             ("action_space", self._policy.action_space, action_space),
         ):
             if own != given:
                 raise ValueError(f"policy: its {name} is {own}, not {given}")
-        self.loss_calculator = BehaviorCloningLossCalculator(ent_weight, l2_weight)
+        self.loss_calculator: LossCalculator = BehaviorCloningLossCalculator(ent_weight, l2_weight)
         self.optimizer = optimizer_cls(
             self._policy.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or {})
         )
@@ -215,12 +218,9 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             if on_epoch_end is not None:
                 on_epoch_end()
 
-        iterator: Iterable[TensorBatch] = BatchIteratorWithEpochEndCallback(
-            self._batches, n_epochs, n_batches and n_batches * per_batch, end_epoch
-        )
-        total = n_batches * per_batch if n_batches is not None else None
-        if progress_bar:
-            iterator = tqdm(iterator, total=total, unit="batch", desc="BC")
+        total = n_batches and n_batches * per_batch
+        batches = BatchIteratorWithEpochEndCallback(self._batches, n_epochs, total, end_epoch)
+        iterator = tqdm(batches, total=total, unit="batch", desc="BC") if progress_bar else batches
         measure = RolloutStatsComputer(log_rollouts_venv, log_rollouts_n_episodes)
         self._policy.set_training_mode(True)
         self._run(enumerate_batches(iterator), per_batch, log_interval, measure, on_batch_end)
@@ -265,7 +265,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         if place != per_batch - 1:  # the last pass ended within a batch
             end_batch(step, samples, batch)
 
-    def _measure_loss(self, batch: TensorBatch) -> BCTrainingMetrics:
+    def _measure_loss(self, batch: TensorBatch) -> Any:
         """Separate from the gradient, so that the log interval cannot change results."""
         with th.no_grad(), evaluating(self._policy):
             return self.loss_calculator(self._policy, batch["obs"], batch["acts"])

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.algorithms.bc_loss import BCTrainingMetrics
 from imitbench.data import rollout
 from imitbench.util.logger import HierarchicalLogger
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ class BCLogger:
         batch_num: int,
         batch_size: int,
         num_samples_so_far: int,
-        training_metrics: BCTrainingMetrics,
+        training_metrics: DataclassInstance,
         rollout_stats: Mapping[str, float],
     ) -> None:
         """Logs one batch under `bc/`, and rollouts under `rollout/`."""

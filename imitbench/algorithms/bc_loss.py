@@ -5,22 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch as th
 from stable_baselines3.common.distributions import (
     CategoricalDistribution,
     DiagGaussianDistribution,
 )
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
 
 from imitbench.util.actions import action_rows
 from imitbench.util.gradients import backward_from
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 GradientStep = Callable[[PyTorchObs, th.Tensor, float], None]
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 # The short cut assumes that these are Stable-Baselines3's own.
 _METHODS = ("evaluate_actions", "extract_features", "_get_action_dist_from_latent")
+
+
+class LossCalculator(Protocol):
+    """What behavioral cloning minimizes."""
+
+    @property
+    def ent_weight(self) -> float:
+        """Weight of the entropy bonus."""
+
+    @property
+    def l2_weight(self) -> float:
+        """Weight of half the sum of squared parameters."""
+
+    def __call__(self, policy: Any, obs: PyTorchObs, acts: th.Tensor) -> DataclassInstance:
+        """The loss and its parts, each a scalar tensor or `None`, to log."""
+
+    def gradient_step(self, policy: Any) -> GradientStep:
+        """A function that adds the gradient of the scaled loss to `grad` of the parameters."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +94,7 @@ class BehaviorCloningLossCalculator:
         neglogp = -log_prob.mean()
         mean_entropy = entropy.mean() if entropy is not None else None
         ent_loss = -self.ent_weight * mean_entropy if mean_entropy is not None else th.zeros(())
-        l2_norm = _half_squared_norm(policy)
+        l2_norm = half_squared_norm(policy)
         l2_loss = self.l2_weight * l2_norm
         return BCTrainingMetrics(
             neglogp=neglogp,
@@ -91,7 +113,7 @@ class BehaviorCloningLossCalculator:
         if self.ent_weight and entropy is not None:
             objective = objective + self.ent_weight * entropy
         loss = -objective.mean()
-        return loss + self.l2_weight * _half_squared_norm(policy) if self.l2_weight else loss
+        return loss + self.l2_weight * half_squared_norm(policy) if self.l2_weight else loss
 
     def gradient_step(self, policy: ActorCriticPolicy) -> GradientStep:
         """Chooses the fastest way to compute the gradient of the loss for a policy.
@@ -201,5 +223,6 @@ def has_short_cut(policy: ActorCriticPolicy) -> bool:
     )
 
 
-def _half_squared_norm(policy: ActorCriticPolicy) -> th.Tensor:
+def half_squared_norm(policy: BasePolicy) -> th.Tensor:
+    """Half the sum of a policy's squared parameters, a scalar."""
     return 0.5 * th.stack([parameter.square().sum() for parameter in policy.parameters()]).sum()

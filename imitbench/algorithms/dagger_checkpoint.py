@@ -31,8 +31,14 @@ def describe_bc(trainer: BC) -> dict[str, Any]:
     """The settings that `rebuild_bc` needs in addition to policy and state.
 
     Raises:
-        ValueError: The optimizer is not a class of `torch.optim`.
+        ValueError: The optimizer is not a class of `torch.optim`, or the policy has another head
+            than those of `BC`.
     """
+    if not isinstance(trainer.policy, ActorCriticPolicy):
+        raise ValueError(
+            f"bc_trainer: a {type(trainer.policy).__name__} cannot be saved with its trainer; "
+            "save state_dict() and save_policy() instead"
+        )
     name = type(trainer.optimizer).__name__
     if getattr(th.optim, name, None) is not type(trainer.optimizer):
         raise ValueError(f"bc_trainer: optimizer {name} is not of torch.optim; it cannot be saved")

@@ -15,6 +15,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
+from imitbench.algorithms.expert_transitions import common_time_limit
 from imitbench.algorithms.sqil_buffer import SQILReplayBuffer
 from imitbench.data import types
 from imitbench.rl.lean_dqn import DQN
@@ -82,7 +83,7 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
             policy=policy,
             env=venv,
             replay_buffer_class=SQILReplayBuffer,
-            replay_buffer_kwargs={"demonstrations": None, "time_limit": _time_limit(venv)},
+            replay_buffer_kwargs={"demonstrations": None, "time_limit": common_time_limit(venv)},
             **options,
         )
         super().__init__(demonstrations=demonstrations, custom_logger=custom_logger)
@@ -173,13 +174,3 @@ def _build(cls: type[OffPolicyAlgorithm], **options: Any) -> OffPolicyAlgorithm:
         raise ValueError(
             f"rl_algo_class: {cls.__name__} does not fit action_space {space} ({reason})"
         ) from error
-
-
-def _time_limit(venv: VecEnv) -> int | None:
-    """Maximum episode length in steps, if all environments have the same."""
-    try:
-        specs = venv.get_attr("spec")
-    except AttributeError:
-        return None
-    limits = {getattr(spec, "max_episode_steps", None) for spec in specs}
-    return limits.pop() if len(limits) == 1 else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -15,15 +14,11 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit, split_kinds
-from imitbench.data import types
+from imitbench.algorithms.demonstration_fit import check_action_space
+from imitbench.algorithms.expert_transitions import expert_transitions
 from imitbench.util.actions import scale_actions
-from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]
-
-
-_FIELDS = ("obs", "acts", "next_obs", "dones")
 
 
 class SQILReplayBuffer(ReplayBuffer):
@@ -90,7 +85,9 @@ class SQILReplayBuffer(ReplayBuffer):
             ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field.
         """
         check_action_space(self.action_space)
-        fields = self._expert_fields(demonstrations)
+        fields = expert_transitions(
+            demonstrations, self.observation_space, self.action_space, self.time_limit
+        )
         count = len(fields["acts"])
         expert = ReplayBuffer(count, self.observation_space, self.action_space, self.device)
         shape = (count, *self.obs_shape)  # (1,) for discrete observations
@@ -103,31 +100,6 @@ class SQILReplayBuffer(ReplayBuffer):
         expert.rewards.fill(1.0)
         expert.full = True
         self.expert_buffer = expert
-
-    def _expert_fields(self, demonstrations: base.AnyTransitions) -> dict[str, Array]:
-        trajectories, given = split_kinds(demonstrations)
-        batches: list[Mapping[str, Any]] = (
-            [vars(given)] if isinstance(given, types.TransitionsMinimal) else [*given]
-        )
-        for batch in batches:
-            self._check(batch)
-        fields = {
-            name: np.concatenate([safe_to_numpy(batch[name]) for batch in batches])
-            for name in _FIELDS
-        }
-        cut = np.concatenate([_said_to_be_cut(batch) for batch in batches])
-        if trajectories is not None and self.time_limit is not None:
-            lengths = np.array([len(each) for each in trajectories])
-            cut[np.cumsum(lengths)[lengths == self.time_limit] - 1] = True
-        fields["timeouts"] = cut & fields["dones"].astype(bool)
-        return fields
-
-    def _check(self, batch: Mapping[str, Any]) -> None:
-        for name in _FIELDS:
-            if batch.get(name) is None:
-                raise ValueError(f"demonstrations: {name} is missing")
-        for name in ("obs", "next_obs"):
-            check_fit(batch[name], batch["acts"], self.observation_space, self.action_space)
 
     def add(
         self,
@@ -185,14 +157,6 @@ class SQILReplayBuffer(ReplayBuffer):
         return ReplayBufferSamples(
             **{name: th.as_tensor(array, device=self.device) for name, array in arrays.items()}
         )
-
-
-def _said_to_be_cut(batch: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
-    """Whether the infos of transitions mark their episodes as truncated."""
-    infos = batch.get("infos")
-    if infos is None:
-        return np.zeros(len(batch["acts"]), dtype=bool)
-    return np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
 
 
 def _rows(array: Array, index: Array) -> Array:

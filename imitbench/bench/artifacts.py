@@ -21,6 +21,7 @@ from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
     import gymnasium as gym
+    import numpy.typing as npt
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.minari_source import MinariCopy
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArtifactLocation",
     "count_trajectories",
+    "demonstrated_returns",
     "demos_of_run",
     "expert_of_run",
     "load_demos",
@@ -169,7 +171,7 @@ def locate_artifact(
     Raises:
         InputError: The card names no repository, or its commit has not been looked up.
     """
-    recipe = card.expert if part == "experts" else card.demos
+    recipe = card.expert_in(card.title) if part == "experts" else card.demos
     hub = recipe.hub
     if source == HUB:
         if hub is None:
@@ -247,6 +249,33 @@ def count_trajectories(place: ArtifactLocation) -> int:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a readable parquet file ({problem})") from error
     return total
+
+
+def demonstrated_returns(place: ArtifactLocation) -> npt.NDArray[np.float64]:
+    """Returns the undiscounted returns of the whole episodes in a set of demonstrations.
+
+    Args:
+        place: Location of the set.
+
+    Returns:
+        One return per trajectory that is marked as the end of an episode, shape `(episodes,)`;
+        empty if no rewards were recorded.
+
+    Raises:
+        InputError: A file is missing or not a readable parquet file.
+    """
+    from imitbench.data.arrow_table import lists_to_arrays
+    from imitbench.data.parquet_source import read_whole
+
+    found: list[float] = []
+    for path in place.files():
+        table = read_whole(path, ["rews", "terminal"], rewards=False)
+        if "rews" not in table.column_names:
+            return np.empty(0)
+        whole = table.filter(table["terminal"])
+        found += [float(r.sum()) for r in lists_to_arrays(whole["rews"], "rews", where=str(path))]
+    returns = np.array(found, np.float64)
+    return returns if np.isfinite(returns).all() else np.empty(0)
 
 
 def expert_of_run(

@@ -67,15 +67,17 @@ class EpisodeLog(VecEnvWrapper):
 
     Args:
         venv: Environments with Stable-Baselines3's monitor.
+        seeds: Number of seeds that share the environments in equal parts: those of the first seed
+            come first.
 
     Attributes:
         steps: Environment steps taken so far, over all environments.
     """
 
-    def __init__(self, venv: VecEnv) -> None:
+    def __init__(self, venv: VecEnv, seeds: int = 1) -> None:
         super().__init__(venv)
         self.steps = 0
-        self._ended: list[tuple[float, int, bool]] = []
+        self._ended: list[list[tuple[float, int, bool]]] = [[] for _ in range(seeds)]
 
     def reset(self) -> VecEnvObs:
         """Resets all environments."""
@@ -88,20 +90,24 @@ class EpisodeLog(VecEnvWrapper):
         for index in np.flatnonzero(dones):
             info = infos[index]
             terminated = not info.get("TimeLimit.truncated", False)
-            self._ended.append((info["episode"]["r"], info["episode"]["l"], terminated))
+            ended = self._ended[index * len(self._ended) // self.num_envs]
+            ended.append((info["episode"]["r"], info["episode"]["l"], terminated))
         return obs, rewards, dones, infos
 
-    def pop(self) -> dict[str, float]:
+    def pop(self, seed: int = 0) -> dict[str, float]:
         """Returns means over the episodes that ended since the last call; empty if none did.
+
+        Args:
+            seed: Number of the seed, from 0.
 
         Returns:
             `rollout/return_mean`, `rollout/length_mean` in steps, and
             `rollout/termination_rate`, the share that ended before the time limit.
         """
-        if not self._ended:
+        if not self._ended[seed]:
             return {}
-        returns, lengths, terminated = np.mean(self._ended, axis=0)
-        self._ended = []
+        returns, lengths, terminated = np.mean(self._ended[seed], axis=0)
+        self._ended[seed] = []
         return {
             "rollout/return_mean": float(returns),
             "rollout/length_mean": float(lengths),

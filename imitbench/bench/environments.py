@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
 
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.util.library_patches import report_mujoco_warnings
 from imitbench.util.source_import import forget_module, import_source
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             _import_beside_suite(spec, spec.module_digest)
         elif spec.module:
             importlib.import_module(spec.module)
+        _import_entry_point(spec.id)
+        report_mujoco_warnings()
         with warnings.catch_warnings():
             # Gymnasium warns when it rounds the bounds of a Box to its dtype; that is harmless.
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")
@@ -39,6 +44,13 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             f"environment {spec.id}: cannot be created ({str(error).splitlines()[0]}); "
             "run `imitbench doctor` to see what is missing"
         ) from error
+
+
+def _import_entry_point(env_id: str) -> None:
+    """Imports the module of a registered environment, as Gymnasium does when it is made."""
+    registered = gym.registry.get(env_id)
+    if registered is not None and isinstance(registered.entry_point, str):
+        load_env_creator(registered.entry_point)
 
 
 def _import_beside_suite(spec: EnvironmentSpec, digest: str) -> None:
@@ -57,13 +69,24 @@ def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> 
 
     Their episodes can be resumed, see `imitbench.data.resumable_env`.
     """
+    return make_packed_environments(spec, count, [seed])
+
+
+def make_packed_environments(spec: EnvironmentSpec, count: int, seeds: Sequence[int]) -> VecEnv:
+    """Builds the environments of several seeds, one seed after the other.
+
+    Args:
+        spec: Specification of the environment.
+        count: Number of environments of each seed.
+        seeds: Those of a seed are seeded `seed`, `seed + 1`, ….
+    """
     from stable_baselines3.common.monitor import Monitor
 
     from imitbench.data.resumable_env import ResumableEnv
     from imitbench.util.serial_vec_env import SerialVecEnv
 
     venv = SerialVecEnv(
-        [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count)]
+        [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count * len(seeds))]
     )
-    venv.seed(seed)
+    venv.seed_each([seed + number for seed in seeds for number in range(count)])
     return venv

@@ -92,7 +92,8 @@ def _suite(name: str) -> str:
     root = artifacts.source_root("bundled", suite.origin.folder)
     for env_id, card in suite.environments.items():
         make_environment(environment_spec(env_id, card)).close()
-        artifacts.pin_expert(artifacts.locate_artifact(root, "experts", "bundled", card, name))
+        if card.expert is not None:
+            artifacts.pin_expert(artifacts.locate_artifact(root, "experts", "bundled", card, name))
         demos = artifacts.locate_artifact(root, "demos", "bundled", card, name)
         artifacts.pin_demos(demos, card.demos.trajectories, None)
     return f"{len(suite.environments)} environments, experts and demonstrations present"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ class SourceRecord(Record):
     root: str = ""
     patterns: list[str] = Field(default_factory=list)
     settings: dict[str, Any] | None = None
+    method: str = ""
 
     @classmethod
     def of(cls, place: SourcePlace) -> SourceRecord:
@@ -40,6 +41,7 @@ class SourceRecord(Record):
             root=str(place.root),
             patterns=list(place.patterns),
             settings=place.settings,
+            method=place.method,
         )
 
     def register(self, digest: str) -> None:
@@ -52,6 +54,7 @@ class SourceRecord(Record):
                 Path(self.root),
                 tuple(self.patterns),
                 self.settings,
+                self.method,
             ),
         )
 
@@ -65,6 +68,8 @@ class Job(JobOptions):
         sources: Locations of source outside this package, by digest. The user names them; a run's
             specification has only their digests.
         runs: Runs of one algorithm on one environment.
+        companions: Other runs of their pack, which is only complete with them. They are trained,
+            too, but not evaluated or saved.
         references: References of that environment.
         command: The command that the user typed, for provenance.
         id: Unique id. It shows whether a run was begun by this job, which several workers may
@@ -75,6 +80,7 @@ class Job(JobOptions):
     source_root: str
     sources: dict[str, SourceRecord] = Field(default_factory=dict)
     runs: list[RunSpec]
+    companions: list[RunSpec] = Field(default_factory=list)
     references: ReferenceScores
     command: str
     id: str = Field(default_factory=lambda: uuid.uuid4().hex)
@@ -99,13 +105,17 @@ class Job(JobOptions):
             raise InputError(f"{path}: not a job file ({problem})") from error
 
 
-def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:
-    """Groups consecutive runs of the same cell into packs of at most `size`.
+def group_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:
+    """Groups consecutive runs of the same cell.
 
     Args:
         runs: Runs, sorted so that those of a cell are consecutive.
-        size: Largest number of runs in a pack.
+        size: Largest number of runs in a group; runs that are trained in packs are in groups of
+            that size instead.
     """
     for _, cell in groupby(runs, key=lambda run: (run.algo_label, run.environment.id)):
-        while pack := list(islice(cell, size)):
-            yield pack
+        left = list(cell)
+        while left:
+            count = left[0].pack or size
+            yield left[:count]
+            left = left[count:]

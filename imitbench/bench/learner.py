@@ -139,6 +139,58 @@ class Learner(ABC):
         """
 
 
+class PackedLearner(Learner):
+    """A method that can train several seeds together as one batched network.
+
+    The harness calls `setup_pack` instead of `setup`, and `policies` instead of `policy`. `train`
+    passes the metrics of the first seed to its callback.
+
+    Attributes:
+        curves: Learning curves of the other seeds, in order; part of `state_dict`.
+
+    Such methods have no measures, no learned reward and no transfer policy, which would be those
+    of one seed.
+    """
+
+    curves: Sequence[list[Mapping[str, float]]]
+
+    @abstractmethod
+    def setup_pack(
+        self,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
+        device: str,
+    ) -> None:
+        """Builds everything that training needs.
+
+        Args:
+            tasks: Task of each seed; only `seed` and `expert` differ.
+            demos: Demonstrations of each seed.
+            rngs: Source of randomness of each seed. With the same generator a seed gets the same
+                numbers, up to rounding, in any pack.
+            device: `cpu` or `cuda`.
+        """
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds everything that the training of a single seed needs."""
+        self.setup_pack([task], [demos], [rng], device)
+
+    @abstractmethod
+    def policies(self) -> Sequence[BasePolicy]:
+        """Returns the learned policy of each seed."""
+
+    def policy(self) -> BasePolicy:
+        """Returns the learned policy of the first seed."""
+        return self.policies()[0]
+
+
 class LearnerWrapper(Learner):
     """Forwards all calls to another learner.
 

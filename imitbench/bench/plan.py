@@ -11,7 +11,7 @@ from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.job import SourceRecord
 from imitbench.bench.spec import SweepSettings, make_spec
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard, mismatch
@@ -141,7 +141,7 @@ def make_plan(
         algorithms: Cards, or names in any form that `imitbench.cards.plugins` accepts; `all`
             means every algorithm except controls, and the controls of the suite.
         suite: Name of the suite, its folder, or its card.
-        environment: Glob over environment ids; `None` for all.
+        environment: Globs over environment ids, separated by commas; `None` for all.
         seeds: Seeds of every cell.
         settings: Choices that apply to the whole sweep.
         lock: Commits and digests of earlier downloads.
@@ -154,6 +154,8 @@ def make_plan(
     card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
     cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)
+    if settings.pack is not None:
+        _check_pack(settings.pack, cards, len(seeds))
     environments = select_environments(card, environment)
     if settings.source == HUB:
         environments = _fetch(card.name, environments, cards, lock, notify)
@@ -164,7 +166,7 @@ def make_plan(
         algorithms=resolved,
         seeds=seeds,
         settings=settings,
-        tuned=_tuned(cards, settings),
+        tuned=_tuned(cards, settings, environments),
     )
 
 
@@ -231,14 +233,16 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
     """Parses `--set name=value` options.
 
     Raises:
-        InputError: An option has no `=` or no name.
+        InputError: An option has no `=` or no name, or a name has two values.
     """
-    overrides = {}
+    overrides: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name:
             raise InputError(f"--set {setting}: must be name=value or algorithm.name=value")
-        overrides[name.strip()] = value.strip()
+        name, value = name.strip(), value.strip()
+        if overrides.setdefault(name, value) != value:
+            raise InputError(f"--set {name}: given twice, as {overrides[name]} and as {value}")
     return overrides
 
 
@@ -262,7 +266,7 @@ def _named(
 
 
 def _tuned(
-    cards: list[AlgorithmCard], settings: SweepSettings
+    cards: list[AlgorithmCard], settings: SweepSettings, environments: Iterable[str]
 ) -> dict[str, Mapping[str, dict[str, Scalar]]]:
     """Returns tuned values by algorithm; algorithms without any keep their defaults."""
     if settings.config == "default":
@@ -272,6 +276,14 @@ def _tuned(
         found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
         if not found:
             raise InputError(f"--config tuned: there are no tuned values for {names}; omit it")
+        if len(found) == len(cards) and not any(
+            map(set(environments).intersection, found.values())
+        ):
+            known = sorted({env_id for tuned in found.values() for env_id in tuned})
+            raise InputError(
+                f"--config tuned: {names} has tuned values only for {', '.join(known)}; omit it, "
+                "or choose another suite"
+            )
         return found
     path = settings.folder / settings.config
     if not path.is_file():
@@ -315,6 +327,22 @@ def _with_overrides(
     return resolved
 
 
+def _check_pack(pack: int, cards: list[AlgorithmCard], n_seeds: int) -> None:
+    others = [card.name for card in cards if not card.packs]
+    if others:
+        able = ", ".join(name for name in algorithm_names() if load_algorithm(name).packs)
+        raise InputError(
+            f"--pack {pack}: {', '.join(others)} cannot train several seeds as one network; "
+            f"name only {able}, or omit --pack"
+        )
+    if n_seeds % pack:
+        fitting = [str(size) for size in range(2, n_seeds + 1) if n_seeds % size == 0]
+        sizes = f"--pack {' or '.join(fitting)}" if fitting else "more seeds, or omit --pack"
+        raise InputError(
+            f"--pack {pack}: {n_seeds} seeds cannot be divided into packs of {pack}; use {sizes}"
+        )
+
+
 def _fetch(
     suite: str,
     environments: dict[str, EnvironmentCard],
@@ -354,7 +382,7 @@ def _source_mismatch(
     if source == HUB:
         if algorithm.needs.demos and environment.demos.hub is None:
             return "the suite card names no hub repository of demonstrations"
-        if algorithm.needs.expert and environment.expert.hub is None:
+        if algorithm.needs.expert and environment.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
     return None
 
@@ -377,7 +405,7 @@ def expected_seconds(
     if known is not None:
         return known
     training = budget.amount / 1000 * algorithm.seconds_per_1000
-    if budget.unit == "env_steps":
+    if budget.unit in STEP_UNITS:
         training += budget.amount / environment.steps_per_second
     steps = 2 * run.protocol.episodes * environment.max_episode_steps
     return _SETUP_S + training + steps / environment.steps_per_second

@@ -14,13 +14,14 @@ from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_names
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import SuiteCard
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
 from imitbench.hub import DEFAULT_LOCK
 from imitbench.hub.lock_file import read_lock
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest, read_sweeps
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.name_lists import matches, split_names
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def plan_request(
             overrides=request.overrides,
             config=request.config,
             device=request.device,
+            pack=request.pack,
             folder=Path(request.folder),
         ),
         lock=lock,
@@ -191,6 +193,55 @@ def plan_requests(
         update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
         changed = request.model_copy(update=update)
         plans.append(plan_request(changed, notify, algorithms=cards, suite=suite))
+    return plans
+
+
+def plan_suites(
+    request: SweepRequest,
+    suites: Sequence[str],
+    demo_counts: Sequence[int | None],
+    notify: Notify = silent,
+) -> list[Plan]:
+    """Plans a request for several suites.
+
+    Args:
+        request: As for `plan_request`; its suite is replaced.
+        suites: Names or folders of suites.
+        demo_counts: Numbers of demonstrations; `None` for all.
+        notify: Called with messages about downloads.
+
+    Returns:
+        The plans of each suite. With several suites, each gets the environment patterns that match
+        something in it.
+
+    Raises:
+        InputError: As `plan_requests`, or a pattern matches no environment of any suite, or a suite
+            has no environment that was asked for.
+    """
+    wanted = split_names("--env", request.environment)
+    if len(suites) > 1 and wanted:
+        ids = {name: find_suite(name, Path(request.folder)).environments for name in suites}
+        every = [env_id for known in ids.values() for env_id in known]
+        for pattern in wanted:
+            if not any(matches(env_id, [pattern]) for env_id in every):
+                raise InputError(
+                    f"--env '{pattern}': matches no environment of suites {', '.join(suites)}; "
+                    f"{did_you_mean(pattern, every)}"
+                )
+        patterns = {
+            name: [each for each in wanted if any(matches(env_id, [each]) for env_id in known)]
+            for name, known in ids.items()
+        }
+    else:
+        patterns = dict.fromkeys(suites, wanted)
+    plans = []
+    for name in suites:
+        if wanted and not patterns[name]:
+            raise InputError(
+                f"--suite {name}: has none of the environments {', '.join(wanted)}; leave it out"
+            )
+        own = {"suite": name, "environment": ",".join(patterns[name]) or None}
+        plans += plan_requests(request.model_copy(update=own), demo_counts, notify)
     return plans
 
 

@@ -38,6 +38,7 @@ class SweepSettings:
             for each environment, where an algorithm has them; or a file with tuned values of one
             algorithm.
         device: Class of the processor, on which numbers depend.
+        pack: Number of seeds to train together as one batched network; `None` to train each alone.
         folder: Base folder of a relative path in `source` or `config`.
     """
 
@@ -47,6 +48,7 @@ class SweepSettings:
     overrides: dict[str, str] = field(default_factory=dict)
     config: str = "default"
     device: DeviceClass = "cpu"
+    pack: int | None = None
     folder: Path = Path()
 
 
@@ -94,10 +96,14 @@ def make_spec(
         budget=_budget(algorithm, environment, settings.budget),
         protocol=Protocol(),
         device=settings.device,
+        pack=settings.pack,
         uses_reward=needs.true_reward,
         role=role if from_outside and role in ("reference", "control") else None,
         variant=variant_label(
-            algorithm.changed(hyperparameters, tuned), settings.device, tuned=tuned is not None
+            algorithm.changed(hyperparameters, tuned),
+            settings.device,
+            tuned=tuned is not None,
+            pack=settings.pack,
         ),
     )
 
@@ -112,37 +118,55 @@ def environment_spec(
 def reference_scores(
     suite: SuiteCard, env_id: str, source: str, folder: Path = Path()
 ) -> ReferenceScores:
-    """Returns the reference scores of an environment for the expert in use.
+    """Returns the reference scores of an environment for the expert or demonstrations in use.
 
     Args:
         suite: Card of the suite.
         env_id: Id of one of its environments.
         source: Where the expert comes from. The reference of an expert that does not ship with
-            the suite is the return that its `results.json` or `README.md` reports, if any.
+            the suite is the return that its `results.json` or `README.md` reports, if any. Without
+            an expert, it is the mean return of the demonstrations of that source, if they have
+            rewards and the card does not state a number.
         folder: Base folder of a relative path in `source`.
 
     Raises:
         InputError: The suite has not been measured.
     """
     card = suite.environments[env_id]
-    if card.references is None:
+    scale = card.scale
+    if scale is None:
         raise InputError(
             f"suite {suite.name}: {env_id} has no references; run `imitbench suites measure "
             f"{suite.origin.reference} --card {suite.origin.folder / 'suite.yaml'}`"
         )
-    expert, version = card.references.expert.mean, suite.version
-    if source != "bundled" and not (source == artifacts.HUB and card.expert.hub is None):
+    version = suite.version
+    recipe = card.demos if card.expert is None else card.expert
+    if source != "bundled" and not (source == artifacts.HUB and recipe.hub is None):
         root = artifacts.source_root(source, suite.origin.folder, folder)
-        place = artifacts.locate_artifact(root, "experts", source, card, suite.name)
-        published = read_reported_return(place.folder)
-        if published is not None:
-            at = f":{place.revision[:8]}" if place.revision else ""
-            expert, version = published.mean, f"{suite.version}+{source}{at}"
-    return ReferenceScores(random=card.references.random.mean, expert=expert, version=version)
+        part: artifacts.Part = "demos" if card.expert is None else "experts"
+        place = artifacts.locate_artifact(root, part, source, card, suite.name)
+        at = f":{place.revision[:8]}" if place.revision else ""
+        if part == "demos":
+            measured = artifacts.demonstrated_returns(place)
+            shown = float(measured.mean()) if len(measured) else None
+            if shown is not None and scale.score_one == "demonstrations":
+                version = f"{suite.version}+{source}{at}"
+                scale = scale._replace(one=shown)
+            scale = scale._replace(demonstrations=shown)
+        elif (published := read_reported_return(place.folder)) is not None:
+            version = f"{suite.version}+{source}{at}"
+            scale = scale._replace(one=published.mean)
+    return ReferenceScores(
+        random=scale.random,
+        expert=scale.one,
+        version=version,
+        score_one=scale.score_one,
+        demonstrations=scale.demonstrations,
+    )
 
 
 def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
-    unit = algorithm.budget_unit
+    unit = environment.budgets[name].recorded_unit(algorithm.budget_unit)
     return Budget(name=name, unit=unit, amount=environment.amount(name, unit))
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import importlib
+import itertools
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.job import Job, pack_runs
+from imitbench.bench.job import Job, group_runs
 from imitbench.bench.plan import DurationEstimates, Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
@@ -23,6 +24,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
+from imitbench.published.submission import check_no_submission
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
@@ -80,28 +82,33 @@ class SweepOutcome:
 def carry_out(
     plans: Sequence[Plan], options: RunOptions, *, out: Path, command: str, observer: SweepObserver
 ) -> SweepOutcome:
-    """Runs plans sequentially, or submits them, with the executor that the options name.
+    """Runs plans, or submits them, with the executor that the options name.
+
+    Runs of all plans for the same class of device share the executor, so that no worker waits for
+    the last run of a plan.
 
     Args:
-        plans: Plans, which run in this order.
+        plans: Plans, whose runs start in this order.
         options: Execution options, as `imitbench.executors.registry.resolve` returns them.
         out: Root of the results folder.
         command: The command that the user typed, for provenance.
         observer: Notified of progress.
 
     Returns:
-        Outcome of the runs of all plans. After a plan was stopped, the open runs of later plans
-        count as left.
+        Outcome of the runs of all plans. After a stop, open runs count as left.
 
     Raises:
         InputError: A plan cannot be run as requested.
     """
+    check_no_submission(out)
     outcome = SweepOutcome()
-    for plan in plans:
+    by_device = itertools.groupby(plans, key=lambda plan: plan.settings.device)
+    for device, group in [(device, list(group)) for device, group in by_device]:
         if outcome.left or (options.fail_fast and outcome.failed):
-            outcome.left += sum(not RunDirectory.of(out, run).is_done for run in plan)
+            open_runs = (not RunDirectory.of(out, run).is_done for plan in group for run in plan)
+            outcome.left += sum(open_runs)
             continue
-        own = options.model_copy(update={"device": plan.settings.device})
+        own = options.model_copy(update={"device": device})
         pool = executor_class(options.executor).from_options(own, JobWorker(), out)
         # Loads what the summary needs while the workers are busy. The thread is always joined,
         # because a process that exits in the middle of an import may crash.
@@ -111,7 +118,9 @@ def carry_out(
         loader.start()
         try:
             outcome.add(
-                run_sweep(plan, pool, out=out, command=command, observer=observer, options=options)
+                run_sweeps(
+                    group, pool, out=out, command=command, observer=observer, options=options
+                )
             )
         finally:
             loader.join()
@@ -126,18 +135,40 @@ def run_sweep(
     command: str,
     observer: SweepObserver,
     options: RunOptions | None = None,
-    pack: int = 1,
+    runs_per_job: int = 1,
 ) -> SweepOutcome:
-    """Runs a plan until it is complete or stopped.
+    """Runs one plan; arguments, result and errors are those of `run_sweeps`."""
+    return run_sweeps(
+        [plan],
+        executor,
+        out=out,
+        command=command,
+        observer=observer,
+        options=options,
+        runs_per_job=runs_per_job,
+    )
+
+
+def run_sweeps(
+    plans: Sequence[Plan],
+    executor: Executor,
+    *,
+    out: Path,
+    command: str,
+    observer: SweepObserver,
+    options: RunOptions | None = None,
+    runs_per_job: int = 1,
+) -> SweepOutcome:
+    """Runs plans together until all are complete or stopped.
 
     Args:
-        plan: Runs and settings of the sweep.
+        plans: Runs and settings. A run that several plans have is done once.
         executor: Runs the jobs; closed at the end.
         out: Results folder, created if missing.
         command: The command that the user typed, for provenance.
         observer: Notified of progress.
         options: Execution options.
-        pack: Largest number of runs in one job.
+        runs_per_job: Largest number of runs in one job; a pack is always a job of its own.
 
     Returns:
         Outcome of the runs. An interrupted sweep also returns, with `left` above zero: after the
@@ -146,23 +177,33 @@ def run_sweep(
         `queued`.
 
     Raises:
-        InputError: The plan cannot be run as requested, or the folder cannot be written.
+        InputError: A plan cannot be run as requested, or the folder cannot be written.
     """
     options = options or RunOptions()
-    runs = list(plan)
+    sweeps = [(plan, list(plan)) for plan in plans]
     check_writable(out)
-    open_runs = [run for run in runs if options.force or not _is_done(out, run)]
-    outcome = SweepOutcome(already_done=len(runs) - len(open_runs))
-    observer.planned(len(runs), outcome.already_done)
-    if not open_runs:
+    distinct = {run.run_id: run for _, runs in sweeps for run in runs}
+    open_ids = {
+        run_id for run_id, run in distinct.items() if options.force or not _is_done(out, run)
+    }
+    outcome = SweepOutcome(already_done=len(distinct) - len(open_ids))
+    observer.planned(len(distinct), outcome.already_done)
+    if not open_ids:
         return outcome
-    check_plugins(plan)
-    sweep = _Sweep(plan, executor, out, observer, outcome)
+    for plan, runs in sweeps:
+        if not open_ids.isdisjoint(run.run_id for run in runs):
+            check_plugins(plan)
+    sweep = _Sweep(executor, out, observer, outcome)
     try:
-        if plan.only is None:
-            SweepFile.of(out, runs, command, plan.request).write(out)
+        for plan, runs in sweeps:
+            if plan.only is None:
+                SweepFile.of(out, runs, command, plan.request).write(out)
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
-            sweep.submit(sweep.adopt(open_runs), command, options.for_jobs, pack)
+            open_ids -= sweep.adopt(open_ids)
+            for plan, runs in sweeps:
+                own = [run for run in runs if run.run_id in open_ids]
+                open_ids.difference_update(run.run_id for run in own)
+                sweep.submit(plan, _grouped(plan, own, runs_per_job), command, options.for_jobs)
             if executor.detached:
                 sweep.stop()
             else:
@@ -206,18 +247,35 @@ def _is_done(out: Path, run: RunSpec) -> bool:
     return directory.is_done
 
 
+_Group = tuple[list[RunSpec], list[RunSpec]]
+"""Runs of a job, and other runs of their pack."""
+
+
+def _grouped(plan: Plan, left: list[RunSpec], size: int) -> Iterator[_Group]:
+    """Groups runs into jobs.
+
+    Args:
+        plan: Plan of the runs.
+        left: Runs to do.
+        size: Largest number of runs in one job.
+    """
+    if plan.settings.pack is None:
+        for group in group_runs(left, size):
+            yield group, []
+        return
+    ids = {run.run_id for run in left}
+    for pack in group_runs(replace(plan, only=None), size):
+        members = [run for run in pack if run.run_id in ids]
+        if members:
+            yield members, [run for run in pack if run.run_id not in ids]
+
+
 class _Sweep:
     """The unfinished jobs of a sweep."""
 
     def __init__(
-        self,
-        plan: Plan,
-        executor: Executor,
-        out: Path,
-        observer: SweepObserver,
-        outcome: SweepOutcome,
+        self, executor: Executor, out: Path, observer: SweepObserver, outcome: SweepOutcome
     ) -> None:
-        self._plan = plan
         self._executor = executor
         self._out = out
         self._observer = observer
@@ -225,33 +283,36 @@ class _Sweep:
         self._jobs: dict[Path, Job] = {}
         self._stamps: dict[str, str | None] = {}
 
-    def adopt(self, runs: Iterable[RunSpec]) -> list[RunSpec]:
-        """Takes over jobs that an earlier process submitted; returns runs in no such job."""
-        wanted = {run.run_id: run for run in runs}
+    def adopt(self, wanted: Set[str]) -> set[str]:
+        """Takes over jobs that an earlier process submitted; returns the ids of their runs."""
+        adopted: set[str] = set()
         for path in self._executor.adopt():
             try:
                 job = Job.read(path)
             except InputError:  # completed in the meantime
                 continue
-            if any(run.run_id in wanted for run in job.runs):
+            ids = {run.run_id for run in job.runs}
+            if ids & (wanted - adopted):
                 self._take(path, job)
-                for run in job.runs:
-                    wanted.pop(run.run_id, None)
-        return list(wanted.values())
+                adopted |= ids
+        return adopted
 
-    def submit(self, runs: Iterable[RunSpec], command: str, options: JobOptions, pack: int) -> None:
-        source, suite = self._plan.settings.source, self._plan.suite
-        folder = self._plan.settings.folder
+    def submit(
+        self, plan: Plan, groups: Iterable[_Group], command: str, options: JobOptions
+    ) -> None:
+        source, suite = plan.settings.source, plan.suite
+        folder = plan.settings.folder
         root = artifacts.source_root(source, suite.origin.folder, folder)
-        estimates = DurationEstimates(self._plan, self._out) if self._executor.packs else None
-        sources = self._plan.sources
+        estimates = DurationEstimates(plan, self._out) if self._executor.combines_jobs else None
+        sources = plan.sources
         submitted: dict[Path, float] = {}
-        for members in pack_runs(runs, pack):
+        for members, companions in groups:
             job = Job(
                 out=str(self._out.resolve()),
                 source_root=str(root.resolve()),
                 sources=sources,
                 runs=members,
+                companions=companions,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
                 **dict(options),

@@ -1,7 +1,8 @@
 """One training from its seed to saved results: seed, task, setup, train, evaluate, save.
 
-Runs of the harness and single trainings call `run_training`; the conformance checks use only its
-first part, `seed_generators` and `set_up`. Numbers depend on the order of the steps here.
+Runs of the harness and single trainings call `run_training`, or `run_trainings` for several seeds
+that are trained together; the conformance checks use only its first part, `seed_generators` and
+`set_up`. Numbers depend on the order of the steps here.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ import gymnasium as gym
 import numpy as np
 
 from imitbench.bench.artifacts import demos_of_run, expert_of_run
-from imitbench.bench.checkpoint import CheckpointManager, RunProgress
+from imitbench.bench.checkpoint import (
+    CheckpointManager,
+    RunProgress,
+    generator_states,
+    restore_generators,
+)
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
-from imitbench.bench.learner import Learner, Task
+from imitbench.bench.learner import Learner, PackedLearner, Task
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError, TimedOut
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
 
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
@@ -122,6 +129,22 @@ class TrainingInputs:
 
 
 @dataclass(frozen=True)
+class Training:
+    """One training, or one seed of a pack.
+
+    Attributes:
+        config: Everything that determines it except the method and its data.
+        load: Loads the method and its data.
+        directory: Receives policy, learned reward, learning curve and episodes; `None` for a seed
+            that only completes a pack, and is neither evaluated nor saved.
+    """
+
+    config: TrainingConfig
+    load: Callable[[], TrainingInputs]
+    directory: RunDirectory | None
+
+
+@dataclass(frozen=True)
 class Trained:
     """Result of a training.
 
@@ -201,6 +224,34 @@ def set_up(
     Raises:
         InputError: Something cannot be loaded or does not fit the environment.
     """
+    task, rng = _task(config, inputs, obs, acts)
+    inputs.learner.setup(task, inputs.demos, rng, config.device)
+    return inputs.learner
+
+
+def _set_up_pack(
+    configs: Sequence[TrainingConfig],
+    inputs: Sequence[TrainingInputs],
+    obs: gym.Space[Any],
+    acts: gym.Space[Any],
+) -> Learner:
+    """Sets up the first learner for all seeds."""
+    learner = inputs[0].learner
+    assert isinstance(learner, PackedLearner), "its card says that it packs"
+    made = [_task(*each, obs, acts) for each in zip(configs, inputs, strict=True)]
+    learner.setup_pack(
+        [task for task, _ in made],
+        [each.demos for each in inputs],
+        [rng for _, rng in made],
+        configs[0].device,
+    )
+    return learner
+
+
+def _task(
+    config: TrainingConfig, inputs: TrainingInputs, obs: gym.Space[Any], acts: gym.Space[Any]
+) -> tuple[Task, np.random.Generator]:
+    """Returns the task of a seed and its source of randomness."""
     task = Task(
         config.environment,
         obs,
@@ -214,9 +265,32 @@ def set_up(
         from imitbench.data.demonstrations import validate_demonstrations
 
         validate_demonstrations(inputs.demos, obs, acts, where=inputs.demos_name)
-    rng = np.random.default_rng(derive_seed(config.seed, "learner"))
-    inputs.learner.setup(task, inputs.demos, rng, config.device)
-    return inputs.learner
+    return task, np.random.default_rng(derive_seed(config.seed, "learner"))
+
+
+def check_policy_storable(learner: Learner) -> None:
+    """Checks before training that the policy of a learner can be stored.
+
+    Nothing is checked if the learner has no policy before training. Global generators of random
+    numbers are left as they were.
+
+    Args:
+        learner: A learner that was set up.
+
+    Raises:
+        InputError: It cannot be stored.
+    """
+    from imitbench.policies.storage import check_storable
+
+    before = generator_states()
+    try:
+        policy = learner.policy()
+    except Exception:  # there may be none before training
+        return
+    else:
+        check_storable(policy)
+    finally:
+        restore_generators(before)
 
 
 def run_training(
@@ -243,28 +317,100 @@ def run_training(
     Raises:
         InputError: Something cannot be loaded or does not fit the environment.
     """
-    seed_generators(config)
+    (trained,) = run_trainings(
+        [Training(config, load, directory)],
+        CheckpointManager(directory.checkpoints, checkpoint_s),
+        monitor,
+        keep_trained=keep_trained,
+    )
+    return trained
+
+
+def run_trainings(
+    members: Sequence[Training],
+    checkpoints: CheckpointManager,
+    monitor: Monitor,
+    *,
+    keep_trained: bool = False,
+) -> list[Trained]:
+    """Like `run_training`, for the seeds of a pack.
+
+    Args:
+        members: The seeds; their configurations differ only in the seed.
+        checkpoints: Checkpoints of the whole pack.
+        monitor: Notified of progress; may end the training. Points are those of the first seed.
+        keep_trained: See `run_training`.
+
+    Returns:
+        Results of the members that have a directory, in order.
+
+    Raises:
+        InputError: Something cannot be loaded or does not fit the environment.
+    """
+    first = members[0].config
+    seed_generators(first)
     monitor.enter("load")
-    inputs = load()
-    environments = config.protocol.environments
-    with Evaluator(config.evaluated, environments, check=monitor.check) as evaluator:
+    inputs = [each.load() for each in members]
+    with Evaluator(first.evaluated, first.protocol.environments, check=monitor.check) as evaluator:
         monitor.enter("setup")
-        learner = set_up(config, inputs, evaluator.observation_space, evaluator.action_space)
+        spaces = evaluator.observation_space, evaluator.action_space
+        if len(members) == 1:
+            learner = set_up(first, inputs[0], *spaces)
+        else:
+            learner = _set_up_pack([each.config for each in members], inputs, *spaces)
+        if inputs[0].folder is not None:
+            check_policy_storable(learner)
         monitor.enter("train")
-        checkpoints = CheckpointManager(directory.checkpoints, checkpoint_s)
-        env_steps, progress = _train(config.budget, learner, checkpoints, monitor)
+        env_steps, progress = _train(first.budget, learner, checkpoints, monitor)
         if keep_trained:
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
-        evaluate = partial(evaluator.evaluate, episodes=config.protocol.episodes, seed=config.seed)
-        stochastic = evaluate(learner.policy(), deterministic=False)
-        deterministic = evaluate(learner.policy(), deterministic=True)
+        products = _products(learner, progress)
+        evaluated = [
+            (each, product, _evaluate(evaluator, each.config, product))
+            for each, product in zip(members, products, strict=True)
+            if each.directory is not None
+        ]
         measures = learner.measures()
-        fresh = learner.transfer_policy() if config.transfer else None
-        transfer = None if fresh is None else evaluate(fresh, deterministic=False)
+        fresh = learner.transfer_policy() if first.transfer else None
+        transfer = None
+        if fresh is not None:
+            transfer = evaluator.evaluate(
+                fresh, episodes=first.protocol.episodes, seed=first.seed, deterministic=False
+            )
     monitor.enter("save")
-    _save(directory, learner, progress, stochastic, deterministic)
-    return Trained(stochastic, deterministic, env_steps, progress.train_s, measures, transfer)
+    results = []
+    for each, product, episodes in evaluated:
+        assert each.directory is not None, "only these were evaluated"
+        _save(each.directory, product, learner.reward(), *episodes)
+        seconds = progress.train_s / len(members)
+        results.append(Trained(*episodes, env_steps, seconds, measures, transfer))
+    return results
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What a training made, for one seed."""
+
+    policy: BasePolicy
+    curve: list[Mapping[str, float]]
+
+
+def _products(learner: Learner, progress: RunProgress) -> list[_Product]:
+    if not isinstance(learner, PackedLearner):
+        return [_Product(learner.policy(), progress.curve)]
+    curves = [progress.curve, *learner.curves]
+    return [_Product(*each) for each in zip(learner.policies(), curves, strict=True)]
+
+
+def _evaluate(
+    evaluator: Evaluator, config: TrainingConfig, product: _Product
+) -> tuple[Episodes, Episodes]:
+    """Returns stochastic and deterministic episodes."""
+    evaluate = partial(
+        evaluator.evaluate, product.policy, episodes=config.protocol.episodes, seed=config.seed
+    )
+    return evaluate(deterministic=False), evaluate(deterministic=True)
 
 
 def _train(
@@ -299,17 +445,16 @@ def _train(
 
 
 def _save(
-    directory: RunDirectory, learner: Learner, progress: RunProgress, *evaluated: Episodes
+    directory: RunDirectory, product: _Product, reward: RewardNet | None, *evaluated: Episodes
 ) -> None:
     from imitbench.policies.storage import save_policy
 
-    save_policy(learner.policy(), directory.policy)
-    reward = learner.reward()
+    save_policy(product.policy, directory.policy)
     if reward is not None:
         from imitbench.rewards.storage import save_reward
 
         save_reward(reward, directory.reward)
-    directory.write_curve(progress.curve)
+    directory.write_curve(product.curve)
     directory.write_episodes(
         EpisodeTable(
             returns=np.concatenate([each.returns for each in evaluated]),

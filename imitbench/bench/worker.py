@@ -22,11 +22,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from imitbench.bench import provenance
-from imitbench.bench.checkpoint import RunProgress
+from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
@@ -40,9 +41,11 @@ from imitbench.bench.stopping import (
 from imitbench.bench.training import (
     Monitor,
     Phase,
+    Trained,
+    Training,
     TrainingConfig,
     TrainingInputs,
-    run_training,
+    run_trainings,
 )
 from imitbench.bench.worker_death import attempt_number, is_settled
 from imitbench.errors import InputError
@@ -91,54 +94,92 @@ def run_job(
     for digest, source in job.sources.items():
         source.register(digest)
 
-    def do(spec: RunSpec, *, wait: bool) -> bool:
-        return _claim_and_run(job, spec, stop, learner_of, supervised=supervised, wait=wait)
+    def do(runs: list[RunSpec], *, wait: bool) -> bool:
+        return _claim_and_run(job, runs, stop, learner_of, supervised=supervised, wait=wait)
 
-    busy = [spec for spec in job.runs if not do(spec, wait=False)]
-    for spec in busy:
-        while not do(spec, wait=True):
+    groups = [[spec] for spec in job.runs]
+    if job.runs[0].pack:  # sorted, because two processes that claim in one order never deadlock
+        groups = [sorted(job.runs, key=lambda spec: spec.seed)]
+    busy = [group for group in groups if not do(group, wait=False)]
+    for group in busy:
+        while not do(group, wait=True):
             pass
 
 
 def _claim_and_run(
     job: Job,
-    spec: RunSpec,
+    runs: list[RunSpec],
     stop: StopRequest,
     learner_of: LearnerOf,
     *,
     supervised: bool,
     wait: bool,
 ) -> bool:
-    """Runs `spec` unless it is done; returns `False` when another process holds it."""
+    """Does a run, or the runs of a pack, unless they are done.
+
+    Returns:
+        `False` when another process holds one of them.
+    """
     stop.check()
-    directory = RunDirectory.of(Path(job.out), spec)
-    started_as = directory.outcome_stamp()
-    with directory.claim(wait=wait, while_waiting=stop.check) as claimed:
-        if not claimed:
-            return False
-        done_by_other = wait and directory.outcome_stamp() != started_as
-        while not done_by_other and not is_settled(job, spec):
+    claims = [_Claim.of(job, spec) for spec in runs]
+    with contextlib.ExitStack() as held:
+        for claim in claims:
+            entered = claim.directory.claim(wait=wait, while_waiting=stop.check)
+            if not held.enter_context(entered):
+                return False
+        while open_ := [each for each in claims if not each.is_settled(job, waited=wait)]:
             stop.check()
-            status = directory.last_status()
-            begun = status is not None and status.job == job.id
+            begun = any(each.is_begun(job) for each in open_)
             try:
-                run = _RunAttempt(job, spec, directory, stop, learner_of, supervised)
+                run = _RunAttempt(job, open_, stop, learner_of, supervised)
                 run.execute(rebuild=job.force and not begun)
             except LeaseLostError as error:
-                print(f"{spec.label}: {error}; that process continues it", file=sys.stderr)
+                print(f"{run.label}: {error}; that process continues it", file=sys.stderr)
                 return False
             except OSError as error:  # the failure could not be recorded either
-                raise InputError(f"{error.filename or directory.path}: {error.strerror}") from error
+                path = open_[0].directory.path
+                raise InputError(f"{error.filename or path}: {error.strerror}") from error
     return True
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A run and its directory.
+
+    Attributes:
+        spec: Specification of the run.
+        directory: Directory of the run.
+        started_as: Outcome before the directory was claimed, see `RunDirectory.outcome_stamp`.
+    """
+
+    spec: RunSpec
+    directory: RunDirectory
+    started_as: str | None
+
+    @classmethod
+    def of(cls, job: Job, spec: RunSpec) -> _Claim:
+        directory = RunDirectory.of(Path(job.out), spec)
+        return cls(spec, directory, directory.outcome_stamp())
+
+    def is_settled(self, job: Job, *, waited: bool) -> bool:
+        done_by_other = waited and self.directory.outcome_stamp() != self.started_as
+        return done_by_other or is_settled(job, self.spec)
+
+    def is_begun(self, job: Job) -> bool:
+        status = self.directory.last_status()
+        return status is not None and status.job == job.id
 
 
 @dataclass
 class _RunAttempt(Monitor):
-    """One attempt at a run, from loading to its result."""
+    """One attempt at a run, or at the runs of a pack, from loading to the results.
+
+    The first run leads: its directory has the checkpoints and the log. It is finished last,
+    because its checkpoints are removed then.
+    """
 
     job: Job
-    spec: RunSpec
-    directory: RunDirectory
+    claims: list[_Claim]
     stop: StopRequest
     learner_of: LearnerOf
     supervised: bool
@@ -146,17 +187,34 @@ class _RunAttempt(Monitor):
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(None))
     phase: Phase = "load"
 
+    @property
+    def label(self) -> str:
+        """Name in messages."""
+        return ", ".join(claim.spec.label for claim in self.claims)
+
+    @property
+    def spec(self) -> RunSpec:
+        """Specification of the run that leads."""
+        return self.claims[0].spec
+
+    @property
+    def directory(self) -> RunDirectory:
+        """Directory of the run that leads."""
+        return self.claims[0].directory
+
     def execute(self, *, rebuild: bool) -> None:
         """Makes one attempt, which may continue from the checkpoint of an earlier one."""
-        self.attempt = attempt_number(self.job, self.directory)
+        self.attempt = max(attempt_number(self.job, claim.directory) for claim in self.claims)
         self.limit = TimeLimit(self.job.timeout_s)
-        self.directory.begin(self.spec, rebuild=rebuild)
+        for claim in self.claims:
+            claim.directory.begin(claim.spec, rebuild=rebuild)
         opened = self.directory.log.open("a", 1, encoding="utf-8", errors="backslashreplace")
         with opened as log, _output_to(log):
             print(f"-- {provenance.now()} on {socket.gethostname()}: {self._attempt_in_words()}")
+            self._refer_to_log()
             try:
                 with self.limit.enforced() if self.supervised else contextlib.nullcontext():
-                    result = self._run()
+                    results = self._run()
             except LeaseLostError:
                 raise
             except RunStoppedError:
@@ -168,7 +226,16 @@ class _RunAttempt(Monitor):
                 self._failed(error)
             else:
                 self._tell("done")
-                self.directory.finish(result)
+                for claim, result in reversed(list(zip(self.claims, results, strict=True))):
+                    claim.directory.finish(result)
+
+    def _refer_to_log(self) -> None:
+        """Writes to the other logs of a pack where its log is."""
+        for claim in self.claims[1:]:
+            with claim.directory.log.open("a", encoding="utf-8") as log:
+                log.write(
+                    f"trained in a pack with {self.spec.label}: see the log of {self.spec.run_id}\n"
+                )
 
     def _failed(self, error: Exception) -> None:
         with contextlib.suppress(OSError):  # the disk may be what failed
@@ -180,18 +247,41 @@ class _RunAttempt(Monitor):
         else:
             with contextlib.suppress(OSError):
                 self._tell("failed")
-            self.directory.fail(self._failure(error))
+            for claim in reversed(self.claims):
+                claim.directory.fail(self._failure(claim.spec, error))
         if self.supervised and self.spec.device == "cuda":
             raise UnusableProcessError
 
     def _attempt_in_words(self) -> str:
         return f"attempt {self.attempt} of {self.job.retries + 1}"
 
-    def _run(self) -> RunResult:
-        spec, started_at, started = self.spec, provenance.now(), time.monotonic()
-        trained = run_training(
-            TrainingConfig.of(spec), self._load, self.directory, self.job.checkpoint_s, self
+    def _run(self) -> list[RunResult]:
+        started_at, started = provenance.now(), time.monotonic()
+        trained = run_trainings(
+            self._trainings(),
+            CheckpointManager(self.directory.checkpoints, self.job.checkpoint_s),
+            self,
         )
+        wall_s = (time.monotonic() - started) / (self.spec.pack or 1)
+        return [
+            self._result(claim.spec, each, wall_s, started_at)
+            for claim, each in zip(self.claims, trained, strict=True)
+        ]
+
+    def _trainings(self) -> list[Training]:
+        """Returns the trainings of a pack in the order of seeds in the plan, or the only one."""
+        directories = {claim.spec.run_id: claim.directory for claim in self.claims}
+        specs = [claim.spec for claim in self.claims]
+        if specs[0].pack:
+            specs = sorted([*self.job.runs, *self.job.companions], key=lambda spec: spec.seed)
+        return [
+            Training(
+                TrainingConfig.of(spec), partial(self._load, spec), directories.get(spec.run_id)
+            )
+            for spec in specs
+        ]
+
+    def _result(self, spec: RunSpec, trained: Trained, wall_s: float, started_at: str) -> RunResult:
         stochastic = trained.stochastic
         measures = {**trained.measures, **self._transfer_measures(trained.transfer)}
         return RunResult(
@@ -203,7 +293,7 @@ class _RunAttempt(Monitor):
             termination_rate=float(stochastic.terminated.mean()),
             env_steps=trained.env_steps,
             train_s=trained.train_s,
-            wall_s=time.monotonic() - started,
+            wall_s=wall_s,
             started_at=started_at,
             finished_at=provenance.now(),
             references=self.job.references,
@@ -211,9 +301,9 @@ class _RunAttempt(Monitor):
             measures={name: value for name, value in measures.items() if math.isfinite(value)},
         )
 
-    def _load(self) -> TrainingInputs:
-        require_device(self.spec.device)
-        return TrainingInputs.of(self.spec, Path(self.job.source_root), self.learner_of)
+    def _load(self, spec: RunSpec) -> TrainingInputs:
+        require_device(spec.device)
+        return TrainingInputs.of(spec, Path(self.job.source_root), self.learner_of)
 
     def _transfer_measures(self, episodes: Episodes | None) -> dict[str, float]:
         """Returns the evaluation of a policy trained from scratch on the learned reward."""
@@ -238,35 +328,36 @@ class _RunAttempt(Monitor):
 
     def check(self) -> None:
         """Raises if the run must stop, unless it is about to be complete."""
-        self.directory.check_claim()
+        for claim in self.claims:
+            claim.directory.check_claim()
         if self.phase != "save":
             grace_s = GRACE_S if self.phase == "evaluate" else 0.0
             self.stop.check(grace_s)
             self.limit.check(self.phase, grace_s)
 
     def _tell(self, state: State) -> None:
-        self.directory.write_status(
-            RunStatus(
-                state=state,
-                phase=self.phase,
-                pid=os.getpid(),
-                host=socket.gethostname(),
-                updated_at=provenance.now(),
-                job=self.job.id,
-                attempt=self.attempt,
-            )
+        status = RunStatus(
+            state=state,
+            phase=self.phase,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            updated_at=provenance.now(),
+            job=self.job.id,
+            attempt=self.attempt,
         )
+        for claim in self.claims:
+            claim.directory.write_status(status)
 
-    def _failure(self, error: Exception) -> RunFailure:
+    def _failure(self, spec: RunSpec, error: Exception) -> RunFailure:
         return RunFailure(
-            run_id=self.spec.run_id,
+            run_id=spec.run_id,
             phase=self.phase,
             error_type=type(error).__name__,
             message=encodable(str(error)) or type(error).__name__,
             traceback=encodable("".join(traceback.format_exception(error))),
             failed_at=provenance.now(),
             references=self.job.references,
-            provenance=provenance.describe_provenance(self.job.command, self.spec.device),
+            provenance=provenance.describe_provenance(self.job.command, spec.device),
         )
 
 

@@ -42,7 +42,7 @@ class JobWorker:
 
 
 def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
-    """Records a crash of a worker in the directory of the run that it was working on.
+    """Records a crash of a worker in the directory of the run, or pack, that it was working on.
 
     Every call uses up an attempt or a run, so a job always ends.
 
@@ -59,13 +59,16 @@ def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.r
         OSError: The file system raised an error.
     """
     job = read(path)
+    recorded = False
     for spec in _suspects(job):
         directory = RunDirectory.of(Path(job.out), spec)
         with directory.claim(wait=False) as claimed:
             if claimed:
                 _record(job, spec, directory, detail)
-                break
-    else:  # the worker was only waiting for other processes, which hold all of these runs
+                recorded = True
+                if spec.pack is None:  # the runs of a pack end together
+                    break
+    if not recorded:  # the worker was only waiting for other processes, which hold these runs
         return False
     return any(not is_settled(job, run) for run in job.runs)
 

@@ -6,9 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
@@ -93,8 +101,12 @@ class Origin:
 Scalar = bool | Integer | Finite | str | None
 """A hyper-parameter or keyword value that YAML, JSON and the command line can express."""
 
-BudgetUnit = Literal["env_steps", "batches", "none"]
-"""Unit of a budget; `none` for learners that do not train."""
+BudgetUnit = Literal["env_steps", "replay_steps", "batches", "none"]
+"""Unit of a budget: environment steps; environment steps of methods that learn each of them many
+times, from a replay buffer, so that they need fewer; optimizer batches; `none` for learners that
+do not train."""
+STEP_UNITS: tuple[BudgetUnit, ...] = ("env_steps", "replay_steps")
+"""Units that count environment steps."""
 
 ActionSpace = Literal["discrete", "multi_discrete", "box"]
 """Kinds of action space, by their names in gymnasium."""
@@ -258,11 +270,22 @@ class CommandRecipe(Card):
             interpreter of the harness. The path of the task file is appended.
         checkpoints: Whether it writes checkpoints and resumes from them after an interruption.
         timeout_minutes: Time limit; `null` for none.
+        demos: Format of the demonstrations: `parquet`, a folder of Parquet files; or `jsonl`, a
+            text file with one episode per line, see `imitbench.data.json_lines`. Serialized only
+            if it is not `parquet`, so that earlier identities stay valid.
     """
 
     run: list[str] = Field(min_length=1)
     checkpoints: bool = False
     timeout_minutes: float | None = Field(default=None, gt=0)
+    demos: Literal["parquet", "jsonl"] = "parquet"
+
+    @model_serializer(mode="wrap")
+    def _without_usual_format(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("demos") == "parquet":
+            del document["demos"]
+        return document
 
 
 class AlgorithmCard(Card):
@@ -275,12 +298,17 @@ class AlgorithmCard(Card):
         sources: Globs of further files next to the card, other than Python files, that belong to
             the method's source.
         budget_unit: Unit of the suite's budget for this method; `none` if it does not train.
+            `replay_steps` becomes `env_steps` where a suite makes no difference.
         role: A `method` is compared with others. An `anchor` has score 0 or 1. A `control` is
             trained without information from the expert, and shows how much score the environment
             alone gives; suites list their controls. A `reference` shows what is achievable with
             information that methods do not have.
         earlier_defaults: For each earlier version of the defaults, the values that differed.
             Published results with these stay valid under their name.
+        packs: Whether several seeds can be trained together as one batched network (`--pack`); its
+            implementation is then a `PackedLearner`.
+        deterministic: Whether training draws no random numbers, so that every seed gives the same
+            policy.
         seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core, for
             `--dry-run` until there are finished runs.
     """
@@ -296,6 +324,8 @@ class AlgorithmCard(Card):
     needs: Needs
     budget_unit: BudgetUnit
     role: Role = "method"
+    packs: bool = False
+    deterministic: bool = False
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)
@@ -312,6 +342,11 @@ class AlgorithmCard(Card):
         card = self.model_copy()
         card._origin = origin
         return card
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether its budget counts environment steps."""
+        return self.budget_unit in STEP_UNITS
 
     @property
     def search_space(self) -> dict[str, SearchSpace]:

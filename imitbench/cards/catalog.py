@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.files import atomic_write_text
+from imitbench.util.name_lists import Names, matches, split_names
 
 
 def _root(kind: str) -> Path:
@@ -85,25 +85,53 @@ def load_suite(name: str) -> SuiteCard:
     return card.found_at(Origin(path.parent, name))
 
 
-def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, EnvironmentCard]:
-    """Returns the environments of a suite whose ids match a shell-style pattern.
+def select_environments(suite: SuiteCard, patterns: Names) -> dict[str, EnvironmentCard]:
+    """Returns the environments of a suite whose ids match shell-style patterns.
 
     Args:
         suite: Card of the suite.
-        pattern: Glob such as `seals/*`; `None` selects all.
+        patterns: Globs such as `seals/*`, each a text or several with commas; none selects all.
 
     Raises:
-        InputError: No id matches.
+        InputError: A pattern matches no id.
     """
-    if pattern is None:
-        return dict(suite.environments)
-    chosen = {name: card for name, card in suite.environments.items() if fnmatchcase(name, pattern)}
-    if not chosen:
+    globs = split_names("--env", patterns)
+    for pattern in globs:
+        if not any(matches(name, [pattern]) for name in suite.environments):
+            others = [name for name in suite_names() if name != suite.name and _has(name, pattern)]
+            hint = did_you_mean(pattern, suite.environments)
+            if others:
+                hint = f"use --suite {' or --suite '.join(others)}, which has it"
+            raise InputError(
+                f"--env '{pattern}': matches no environment of suite {suite.name}; {hint}"
+            )
+    return {
+        name: card for name, card in suite.environments.items() if not globs or matches(name, globs)
+    }
+
+
+def _has(suite: str, pattern: str) -> bool:
+    return any(matches(name, [pattern]) for name in load_suite(suite).environments)
+
+
+def select_trained(suite: SuiteCard, patterns: Names = None) -> dict[str, EnvironmentCard]:
+    """Returns the environments of a suite that match globs and have an expert.
+
+    Args:
+        suite: Card of the suite.
+        patterns: See `select_environments`.
+
+    Raises:
+        InputError: A pattern matches no id, or none of the environments has an expert.
+    """
+    chosen = select_environments(suite, patterns)
+    trained = {env_id: card for env_id, card in chosen.items() if card.expert is not None}
+    if not trained:
         raise InputError(
-            f"--env '{pattern}': matches no environment of suite {suite.name}; "
-            f"{did_you_mean(pattern, suite.environments)}"
+            f"suite {suite.name}: the card names no expert of {', '.join(chosen)}, as there are "
+            "only demonstrations; give the environment an `expert` to train one"
         )
-    return chosen
+    return trained
 
 
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:

@@ -198,13 +198,17 @@ def _plugin(
         )
     if card.name == "all":
         raise InputError(f"{path}: name: 'all' stands for every algorithm; give yours another name")
+    if card.name == "demonstrations":
+        raise InputError(
+            f"{path}: name: 'demonstrations' is a row of reports; give yours another name"
+        )
     if card.role == "anchor":
         raise InputError(
             f"{path}: role: anchors are this package's, as they define the scores 0 and 1; call it "
             "a control or a reference"
         )
     command = None if card.command is None else card.command.model_dump(mode="json")
-    place = replace(place, patterns=tuple(card.sources), settings=command)
+    place = replace(place, patterns=tuple(card.sources), settings=command, method=card.name)
     module, _, name = card.implementation.partition(":")
     if module.partition(".")[0] != "imitbench":
         inner = inner_module(home, module)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, BudgetUnit, Card, Origin, Scalar
+from imitbench.errors import InputError
 from imitbench.util.numbers import Count
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
+
+ScoreOne = Literal["expert", "demonstrations", "card"]
+"""Whose mean return is score 1: the expert's, the demonstrators', or a number on the card."""
 
 
 class Measurement(Card):
@@ -23,7 +27,8 @@ class Measurement(Card):
         deterministic: Whether the deterministic policy was measured.
         command: Command line of the measurement.
         date: Date of the measurement, ISO 8601.
-        revision: Digest (first 12 digits) of the measured expert; `null` for random actions.
+        revision: Digest (first 12 digits) of the measured expert or demonstrations; `null` for
+            random actions.
     """
 
     mean: float
@@ -36,10 +41,35 @@ class Measurement(Card):
 
 
 class References(Card):
-    """Returns that map to the scores 0 (random) and 1 (expert)."""
+    """Returns that map to the scores 0 and 1.
+
+    Attributes:
+        random: Return of random actions: score 0.
+        expert: Return of the expert: score 1; `null` without an expert.
+        demonstrations: Return of the demonstrators, where there is no expert and rewards were
+            recorded: score 1, unless the card states another number.
+    """
 
     random: Measurement
-    expert: Measurement
+    expert: Measurement | None = None
+    demonstrations: Measurement | None = None
+
+
+class ScoreScale(NamedTuple):
+    """The returns that are scores 0 and 1 in an environment.
+
+    Attributes:
+        random: Return of score 0.
+        one: Return of score 1.
+        score_one: Whose return `one` is.
+        demonstrations: Mean return of the demonstrators, where there is no expert and rewards were
+            recorded.
+    """
+
+    random: float
+    one: float
+    score_one: ScoreOne
+    demonstrations: float | None
 
 
 class HubSource(Card):
@@ -122,16 +152,29 @@ class DemoSet(Card):
 
 
 class BudgetAmounts(Card):
-    """Training amount in each unit."""
+    """Training amount in each unit.
+
+    Attributes:
+        replay_steps: `None` if methods with a replay buffer have as many steps as others.
+    """
 
     env_steps: int = Field(ge=1)
+    replay_steps: int | None = Field(default=None, ge=1)
     batches: int = Field(ge=1)
 
     def in_unit(self, unit: BudgetUnit) -> int:
         """Returns the amount in a unit; 0 for methods that do not train."""
         if unit == "none":
             return 0
+        if unit == "replay_steps" and self.replay_steps is not None:
+            return self.replay_steps
         return self.batches if unit == "batches" else self.env_steps
+
+    def recorded_unit(self, unit: BudgetUnit) -> BudgetUnit:
+        """Returns the unit that a method with this unit is recorded with."""
+        if unit == "replay_steps" and self.replay_steps is None:
+            return "env_steps"
+        return unit
 
 
 class EnvironmentCard(Card):
@@ -155,6 +198,10 @@ class EnvironmentCard(Card):
             exclude them from learned rewards; policies see them.
         earlier_budgets: Earlier amounts of budgets, by name. Results with these stay valid; tables
             show the amount with the budget's name.
+        expert: `null` for an environment with demonstrations only, of people for example. Methods
+            that query an expert are not applicable there.
+        score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
+            return of the demonstrators.
         references: `null` only until `imitbench suites measure` has run.
     """
 
@@ -170,8 +217,9 @@ class EnvironmentCard(Card):
     probes: str | None = None
     optimum: float | None = None
     absolute_positions: list[Count] = Field(default_factory=list)
-    expert: ExpertRecipe
+    expert: ExpertRecipe | None = None
     demos: DemoSet
+    score_one: float | None = Field(default=None, allow_inf_nan=False)
     budgets: dict[BudgetName, BudgetAmounts]
     earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None
@@ -197,9 +245,58 @@ class EnvironmentCard(Card):
 
     @model_validator(mode="after")
     def _planning_has_a_model(self) -> EnvironmentCard:
-        if self.expert.algo == "exact" and not self.tabular:
+        if self.expert is not None and self.expert.algo == "exact" and not self.tabular:
             raise ValueError("expert.algo exact needs an environment with tabular: true")
         return self
+
+    @model_validator(mode="after")
+    def _score_one_is_of_one_kind(self) -> EnvironmentCard:
+        if self.expert is not None and self.score_one is not None:
+            raise ValueError("score_one: the expert has score 1; remove score_one, or expert")
+        found = self.references
+        if found is None:
+            return self
+        if (self.expert is None) != (found.expert is None):
+            raise ValueError(
+                "references.expert must be there exactly if the environment has an expert; "
+                "run `imitbench suites measure` again"
+            )
+        if self.expert is not None and found.demonstrations is not None:
+            raise ValueError("references.demonstrations: the expert has score 1; remove it")
+        if self.expert is None and self.score_one is None and found.demonstrations is None:
+            raise ValueError("score_one: must be a number, as the demonstrations have no rewards")
+        return self
+
+    @property
+    def scale(self) -> ScoreScale | None:
+        """Returns of the scores 0 and 1; `None` until they are measured."""
+        found = self.references
+        if found is None:
+            return None
+        random = found.random.mean
+        if found.expert is not None:
+            return ScoreScale(random, found.expert.mean, "expert", None)
+        shown = None if found.demonstrations is None else found.demonstrations.mean
+        if self.score_one is not None:
+            return ScoreScale(random, self.score_one, "card", shown)
+        assert shown is not None, "the card was validated"
+        return ScoreScale(random, shown, "demonstrations", shown)
+
+    def expert_in(self, env_id: str) -> ExpertRecipe:
+        """Returns the recipe of the expert.
+
+        Args:
+            env_id: Id of this environment, for the message.
+
+        Raises:
+            InputError: The environment has demonstrations only.
+        """
+        if self.expert is None:
+            raise InputError(
+                f"{env_id}: the suite's card names no expert, as there are only demonstrations; "
+                "choose other environments with --env"
+            )
+        return self.expert
 
     def amount(self, budget: BudgetName, unit: BudgetUnit) -> int:
         """Returns the amount of a budget in the unit of a method."""
@@ -251,6 +348,8 @@ class SuiteCard(Card):
 def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
     """Returns why an algorithm cannot learn in an environment; `None` if it can."""
     spaces = algorithm.needs.action_spaces
+    if algorithm.needs.expert and environment.expert is None:
+        return "queries an expert; this environment has demonstrations only"
     if algorithm.needs.tabular and not environment.tabular:
         return "plans with the model of a tabular environment; this one has none"
     if algorithm.needs.fixed_horizon and environment.horizon != "fixed":

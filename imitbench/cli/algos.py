@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imitbench.cli import completion, options
+
+if TYPE_CHECKING:
+    from imitbench.cards.algorithm import Paper
 
 
 def algos(
@@ -36,8 +39,11 @@ def algos(
             print_json([card.model_dump(mode="json") for card in cards])
         else:
             print_table(
-                ["algorithm", "role", "budget in", "needs", "summary"],
-                [[c.name, c.role, c.budget_unit, _needs(c.needs), c.summary] for c in cards],
+                ["algorithm", "role", "budget in", "needs", "paper", "summary"],
+                [
+                    [c.name, c.role, c.budget_unit, _needs(c.needs), _paper(c.paper), c.summary]
+                    for c in cards
+                ],
             )
         return
     card = find_algorithm(name)
@@ -56,6 +62,15 @@ def algos(
             for key, p in card.hyperparameters.items()
         ],
     )
+
+
+def _paper(paper: Paper | None) -> str:
+    """Returns first author and year."""
+    if paper is None:
+        return ""
+    first, *others = paper.authors.split(", ")
+    surname = first.split()[-1]
+    return f"{surname}{' et al.' if others else ''} {paper.year}"
 
 
 def _needs(needs: object) -> str:

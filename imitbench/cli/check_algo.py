@@ -24,7 +24,7 @@ def check_algo(
             "--suite", metavar="NAME", help="Name of a suite, or its folder [one that fits]."
         ),
     ] = None,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     amount: Annotated[
         int | None,
         typer.Option(
@@ -35,7 +35,7 @@ def check_algo(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, speed.
+    """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, memory, speed.
 
     Trains the method a dozen times, briefly: on artificial environments with each kind of action
     space on its card, with the same seed and another one, with true rewards replaced by NaN and by
@@ -47,11 +47,12 @@ def check_algo(
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.output import note, print_json
     from imitbench.conformance.checks import check_method
+    from imitbench.util.name_lists import join_names
 
     report = check_method(
         algo,
         suite=suite,
-        environment=env,
+        environment=join_names("--env", env),
         amount=amount,
         overrides=parse_overrides(set_),
         notify=(lambda _: None) if quiet else note,

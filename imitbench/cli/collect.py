@@ -10,14 +10,23 @@ def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) 
 
     Runs automatically at the end of `imitbench run` and before `report` and `sql`; a second call
     changes nothing. Directories that cannot be read are skipped and listed with the reason, and
-    read again when a file in them changes.
+    read again when a file in them changes. Published results need no database.
 
     Example: imitbench collect --out runs
     """
     from dataclasses import asdict
 
     from imitbench.cli.output import note, print_json
+    from imitbench.errors import InputError
+    from imitbench.published.opening import ResultsPlace
     from imitbench.store.collector import collect as collect_runs
+
+    place = ResultsPlace.of(out)
+    if not place.has_runs:
+        raise InputError(
+            f"--out {out}: holds published results, which need no database: `imitbench report` "
+            "reads them as they are"
+        )
 
     done = collect_runs(out)
     for left_out in done.quarantined:

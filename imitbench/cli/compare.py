@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -30,13 +29,42 @@ Baseline = Annotated[
         autocompletion=completion.algorithms,
     ),
 ]
-Suite = Annotated[
-    str | None,
+Place = typer.Option(
+    "--out",
+    metavar="PATH",
+    help="Results folder, published results, a database, a CSV table or leaderboard.json; "
+    "repeatable.",
+    autocompletion=completion.results_places,
+)
+Against = Annotated[
+    list[str],
+    typer.Option(
+        "--against",
+        metavar="PATH",
+        help="Separate results of the baselines, in any of these forms, or 'published'; "
+        "repeatable. The default baseline is then NEW itself, if it is among them.",
+        autocompletion=completion.results_places,
+    ),
+]
+
+
+Suites = Annotated[
+    list[str],
     typer.Option(
         "--suite",
         metavar="NAME",
-        help="Only use this suite; its references also serve tables without references.",
+        help="Only these suites; repeatable [all]. The references of one also serve tables without "
+        "scores.",
         autocompletion=completion.suites,
+    ),
+]
+Algos = Annotated[
+    list[str],
+    typer.Option(
+        "--algo",
+        metavar="GLOB",
+        help="Only compare with these algorithms, e.g. 'gail*'; repeatable [all].",
+        autocompletion=completion.algorithms,
     ),
 ]
 
@@ -53,20 +81,11 @@ class FailIf(str, Enum):
 def compare(
     algorithm: New,
     baseline: Baseline = None,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="PATH", help="Results folder, its database, or a CSV table."),
-    ] = options.DEFAULT_OUT,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against",
-            metavar="PATH",
-            help="Separate results of the baselines; the default baseline is then NEW itself.",
-        ),
-    ] = None,
-    suite: Suite = None,
-    env: options.Env = None,
+    out: Annotated[list[str], Place] = options.DEFAULT_PLACES,
+    against: Against = [],  # noqa: B006 (typer copies it)
+    suite: Suites = [],  # noqa: B006
+    env: options.Envs = [],  # noqa: B006
+    algo: Algos = [],  # noqa: B006
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="NAME", help="Only use this budget.")
     ] = None,
@@ -90,25 +109,32 @@ def compare(
 
     A difference counts if a permutation test finds it, corrected for several environments and
     baselines. The overall result also requires that the interval of the IQM agrees. Imported
-    results take part under the name IMPORT:ALGO.
+    results take part under the name IMPORT:ALGO. `--against published` names the results that
+    ship with this package.
 
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
     from imitbench.cli.output import note, print_json
-    from imitbench.report.build import read_entries
+    from imitbench.published.opening import results_place
+    from imitbench.records.selection import Selection
+    from imitbench.report.build import compare_results
     from imitbench.report.pairwise import PairwiseOptions as Method
-    from imitbench.report.pairwise import compare_pairwise
     from imitbench.report.pairwise_text import pairwise_document
     from imitbench.stats.coverage import FailurePolicy
+    from imitbench.util.name_lists import split_names
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     method = Method(policy=policy, level=level, replicates=replicates)
-    ours = read_entries(out, notify=note, suite=suite, env=env, budget=budget)
-    theirs = ours
-    if against is not None:
-        theirs = read_entries(against, notify=note, suite=suite, env=env, budget=budget)
-    names = baseline or ([] if against is None else [algorithm])
-    found = compare_pairwise(algorithm, ours, theirs, names, method)
+    found = compare_results(
+        algorithm,
+        split_names("--baseline", baseline),
+        [results_place(name) for name in out],
+        [results_place(name) for name in against],
+        method,
+        notify=note,
+        selection=Selection.of(suite, env, algo),
+        budget=budget,
+    )
     if json:
         print_json(pairwise_document(found, method))
     else:
@@ -143,4 +169,4 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
                 typer.echo()
                 print_table(pairwise_text.ENVIRONMENT_HEADER, rows)
         typer.echo()
-    note(pairwise_text.method_text(method))
+    note(pairwise_text.method_text(method, found))

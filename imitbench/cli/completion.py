@@ -35,14 +35,17 @@ def suites(incomplete: str) -> list[str]:
 
 
 def environments(context: typer.Context, incomplete: str) -> list[str]:
-    """Returns ids of environments of the suite in the command or its default, else of all."""
-    suite = context.params.get("suite")
-    return _beginning(incomplete, dict(_environments(suite)))
+    """Returns ids of environments of the suites in the command or its default, else of all."""
+    suites = context.params.get("suite") or [None]
+    named = suites if isinstance(suites, list | tuple) else [suites]
+    return _beginning(incomplete, dict(card for suite in named for card in _environments(suite)))
 
 
 def experts(incomplete: str) -> list[str]:
     """Returns bundled experts; the shell itself adds files."""
-    return _beginning(incomplete, {card.expert.repo: None for _, card in _environments(None)})
+    return _beginning(
+        incomplete, {card.expert.repo: None for _, card in _environments(None) if card.expert}
+    )
 
 
 def demos(incomplete: str) -> list[str]:
@@ -71,6 +74,18 @@ def log_formats(incomplete: str) -> list[str]:
     """Returns outputs of the logger, appended to those that are typed already."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
+
+
+def results_places(incomplete: str) -> list[str]:
+    """Returns folders, and the name of the results that ship with this package."""
+    from pathlib import Path
+
+    above, slash, start = incomplete.rpartition("/")
+    folder = Path(f"{above}/" if slash else ".")
+    inside = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    names = [f"{above}{slash}{name}" for name in _beginning(start, inside) if name[0] != "."]
+    folders = [name for name in names if Path(name).is_dir()]
+    return [*folders, *_beginning(incomplete, ["published"])]
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:

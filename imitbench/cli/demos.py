@@ -1,8 +1,8 @@
-"""`imitbench demos`: lists, collects, fetches, converts, checks and shows demonstrations."""
+"""`imitbench demos`: lists, collects, fetches, converts, exports, checks, shows demonstrations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,15 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Read pickles: this executes code in the file."),
 ]
+Observation = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--obs",
+        metavar="NAME",
+        help="Recording that is part of the observation, in HDF5 and LeRobot; repeatable, in order "
+        "[all of flat numbers].",
+    ),
+]
 OneEnv = Annotated[
     str | None,
     typer.Option("--env", metavar="ID", help="Environment whose spaces the set must fit."),
@@ -35,8 +44,8 @@ def convert(
         list[str],
         typer.Argument(
             metavar="[IN] OUT",
-            help="Set to read (a folder, .parquet, .arrow, .npz, a pickle, a bundled set or "
-            "minari:NAME), and folder to write.",
+            help="Set to read (a folder, .parquet, .arrow, .npz, .csv, .jsonl, .hdf5, a pickle, a "
+            "bundled set or minari:NAME), and folder to write.",
             show_default=False,
         ),
     ],
@@ -57,6 +66,7 @@ def convert(
         typer.Option("--float32", help="Store float64 as float32 where the error is at most 1e-6."),
     ] = False,
     infos: Annotated[bool, typer.Option(help="Keep infos, as JSON text.")] = True,
+    obs: Observation = None,
     trust: Trust = False,
     download: Annotated[
         bool, typer.Option("--download", help="Let Minari download a missing set.")
@@ -75,7 +85,7 @@ def convert(
     from imitbench.data.conversion import convert_demonstrations
 
     wanted, target = _read_places(places, source)
-    opened = open_set(wanted, trust=trust, download=download)
+    opened = open_set(wanted, trust=trust, download=download, obs=obs or ())
     environment_id = env or getattr(opened, "environment_id", None)
     with environment_of(env, suite) as environment, progress(quiet=quiet) as report:
         summary = convert_demonstrations(
@@ -100,8 +110,58 @@ def convert(
         )
 
 
-def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySource:
+def export(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="Set to read, as IN of `imitbench demos convert`."),
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write: .jsonl or .csv.", dir_okay=True)
+    ],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
+        ),
+    ] = None,
+    obs: Observation = None,
+    trust: Trust = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file OUT.")] = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Write demonstrations as text for programs in other languages.
+
+    JSON lines have one episode per line; CSV has one step per line.
+
+    Example: imitbench demos export ppo-seals-CartPole-v0 cartpole.jsonl --limit 10
+    """
+    from imitbench.cli.output import note, print_json
+    from imitbench.data.export import export_demonstrations
+
+    opened = open_set(source, trust=trust, obs=obs or ())
+    with progress(quiet=quiet) as report:
+        summary = export_demonstrations(opened, target, limit=limit, replace=force, progress=report)
+    if json:
+        print_json({"file": str(target), **vars(summary)})
+    for text in opened.notes:
+        note(f"note: {text}")
+    if not quiet:
+        note(
+            f"{target}: {summary.rows} trajectories, {summary.steps} steps, {summary.bytes:,} bytes"
+        )
+
+
+def open_set(
+    name: str, *, trust: bool, download: bool = False, obs: Sequence[str] = ()
+) -> TrajectorySource:
     """Opens a set of demonstrations by path, name of a bundled set, or `minari:NAME`.
+
+    Args:
+        name: What the user typed.
+        trust: Whether to open pickles.
+        download: Whether Minari may download a missing set.
+        obs: Recordings that are the observation, in formats that have several.
 
     Raises:
         InputError: There is no such set, or it cannot be read.
@@ -114,10 +174,12 @@ def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySou
     from imitbench.experts.lookup import find_demos
 
     if name.startswith(PREFIX):
+        if obs:
+            raise InputError(f"--obs {obs[0]}: {name} has a single observation; leave --obs out")
         return MinariSource(name.removeprefix(PREFIX), download=download)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        opened = open_trajectories(find_demos(name), trust=trust)
+        opened = open_trajectories(find_demos(name), trust=trust, obs=obs)
     for warning in caught:
         note(f"note: {warning.message}")
     return opened
@@ -228,11 +290,12 @@ def validate(
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, collect, fetch, convert, check and show demonstrations.",
+    help="List, collect, fetch, convert, export, check and show demonstrations.",
 )
 app.command("pull")(pull_demos)
 app.command("push")(push_demos)
 app.command("convert")(convert)
+app.command("export")(export)
 app.command("validate")(validate)
 
 
@@ -274,7 +337,7 @@ def list_demos(
 @app.command("collect")
 def collect(
     suite: options.Suite,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     experts: Annotated[
         Path | None,
         typer.Option("--experts", metavar="DIR", help="Folder that has experts/ [bundled]."),
@@ -289,7 +352,7 @@ def collect(
 
     Example: imitbench demos collect --suite classic --to my-demos
     """
-    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import note, print_json, typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
@@ -300,7 +363,7 @@ def collect(
     root = experts or suite_card.origin.folder
     target = to or Path("collected") / suite_card.name / "demos"
     rows = []
-    for env_id, card in select_environments(suite_card, env).items():
+    for env_id, card in select_trained(suite_card, env).items():
         trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.experts import Revision, Trust
+from imitbench.cli.experts import Revision
 
 if TYPE_CHECKING:
     from imitbench.experts.lookup import NamedPolicy
@@ -37,6 +37,12 @@ def evaluate(
         ),
     ] = None,
     suite: options.SuiteOfEnv = None,
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            "--algo", metavar="PLUGIN", help="The plug-in that made the policy; it is imported."
+        ),
+    ] = None,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="Number of episodes.")] = 50,
     deterministic: Annotated[
         bool,
@@ -59,14 +65,20 @@ def evaluate(
         typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
     ] = options.DEFAULT_OUT,
     revision: Revision = None,
-    trust: Trust = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Import the plug-in of a run, or unpickle a file, if necessary: executes code.",
+        ),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Measure returns and episode lengths of a policy, and its score if a suite has references.
 
     The policy of a run gives the result of that run again, with the same seed and number of
-    episodes. Videos need the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines
-    without a screen.
+    episodes. Where a plug-in defines the policy's class, name the plug-in with --algo. Videos need
+    the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines without a screen.
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
@@ -81,6 +93,7 @@ def evaluate(
         _EvaluationRequest(
             env=env,
             suite=suite,
+            plugin=algo or (subject.plugin if trust else None),
             episodes=episodes,
             deterministic=deterministic,
             seed=subject.seed if seed is None else seed,
@@ -99,10 +112,11 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _EvaluationRequest:
-    """How to measure a policy; the attributes are the command's options of these names."""
+    """How to measure a policy; attributes are the command's options, and `plugin` is --algo."""
 
     env: str | None
     suite: str | None
+    plugin: str | None
     episodes: int
     deterministic: bool
     seed: int
@@ -113,7 +127,7 @@ class _EvaluationRequest:
 
 def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates the policy, and records a video if one is requested."""
-    from imitbench.cards.plugins import find_suite
+    from imitbench.cards.plugins import find_algorithm, find_suite
     from imitbench.errors import InputError
     from imitbench.experts import evaluation, lookup, measurement
     from imitbench.experts.lookup import find_references
@@ -123,6 +137,8 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
 
     if request.suite is not None:
         find_suite(request.suite)  # allows the suite's source to run
+    if request.plugin is not None:
+        find_algorithm(request.plugin)  # and here that of the method
     own = subject.environment
     spec = own
     if request.env is not None:
@@ -132,7 +148,9 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     found = open_expert_folder(subject.path)
     spec = evaluation.with_own_arguments(spec, found)
     rendered = None if request.video is None else check_video(spec, request.video)
-    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=request.trust)
+    policy = load_expert_policy(
+        found, evaluation.spaces_of(spec), trust=request.trust, plugin=request.plugin
+    )
     # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
     with evaluation.check_arguments_accepted(spec):
@@ -187,6 +205,7 @@ def _document(
 
 def _print(document: dict[str, Any]) -> None:
     from imitbench.cli.output import print_table
+    from imitbench.report.text import score_one_owner
 
     acting = "deterministic" if document["deterministic"] else "stochastic"
     typer.echo(
@@ -209,7 +228,8 @@ def _print(document: dict[str, Any]) -> None:
     references = document["references"]
     if references is not None:
         score = document["score"]
+        owner = score_one_owner([references.get("score_one", "expert")])
         typer.echo(
             f"score {'undefined' if math.isnan(score) else f'{score:.3f}'} (0: random actions, "
-            f"{references['random']:.2f}; 1: the expert, {references['expert']:.2f})"
+            f"{references['random']:.2f}; 1: the {owner}, {references['expert']:.2f})"
         )

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List, train, convert and evaluate experts."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List, train, pull, push, convert and evaluate experts.",
 )
 app.command("pull")(pull_experts)
 app.command("push")(push_experts)
@@ -39,6 +41,8 @@ def list_experts(
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
         for env_id, card in found.environments.items():
+            if card.expert is None:
+                continue
             measured = card.references.expert if card.references else None
             rows.append(
                 {
@@ -63,7 +67,7 @@ def list_experts(
 @app.command("train")
 def train(
     suite: options.Suite,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     to: Annotated[
         Path | None,
         typer.Option("--to", metavar="DIR", help="Folder to write [trained/SUITE/experts]."),
@@ -80,12 +84,12 @@ def train(
 
     Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
     """
-    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import note, print_json, typed_command
 
     suite_card = find_suite(suite)
-    environments = select_environments(suite_card, env)
+    environments = select_trained(suite_card, env)
 
     # Training libraries take seconds to import, so the request is checked first.
     from imitbench.bench.spec import environment_spec
@@ -98,12 +102,12 @@ def train(
     target = to or Path("trained") / suite_card.name / "experts"
     rows = []
     for env_id, card in environments.items():
-        planned = card.expert.algo == "exact"
+        recipe = card.expert_in(env_id)
+        planned = recipe.algo == "exact"
         if steps is not None and not planned:
-            card = card.model_copy(
-                update={"expert": card.expert.model_copy(update={"env_steps": steps})}
-            )
-        what = f"training {card.expert.algo} for {card.expert.env_steps:,} steps"
+            recipe = recipe.model_copy(update={"env_steps": steps})
+            card = card.model_copy(update={"expert": recipe})
+        what = f"training {recipe.algo} for {recipe.env_steps:,} steps"
         note(f"{env_id}: {'planning with its model' if planned else what}")
         train_expert(
             env_id,
@@ -112,7 +116,7 @@ def train(
             command=typed_command(),
             progress=lambda step, mean: note(f"  {step:>9,} steps  mean return {mean:.2f}"),
         )
-        directory = target / card.expert.repo
+        directory = target / recipe.repo
         measured = measurement.measure(
             environment_spec(env_id, card),
             load_policy(directory),
@@ -128,7 +132,7 @@ def train(
             {
                 "env": env_id,
                 "directory": str(directory),
-                "env_steps": card.expert.env_steps,
+                "env_steps": recipe.env_steps,
                 "mean_return": float(returns.mean()),
                 "std_return": float(returns.std()),
                 "episodes": len(returns),

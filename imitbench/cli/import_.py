@@ -111,8 +111,10 @@ def import_arrays(
     Example: imitbench import rliable scores.npz --env Ant-v4 --env Hopper-v4
     """
     from imitbench.store.importers.rliable_scores import import_rliable
+    from imitbench.util.name_lists import split_names
 
-    results = import_rliable(file, tasks=env or [])
+    tasks = [name for text in env or [] for name in split_names("--env", text)]
+    results = import_rliable(file, tasks=tasks)
     _record(results, file, out, name, None, force, dry_run, json=json, quiet=quiet)
 
 
@@ -130,6 +132,7 @@ def _record(
 ) -> None:
     """Writes the results of an importer, and prints them."""
     from imitbench.cli.output import print_json
+    from imitbench.published.submission import check_no_submission
     from imitbench.store.external_results import (
         check_name,
         default_name,
@@ -144,6 +147,7 @@ def _record(
         from imitbench.store.external_results import with_references
 
         results = with_references(results, find_suite(suite))
+    check_no_submission(out)
     written = not dry_run and write_external(results, out, label, version=__version__, force=force)
     path = external_path(out, label)
     if json:

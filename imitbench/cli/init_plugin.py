@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from imitbench.cli.demos import Observation, open_set, progress
 
 To = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="Folder in which to create it.", file_okay=False)
@@ -16,8 +19,12 @@ def init_algo(
     name: Annotated[str, typer.Argument(help="Name of the method.")],
     to: To = Path(),
     kind: Annotated[
-        Literal["bc-like", "reward"],
-        typer.Option("--kind", help="Kind of method: supervised learning, or a learned reward."),
+        Literal["bc-like", "reward", "chunking", "command"],
+        typer.Option(
+            "--kind",
+            help="Kind of method: supervised learning, a learned reward, an own policy class, or "
+            "an external program in Python and in JavaScript.",
+        ),
     ] = "bc-like",
 ) -> None:
     """Create a new method: a folder with a learner, its card, a test and a README.
@@ -29,31 +36,96 @@ def init_algo(
     from imitbench.cli.output import note
     from imitbench.templates.writing import write_template
 
-    folder = write_template("algorithm" if kind == "bc-like" else "reward", name, to)
+    folder = write_template("algorithm" if kind == "bc-like" else kind, name, to)
     typer.echo(str(folder))
     note(f"next: imitbench check-algo {_typed(folder)}")
     note(f"then: imitbench run --algo {_typed(folder)} --algo bc --suite classic")
 
 
 def init_suite(
-    name: Annotated[str, typer.Argument(help="Name of the suite.")], to: To = Path()
+    name: Annotated[str, typer.Argument(help="Name of the suite.")],
+    to: To = Path(),
+    from_demos: Annotated[
+        str | None,
+        typer.Option(
+            "--from-demos",
+            metavar="IN",
+            help="Use these demonstrations, in any format of `imitbench demos convert`, and no "
+            "expert.",
+        ),
+    ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            "--env",
+            metavar="ID",
+            help="Gymnasium id of the demonstrations' environment, perhaps as module:id.",
+        ),
+    ] = None,
+    score_one: Annotated[
+        float | None,
+        typer.Option(
+            "--score-one",
+            metavar="RETURN",
+            help="Mean return of score 1 [that of the demonstrators].",
+        ),
+    ] = None,
+    obs: Observation = None,
 ) -> None:
     """Create a new suite: a folder with an environment, the suite's card and a README.
 
     The README lists the commands that train its expert, collect demonstrations and measure
-    references. Existing files are not overwritten.
+    references. With `--from-demos`, there are demonstrations only. Existing files are not
+    overwritten.
 
-    Example: imitbench init-suite my_suite
+    Example: imitbench init-suite my_suite --from-demos demos.csv --env CartPole-v1
     """
     from imitbench.cli.output import note
+    from imitbench.errors import InputError
     from imitbench.templates.writing import write_template
 
+    if from_demos is not None:
+        _init_from_demos(name, to, from_demos, env, score_one, obs or ())
+        return
+    for option, given in (("--env", env), ("--score-one", score_one), ("--obs", obs)):
+        if given is not None:
+            raise InputError(f"{option}: needs --from-demos, too")
     folder = write_template("suite", name, to)
     place = _typed(folder)
     typer.echo(str(folder))
     note(f"next: imitbench experts train --suite {place} --to {place}/experts")
     note(f"then: imitbench demos collect --suite {place} --to {place}/demos")
     note(f"then: imitbench suites measure {place} --card {place}/suite.yaml")
+    note(f"then: imitbench run --algo bc --suite {place}")
+
+
+def _init_from_demos(
+    name: str,
+    to: Path,
+    from_demos: str,
+    env: str | None,
+    score_one: float | None,
+    obs: Sequence[str],
+) -> None:
+    from imitbench.cli.output import note
+    from imitbench.experts.demos_suite import write_demos_suite
+    from imitbench.templates.writing import write_template
+
+    opened = open_set(from_demos, trust=False, obs=obs)
+
+    def fill(folder: Path) -> None:
+        with progress(quiet=False) as report:
+            summary = write_demos_suite(
+                opened, folder, name=name, env_id=env, score_one=score_one, progress=report
+            )
+        for text in summary.notes:
+            note(f"note: {text}")
+        note(f"{summary.rows} trajectories, {summary.steps} steps")
+
+    folder = write_template("demonstrations", name, to, fill)
+    place = _typed(folder)
+    typer.echo(str(folder))
+    note(f"next: imitbench suites measure {place} --card {place}/suite.yaml")
     note(f"then: imitbench run --algo bc --suite {place}")
 
 

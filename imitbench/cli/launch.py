@@ -92,16 +92,21 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
         options: Executor, jobs and other execution options.
         out: Results folder.
         json: Whether to print one JSON document.
+
+    Raises:
+        InputError: Something is missing here that the runs would need.
     """
     from imitbench.cli.output import count, duration, note, print_json, print_table
     from imitbench.executors.registry import executor_class
 
+    executor = executor_class(options.executor)
+    executor.check(options)
     cells, ahead = _cells(plans, out)
     rows = [
         {"algo": algo, "env": env, "budget": budget, **cell}
         for (_, algo, env, budget), cell in cells.items()
     ]
-    preview = executor_class(options.executor).preview(options, ahead)
+    preview = executor.preview(options, ahead)
     total = sum(ahead)
     if preview is None:  # the longest run is a lower bound for any number of workers
         total = max([0.0, *ahead, total / (options.jobs or 1)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -42,7 +42,7 @@ def verify_submission(
     ] = [],  # noqa: B006 (typer copies it)
     suite: Annotated[
         list[str],
-        typer.Option("--suite", metavar="DIR", help="Allow runs on the suite in this folder."),
+        typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
     ] = [],  # noqa: B006
     keep: Annotated[
         Path | None,
@@ -73,13 +73,14 @@ def verify_submission(
 
     from imitbench.bench.request import PluginSelection
     from imitbench.conformance.reproduction import compare_run, sample_runs
+    from imitbench.util.name_lists import split_names
 
     drawn = sample_runs(
         submitted,
         runs,
         seed=seed,
         notify=make_notifier(quiet=quiet),
-        plugins=PluginSelection.named(algo, suite),
+        plugins=PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite)),
     )
     if not quiet:
         for refused in drawn.refused:
@@ -264,13 +265,15 @@ def build_site(
         typer.Option("--out", metavar="SITE", help="Folder to write.", file_okay=False),
     ],
     results: Annotated[
-        Path,
+        list[str],
         typer.Option(
             "--results",
             metavar="DIR",
-            help="Published results, a folder of such folders, or a results folder.",
+            help="Published results, a folder of such folders, a results folder, or 'published'; "
+            "repeatable.",
+            autocompletion=completion.results_places,
         ),
-    ] = options.DEFAULT_OUT,
+    ] = options.DEFAULT_PLACES,
     title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
@@ -289,6 +292,7 @@ def build_site(
     """
     from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
+    from imitbench.published.opening import results_place
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
@@ -296,15 +300,17 @@ def build_site(
 
     if not title.strip():
         raise InputError("--title: is empty")
-    check_place(out, results)
-    found = find_results(results, external=external)
+    places = [results_place(name) for name in dict.fromkeys(results)]
+    for place in places:
+        check_place(out, place)
+    found = find_results(*places, external=external)
     board = build_board(
         found,
         title=title.strip(),
         replicates=replicates,
         failed_runs=FailurePolicy(failed_runs),
     )
-    files = write_site(board, out, results=results)
+    files = write_site(board, out, results=places)
     for text in found.notes:
         note(text)
     if json:
@@ -320,7 +326,7 @@ def build_site(
         )
     elif not quiet:
         runs = sum(len(source.runs) for source in found.sources)
-        note(f"{results}: taken as {found.taken}, {count(runs, 'run')}")
+        note(f"{', '.join(map(str, places))}: taken as {found.taken}, {count(runs, 'run')}")
         note(f"{out / 'index.html'}: {count(len(board.sections), 'table')}, {count(files, 'file')}")
 
 

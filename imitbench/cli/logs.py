@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imitbench.records.runs import RunFailure, RunSpec
+    from imitbench.records.selection import Selection
     from imitbench.store.failure_groups import FailureGroup
     from imitbench.store.run_dir import RunDirectory
 
@@ -36,13 +37,17 @@ def logs(
         typer.Option("--tail", min=0, metavar="N", help="Only show the last N lines [all]."),
     ] = None,
     algo: Annotated[
-        str | None,
-        typer.Option("--algo", metavar="GLOB", help="With --failed: only these algorithms."),
-    ] = None,
+        list[str],
+        typer.Option(
+            "--algo", metavar="GLOB", help="With --failed: only these algorithms; repeatable."
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
     env: Annotated[
-        str | None,
-        typer.Option("--env", metavar="GLOB", help="With --failed: only these environments."),
-    ] = None,
+        list[str],
+        typer.Option(
+            "--env", metavar="GLOB", help="With --failed: only these environments; repeatable."
+        ),
+    ] = [],  # noqa: B006
     out: options.Out = options.DEFAULT_OUT,
     json: options.Json = False,
 ) -> None:
@@ -54,15 +59,16 @@ def logs(
     Example: imitbench logs --failed --algo 'gail*'
     """
     from imitbench.errors import InputError
+    from imitbench.records.selection import Selection
 
     if (run is None) == (not failed):
         raise InputError("logs: name one run by the start of its id, or use --failed")
-    if run is not None and (algo is not None or env is not None):
+    if run is not None and (algo or env):
         raise InputError("logs: --algo and --env select failures: use them with --failed")
     if run is not None:
         _show_run(out, run, tail, json)
     else:
-        _show_failures(out, algo, env, tail, json)
+        _show_failures(out, Selection.of(env=env, algo=algo), tail, json)
 
 
 def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
@@ -112,19 +118,12 @@ def _texts(
         yield "error.json", failure.traceback
 
 
-def _show_failures(
-    out: Path, algo: str | None, env: str | None, tail: int | None, json: bool
-) -> None:
-    from fnmatch import fnmatchcase
-
+def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool) -> None:
     from imitbench.cli.output import note, print_json
     from imitbench.store.failure_groups import read_failure_groups
 
     def wanted(spec: RunSpec) -> bool:
-        names = (spec.algo, spec.algo_label)
-        return (algo is None or any(fnmatchcase(name, algo) for name in names)) and (
-            env is None or fnmatchcase(spec.environment.id, env)
-        )
+        return selection.takes(spec.suite, spec.environment.id, spec.algo_label)
 
     found = read_failure_groups(out, wanted)
     for message in found.unreadable:

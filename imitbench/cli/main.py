@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
@@ -11,6 +13,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
+from imitbench.cli.repeated_options import refuse_repeated_options
 from imitbench.errors import InputError
 from imitbench.util.library_patches import silence_unraisable
 from imitbench.util.text_line import printable
@@ -55,6 +58,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
             self._built[name] = _build(name, *_COMMANDS[name].split(":"))
+            refuse_repeated_options(self._built[name])
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -138,8 +142,31 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # a command group without a command
             typer.echo(error.format_message(), err=True)
             sys.exit(2)
-        _fail(error.format_message().replace("Value error, ", ""))  # prefix of wrong choices
+        message = error.format_message().replace("Value error, ", "")  # prefix of wrong choices
+        _fail(message + _hint(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _hint(error: Any) -> str:
+    """Names the command that a wrong command may stand for; empty for other errors."""
+    name = re.match(r"No such command '(.*?)'", error.format_message())
+    context = getattr(error, "ctx", None)
+    if name is None or context is None or "Did you mean" in error.format_message():
+        return ""
+    typed = context.command_path.removeprefix(context.find_root().command_path)
+    paths = dict(_paths(context.command, f"imitbench{typed}"))
+    near = difflib.get_close_matches(name[1], paths, n=1)
+    if near:
+        return f" Did you mean `{paths[near[0]]}`?"
+    return f" Accepted: {', '.join(context.command.commands)}"
+
+
+def _paths(group: Any, typed: str) -> Iterator[tuple[str, str]]:
+    """Yields the names of all commands below a group, with the words that call each."""
+    for name, command in group.commands.items():
+        yield name, f"{typed} {name}"
+        if hasattr(command, "commands"):
+            yield from _paths(command, f"{typed} {name}")
 
 
 def _fail(message: str) -> None:

@@ -12,6 +12,15 @@ from imitbench.cli import completion
 from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
+Places = Annotated[
+    list[str],
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Results folder, or a folder of published results, or 'published'; repeatable.",
+        autocompletion=completion.results_places,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")]
 Suite = Annotated[
@@ -24,11 +33,11 @@ Suite = Annotated[
     ),
 ]
 Env = Annotated[
-    str | None,
+    list[str],
     typer.Option(
         "--env",
         metavar="GLOB",
-        help="Ids of environments, as a glob, e.g. 'seals/*' [all].",
+        help="Ids of environments, as a glob, e.g. 'seals/*'; repeatable [all].",
         autocompletion=completion.environments,
     ),
 ]
@@ -46,6 +55,33 @@ NamedLock = Annotated[
     ),
 ]
 
+Suites = Annotated[
+    list[str],
+    typer.Option(
+        "--suite",
+        metavar="NAME",
+        help="Only these suites; repeatable [all].",
+        autocompletion=completion.suites,
+    ),
+]
+Envs = Annotated[
+    list[str],
+    typer.Option(
+        "--env",
+        metavar="GLOB",
+        help="Only these environments, e.g. 'seals/*'; repeatable [all].",
+        autocompletion=completion.environments,
+    ),
+]
+Algos = Annotated[
+    list[str],
+    typer.Option(
+        "--algo",
+        metavar="GLOB",
+        help="Only these algorithms, e.g. 'gail*'; repeatable [all].",
+        autocompletion=completion.algorithms,
+    ),
+]
 OneSuite = Annotated[
     str | None,
     typer.Option(
@@ -76,4 +112,5 @@ Replicates = Annotated[
 ]
 
 DEFAULT_OUT = Path(api.DEFAULT_OUT)
+DEFAULT_PLACES = [api.DEFAULT_OUT]
 DEFAULT_SUITE = "classic"

@@ -38,7 +38,7 @@ To = Annotated[
 def pull_experts(
     repo: Repo = None,
     suite: SuiteToPull = None,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     revision: Revision = None,
     to: To = None,
     json: options.Json = False,
@@ -55,7 +55,7 @@ def pull_experts(
 def pull_demos(
     repo: Repo = None,
     suite: SuiteToPull = None,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006
     revision: Revision = None,
     to: To = None,
     json: options.Json = False,
@@ -73,7 +73,7 @@ def _pull(
     kind: RepoKind,
     repo: str | None,
     suite: str | None,
-    env: str | None,
+    env: list[str],
     revision: str | None,
     to: Path | None,
     json: bool,
@@ -86,7 +86,7 @@ def _pull(
         raise InputError("name one repository, or a suite by --suite")
     if suite is not None and revision is not None:
         raise InputError("--revision: applies to one repository; name it instead of --suite")
-    if repo is not None and env is not None:
+    if repo is not None and env:
         raise InputError("--env: needs --suite")
     notify = make_notifier()
     pulled = (
@@ -116,9 +116,7 @@ def _pull(
         )
 
 
-def _pull_suite(
-    kind: RepoKind, suite: str, env: str | None, notify: Notify
-) -> list[PulledArtifact]:
+def _pull_suite(kind: RepoKind, suite: str, env: list[str], notify: Notify) -> list[PulledArtifact]:
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
@@ -152,7 +150,7 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
 
 def prefetch(
     suite: options.Suite,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006
     lock: options.Lock = options.DEFAULT_LOCK,
     json: options.Json = False,
     quiet: options.Quiet = False,

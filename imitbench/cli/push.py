@@ -115,10 +115,7 @@ def push_demos(
 def push_results(
     repo: Repo,
     out: options.Out = options.DEFAULT_OUT,
-    suite: Annotated[
-        str | None,
-        typer.Option("--suite", metavar="NAME", help="Only publish runs of this suite [all]."),
-    ] = None,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
     with_policies: Annotated[
         bool, typer.Option("--with-policies", help="Also publish the trained policies.")
     ] = False,
@@ -143,11 +140,12 @@ def push_results(
     from imitbench.cli.output import note, typed_command
     from imitbench.hub.results_publication import staged_results
     from imitbench.published.results_folder import read_runs
+    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
 
     runs = read_runs(out, suite=suite)
-    report = render_markdown(build(out, notify=note, suite=suite))
+    report = render_markdown(build([out], notify=note, selection=Selection.of(suite)))
     staged = staged_results(
         out,
         runs,

@@ -12,12 +12,16 @@ from imitbench.report.formats import ReportFormat, is_plot, plot, render
 
 
 def report(
-    out: options.Out = options.DEFAULT_OUT,
+    out: options.Places = options.DEFAULT_PLACES,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
+    env: options.Envs = [],  # noqa: B006
+    algo: options.Algos = [],  # noqa: B006
     format: Annotated[
         ReportFormat,
         typer.Option(
             "--format",
-            help="Format: tables (md, csv, latex, json), a page (html), plots (png, svg).",
+            help="Format: tables (md, csv, latex, json), a table of algorithms by environments for "
+            "LaTeX (paper), a page (html), plots (png, svg, pdf).",
         ),
     ] = "md",
     to: Annotated[
@@ -26,19 +30,36 @@ def report(
             "--to", metavar="FILE", help="File to write; - for stdout. A folder for plots."
         ),
     ] = "-",
+    figure: Annotated[
+        list[str],
+        typer.Option(
+            "--figure",
+            metavar="GLOB",
+            help="Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
     external: Annotated[
         bool, typer.Option("--external", help="Show imported results in separate tables.")
     ] = False,
+    captions: Annotated[
+        bool,
+        typer.Option("--captions/--no-captions", help="Whether tables of --format paper have one."),
+    ] = True,
     json: options.Json = False,
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
+
+    Published results are only read. With several folders, one report shows the runs of all; the
+    random and the expert policy are always among the algorithms.
 
     Example: imitbench report --out runs --format html --to report.html
     """
     from imitbench.cli.output import note
     from imitbench.errors import InputError
+    from imitbench.published.opening import results_place
+    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.plots import require_matplotlib
     from imitbench.util.files import write_output
@@ -49,18 +70,22 @@ def report(
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
         require_matplotlib()
+    elif figure:
+        raise InputError(f"--figure {figure[0]}: works only with --format png, svg or pdf")
+    places = [results_place(name) for name in out]
     built = build(
-        out,
+        places,
         notify=note,
+        selection=Selection.of(suite, env, algo),
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
     )
     if is_plot(format):
-        for path in plot(built, out, format, Path(to)):
+        for path in plot(built, places, format, Path(to), figure):
             note(f"wrote {path}")
         return
-    text = render(built, out, format)
+    text = render(built, places, format, captions=captions)
     if to == "-":
         typer.echo(text, nl=False)
         return

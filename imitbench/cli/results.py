@@ -16,7 +16,7 @@ def export_to_tensorboard(
         Path, typer.Option("--to", metavar="DIR", help="Folder for event files.", file_okay=False)
     ] = Path("tensorboard"),
     out: options.Out = options.DEFAULT_OUT,
-    suite: options.OneSuite = None,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,7 +50,7 @@ def upload_to_wandb(
         typer.Option("--entity", metavar="NAME", help="W&B user or team [W&B's default]."),
     ] = None,
     out: options.Out = options.DEFAULT_OUT,
-    suite: options.OneSuite = None,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
     folder: Annotated[
         Path,
         typer.Option(
@@ -139,10 +139,7 @@ def export_results(
         Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
     ],
     out: options.Out = options.DEFAULT_OUT,
-    suite: Annotated[
-        str | None,
-        typer.Option("--suite", metavar="NAME", help="Only write runs of this suite [all]."),
-    ] = None,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

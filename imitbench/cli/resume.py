@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imitbench.bench.request import UnresumableRuns
 
 
-@takes(RunOptions, device="auto", force=False)
+@takes(RunOptions, device="auto", force=False, pack=None)
 def resume(
     context: typer.Context,
     out: options.Out = options.DEFAULT_OUT,
@@ -45,9 +45,11 @@ def resume(
     from imitbench.bench.summary import SweepSummary
     from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.executors.registry import resolve
+    from imitbench.util.name_lists import split_names
 
     resolved = resolve(context.obj)
-    missing = plan_missing(out, make_notifier(quiet=quiet), PluginSelection.named(algo, suite))
+    plugins = PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite))
+    missing = plan_missing(out, make_notifier(quiet=quiet), plugins)
     for each in missing.left_out:
         note(_line(each))
     if not missing.plans and not json:

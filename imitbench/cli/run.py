@@ -16,11 +16,11 @@ from imitbench.executors.options import RunOptions
 def run(
     context: typer.Context,
     algo: run_options.Algo,
-    suite: options.Suite = options.DEFAULT_SUITE,
-    env: options.Env = None,
+    suite: run_options.Suites = [options.DEFAULT_SUITE],  # noqa: B006 (typer copies it)
+    env: options.Env = [],  # noqa: B006
     seeds: run_options.Seeds = "3",
     out: options.Out = options.DEFAULT_OUT,
-    set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    set_: run_options.Set = [],  # noqa: B006
     config: run_options.Config = "default",
     budget: run_options.Budget = "default",
     n_demos: run_options.Demos = "all",
@@ -38,16 +38,17 @@ def run(
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
-    from imitbench.bench.request import lock_in_use, plan_requests
+    from imitbench.bench.request import lock_in_use, plan_suites
     from imitbench.cli.output import make_notifier
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
+    from imitbench.util.name_lists import join_names, split_names
 
     resolved = resolve(context.obj)
     request = SweepRequest(
-        algorithms=algo,
-        suite=suite,
-        environment=env,
+        algorithms=split_names("--algo", algo),
+        suite=suite[0],
+        environment=join_names("--env", env),
         seeds=parse_seeds(seeds),
         config=config,
         budget=budget,
@@ -55,9 +56,11 @@ def run(
         source=source,
         lock=lock_in_use(lock, source),
         device=resolved.device_class,
+        pack=resolved.pack,
         folder=str(Path.cwd()),
     )
-    plans = plan_requests(request, parse_demo_counts(n_demos), make_notifier(quiet=quiet))
+    counts, notify = parse_demo_counts(n_demos), make_notifier(quiet=quiet)
+    plans = plan_suites(request, split_names("--suite", suite), counts, notify)
     if dry_run:
         print_plans(plans, resolved, out, json=json)
     else:

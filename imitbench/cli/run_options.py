@@ -18,6 +18,15 @@ Algo = Annotated[
         autocompletion=completion.algorithms_or_all,
     ),
 ]
+Suites = Annotated[
+    list[str],
+    typer.Option(
+        "--suite",
+        metavar="NAME",
+        help="Name of a suite of environments, or its folder; repeatable.",
+        autocompletion=completion.suites,
+    ),
+]
 Seeds = Annotated[str, typer.Option("--seeds", help="Number of seeds (3), or a list (0,3,5-9).")]
 Set = Annotated[
     list[str],

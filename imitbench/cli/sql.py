@@ -11,7 +11,7 @@ from imitbench.cli import options
 
 def sql(
     query: Annotated[str, typer.Argument(help="One SELECT statement.")],
-    out: options.Out = options.DEFAULT_OUT,
+    out: options.Places = options.DEFAULT_PLACES,
     format: Annotated[
         Literal["table", "csv", "json"], typer.Option("--format", help="Format of the rows.")
     ] = "table",
@@ -20,7 +20,7 @@ def sql(
     """Query the results database, read-only.
 
     Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
-    latest_failures, external_scores, quarantine, "references".
+    latest_failures, external_scores, quarantine, "references". Published results have no curves.
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """
@@ -29,13 +29,12 @@ def sql(
 
     import duckdb
 
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import note, print_json, print_table
     from imitbench.errors import InputError
-    from imitbench.store import database
-    from imitbench.store.collector import collect
+    from imitbench.published.opening import open_results, results_place
 
-    collect(out)
-    with database.reader(out) as connection:
+    places = [results_place(name) for name in out]
+    with open_results(places, notify=note) as connection:
         try:
             answer = connection.execute(query)
             if answer is None:  # as for a query of comments only
@@ -43,7 +42,7 @@ def sql(
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
         except duckdb.Error as error:
-            raise InputError(f"query: {_first_line(error)}") from error
+            raise InputError(f"query: {_without_position(error)}") from error
     if json or format == "json":
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif format == "csv":
@@ -54,5 +53,8 @@ def sql(
         print_table(header, rows)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _without_position(error: Exception) -> str:
+    """Returns DuckDB's message in one line, with its suggestions and without the marked query."""
+    from imitbench.util.text_line import one_line
+
+    return one_line(str(error).partition("\nLINE ")[0], limit=400)

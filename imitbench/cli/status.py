@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imitbench.cli import options
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from imitbench.store.overview import CellStatus, StatusSurvey
+
 
 def status(
-    out: options.Out = options.DEFAULT_OUT,
+    out: options.Places = options.DEFAULT_PLACES,
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Update the table while runs are active, or until Ctrl-C."),
@@ -29,27 +35,52 @@ def status(
 
     Example: imitbench status --out runs --watch
     """
-    from imitbench.cli.output import command_for, note, print_json, print_table
-    from imitbench.cli.status_table import (
-        HEADER,
-        is_idle,
-        queue_line,
-        summary,
-        table_rows,
-        watch_runs,
-    )
-    from imitbench.store.overview import StatusSurvey, total_status
+    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.cli.status_table import HEADER, summary, table_rows, watch_runs
+    from imitbench.errors import InputError
+    from imitbench.published.opening import ResultsPlace, published_cells, results_place
+    from imitbench.store.overview import StatusSurvey
 
-    survey = StatusSurvey(out)
-    cells = watch_runs(survey, every) if watch else survey.look()
+    places = [ResultsPlace.of(results_place(name)) for name in out]
+    surveys = {place.path: StatusSurvey(place.path) for place in places if place.has_runs}
+    if watch and not (len(places) == 1 and surveys):
+        raise InputError("--watch: follows one results folder; name one with --out")
+    found: dict[Path, list[CellStatus]] = {}
+    for place in places:
+        survey = surveys.get(place.path)
+        found[place.path] = published_cells(place, notify=note) if place.submissions else []
+        if survey is not None:
+            found[place.path] += watch_runs(survey, every) if watch else survey.look()
+    several = len(found) > 1
     if json:
-        print_json([cell.as_dict() for cell in cells])
+        print_json(
+            [
+                {**({"folder": str(path)} if several else {}), **cell.as_dict()}
+                for path, each in found.items()
+                for cell in each
+            ]
+        )
         return
+    cells = [cell for each in found.values() for cell in each]
     if not cells:
-        note(f"no runs in {out}")
+        note(f"no runs in {', '.join(map(str, found))}")
         return
-    print_table(HEADER, table_rows(cells))
+    rows = [
+        [*([str(path)] if several else []), *row]
+        for path, each in found.items()
+        for row in table_rows(each)
+    ]
+    print_table(["folder", *HEADER] if several else HEADER, rows)
     note(summary(cells))
+    for path, survey in surveys.items():
+        _note_open_runs(path, survey, found[path])
+
+
+def _note_open_runs(out: Path, survey: StatusSurvey, cells: Sequence[CellStatus]) -> None:
+    from imitbench.cli.output import command_for, note
+    from imitbench.cli.status_table import is_idle, queue_line
+    from imitbench.store.overview import total_status
+
     queued = queue_line(out)
     if queued is not None:
         note(queued)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imitbench.cli import completion, options
+
+if TYPE_CHECKING:
+    from imitbench.cards.suite import EnvironmentCard, References
 
 app = typer.Typer(rich_markup_mode=None)
 Name = Annotated[
@@ -57,8 +60,8 @@ def show(name: Name, json: options.Json = False) -> None:
                 env_id,
                 f"{each.horizon} {each.max_episode_steps}",
                 each.demos.trajectories,
-                each.references.random.mean if each.references else None,
-                each.references.expert.mean if each.references else None,
+                each.scale.random if each.scale else None,
+                _score_one(each),
                 each.budgets["default"].env_steps,
                 each.budgets["default"].batches,
             ]
@@ -78,7 +81,7 @@ def show(name: Name, json: options.Json = False) -> None:
 @app.command("measure")
 def measure(
     name: Name,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     episodes: Annotated[
         int, typer.Option("--episodes", min=1, help="Number of episodes of each reference.")
     ] = 100,
@@ -118,10 +121,28 @@ def measure(
     print_table(
         ["environment", "random", "std", "expert", "std", "episodes"],
         [
-            [e, r.random.mean, r.random.std, r.expert.mean, r.expert.std, r.random.episodes]
+            [e, r.random.mean, r.random.std, *_expert(r), r.random.episodes]
             for e, r in found.items()
         ],
     )
+
+
+def _score_one(card: EnvironmentCard) -> float | str | None:
+    """Returns the return of score 1, and whose it is if not an expert's."""
+    scale = card.scale
+    if scale is None or scale.score_one == "expert":
+        return scale and scale.one
+    whose = "of the demonstrations" if scale.score_one == "demonstrations" else "on the card"
+    return f"{scale.one:.2f} {whose}"
+
+
+def _expert(found: References) -> tuple[float | str | None, float | None]:
+    """Returns mean and spread of the expert or, marked, of the demonstrators."""
+    if found.expert is not None:
+        return found.expert.mean, found.expert.std
+    if found.demonstrations is not None:
+        return f"{found.demonstrations.mean:.2f} of the demonstrations", found.demonstrations.std
+    return None, None
 
 
 @app.command("pin")

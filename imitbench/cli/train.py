@@ -185,13 +185,12 @@ def _options_of(card: AlgorithmCard) -> list[str]:
         "demos": needs.demos,
         "n_demos": needs.demos,
         "expert": needs.demos or needs.expert,
-        "total_timesteps": card.budget_unit == "env_steps",
+        "total_timesteps": card.counts_steps,
         "iterations": card.budget_unit == "batches" and needs.tabular,
         "batches": card.budget_unit == "batches" and not needs.tabular,
         "epochs": card.budget_unit == "batches" and "batch_size" in parameters,
         "total_comparisons": "total_comparisons" in parameters,
-        "allow_variable_horizon": card.budget_unit == "env_steps"
-        and (needs.demos or needs.fixed_horizon),
+        "allow_variable_horizon": card.counts_steps and (needs.demos or needs.fixed_horizon),
     }
     return [*_COMMON, *(keyword for keyword, wanted in chosen.items() if wanted)]
 

@@ -70,13 +70,20 @@ Show = Annotated[bool, typer.Option("--show", help="Print existing results, and 
 
 
 @takes(
-    RunOptions, wait=True, min_task_minutes=0.0, jobs=None, retries=0, force=False, fail_fast=False
+    RunOptions,
+    wait=True,
+    min_task_minutes=0.0,
+    jobs=None,
+    retries=0,
+    force=False,
+    fail_fast=False,
+    pack=None,
 )
 def tune(
     context: typer.Context,
     algo: Algo = None,
     suite: options.Suite = options.DEFAULT_SUITE,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     per: PerOption = "environment",
     trials: Trials = 50,
     jobs: Jobs = None,

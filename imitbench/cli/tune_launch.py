@@ -28,6 +28,7 @@ from imitbench.tune.study import Trial
 from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.util.hub_errors import Notify
+from imitbench.util.name_lists import join_names
 
 
 class TuneObserver:
@@ -162,7 +163,7 @@ def make_plan(
     options: RunOptions,
     algo: str | None,
     suite: str,
-    env: str | None,
+    env: list[str],
     set_: list[str],
     budget: str,
     n_demos: str,
@@ -182,7 +183,7 @@ def make_plan(
     document = {
         "algorithms": [_required(algo)],
         "suite": suite,
-        "environment": env,
+        "environment": join_names("--env", env),
         "seeds": [0],
         "budget": budget,
         "n_demos": counts[0],

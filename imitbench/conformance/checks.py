@@ -18,6 +18,7 @@ from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.bitwise import Difference, find_differences
+from imitbench.conformance.memory import act_in_turn, find_memory_fault, has_memory, in_turn
 from imitbench.conformance.resume import ResumeVerdict, check_resume
 from imitbench.conformance.test_bed import (
     MethodUnderTest,
@@ -29,7 +30,7 @@ from imitbench.conformance.test_bed import (
 )
 from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
-from imitbench.policies.storage import load_policy, save_policy
+from imitbench.policies.storage import check_storable, load_policy, save_policy
 from imitbench.records.runs import Protocol, RunSpec
 from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
@@ -142,6 +143,7 @@ class MethodChecker:
             ("state", self._check_state),
             ("resume", self._check_resume),
             ("policy", self._check_policy),
+            ("memory", self._check_memory),
             ("speed", self._check_speed),
         ):
             self._notify(name)
@@ -214,8 +216,20 @@ class MethodChecker:
             return CheckResult("seeding", "failed", what)
         if not self._trains:
             return CheckResult("seeding", "passed", f"{_UNTRAINED}; setup is repeatable")
-        if not self._unlike(self._subject.train(self._bed, seed=1)):
-            return CheckResult("seeding", "failed", "seed 1 gives the same numbers as seed 0")
+        by_seed = self._unlike(self._subject.train(self._bed, seed=1))
+        if self._subject.card.deterministic:
+            if by_seed:
+                what = f"the card says 'deterministic: true', but by seed differ: {by_seed[0]}"
+                return CheckResult("seeding", "failed", what)
+            return CheckResult(
+                "seeding", "passed", "every seed gives the same bits, as on the card"
+            )
+        if not by_seed:
+            what = (
+                "seed 1 gives the same numbers as seed 0; if the method draws no random numbers, "
+                "set 'deterministic: true' on its card"
+            )
+            return CheckResult("seeding", "failed", what)
         return CheckResult("seeding", "passed", "same seed, same bits; another seed, other numbers")
 
     def _check_rewards(self) -> CheckResult:
@@ -305,21 +319,34 @@ class MethodChecker:
     def _check_policy(self) -> CheckResult:
         """Checks that the stored policy acts as the trained one."""
         policy = self._base.learner.policy()
+        try:
+            check_storable(policy)
+        except InputError as error:
+            return CheckResult("policy", "failed", str(error))
         with tempfile.TemporaryDirectory() as folder:
             save_policy(policy, Path(folder))
             stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
         observations = self._bed.observations()
+        seen = in_turn(observations) if has_memory(policy) else observations[None]
         for deterministic in (True, False):
             one, other = (
-                _actions(each, observations, deterministic=deterministic)
-                for each in (policy, stored)
+                act_in_turn(each, seen, deterministic=deterministic) for each in (policy, stored)
             )
             if not np.array_equal(one, other):
                 how = "deterministic" if deterministic else "stochastic"
                 return CheckResult("policy", "failed", f"{how} actions change when it is stored")
         return CheckResult("policy", "passed", f"{show_size(size)}; acts the same when loaded")
+
+    def _check_memory(self) -> CheckResult:
+        """Checks that actions depend only on the episode so far."""
+        policy = self._base.learner.policy()
+        fault = find_memory_fault(policy, self._bed.observations())
+        if fault:
+            return CheckResult("memory", "failed", fault)
+        words = "reset at each episode, in each environment" if has_memory(policy) else "none"
+        return CheckResult("memory", "passed", words)
 
     def _check_speed(self) -> CheckResult:
         card = self._subject.card
@@ -335,7 +362,7 @@ class MethodChecker:
         return CheckResult("speed", "told", compared)
 
     def _speed_of(self, card: AlgorithmCard) -> float:
-        amount = max(self._subject.amount, 2048 if card.budget_unit == "env_steps" else 1)
+        amount = max(self._subject.amount, 2048 if card.counts_steps else 1)
         subject = MethodUnderTest(card, card.resolve({}), amount)
         return amount / max(subject.train(self._bed).seconds, 1e-9)
 
@@ -348,7 +375,7 @@ class MethodChecker:
         policy, reward = training.learner.policy(), training.learner.reward()
         return {
             "policy": dict(policy.state_dict()),
-            "actions": _actions(policy, self._bed.observations(), deterministic=True),
+            "actions": act_in_turn(policy, self._bed.observations()[None]),
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }
@@ -368,17 +395,6 @@ def _in_words(error: Exception) -> str:
 def _load(folder: Path) -> Any:
     # The program of a method that was named on the command line may be run.
     return load_foreign_policy(folder, programs=True) if is_foreign(folder) else load_policy(folder)
-
-
-def _actions(policy: Any, observations: Any, *, deterministic: bool) -> Any:
-    import torch as th
-
-    from imitbench.data.policy_callable import seeded_sampling
-
-    policy.action_space.seed(0)
-    with th.random.fork_rng(devices=[]), seeded_sampling(policy, np.random.default_rng(0)):
-        th.manual_seed(0)
-        return policy.predict(observations, deterministic=deterministic)[0]
 
 
 _PROTOCOL = Protocol(episodes=4, environments=4)

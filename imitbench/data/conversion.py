@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,7 @@ def convert_demonstrations(
     _refuse_target(directory, replace=replace)
     total = len(source) if limit is None else min(limit, len(source))
     summary = ConversionSummary(Path(source.where).name, source.form, environment_id)
+    summary.notes.extend(source.notes)
     narrow = _narrow_columns(source, limit, summary) if float32 else set[str]()
     spaces = (environment.observation_space, environment.action_space) if environment else ()
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +200,10 @@ def convert_demonstrations(
         with ShardWriter(scratch / "data", shard_bytes) as writer:
             kind: _RowFormat | None = None
             for chunk in source.chunks(with_infos=with_infos, limit=limit):
-                rows = [_narrowed(row, narrow) for row in chunk.rows]
+                rows = chunk.rows
+                if source.untyped and environment is not None:
+                    rows = [_typed(row, environment) for row in rows]
+                rows = [_narrowed(row, narrow) for row in rows]
                 for number, row in enumerate(rows, chunk.first_row):
                     where = f"{source.where}, row {number}"
                     if problem := row_problem(row, *spaces):
@@ -210,7 +214,7 @@ def convert_demonstrations(
                 writer.write(_table(chunk._replace(rows=rows), source.where))
                 if progress is not None:
                     progress(summary.rows, total)
-        _finish(summary, kind, scratch)
+        _finish(summary, kind, scratch, source.notes)
         scratch.chmod(0o755)
         if replace and directory.exists():
             _exchange(scratch, directory)
@@ -268,6 +272,19 @@ def _table(chunk: TrajectoryChunk, where: str) -> pa.Table:
     return trajectories_to_table(trajectories, infos=chunk.infos)
 
 
+def _typed(row: TableRow, environment: gym.Env[Any, Any]) -> TableRow:
+    """Gives numbers from a text the data types of the environment's boxes."""
+
+    def fitted(values: Array, space: gym.Space[Any]) -> Array:
+        if not isinstance(space, gym.spaces.Box) or space.dtype.kind != "f":
+            return values
+        with np.errstate(over="ignore"):  # the check finds what is not finite
+            return values.astype(space.dtype)
+
+    obs = fitted(row.obs, environment.observation_space)
+    return row._replace(obs=obs, acts=fitted(row.acts, environment.action_space))
+
+
 def _narrowed(row: TableRow, narrow: set[str]) -> TableRow:
     obs = row.obs.astype(np.float32) if "obs" in narrow else row.obs
     acts = row.acts.astype(np.float32) if "acts" in narrow else row.acts
@@ -313,7 +330,9 @@ def _describe(values: Array) -> str:
     return f"{values.dtype}{list(values.shape[1:])}"
 
 
-def _finish(summary: ConversionSummary, kind: _RowFormat | None, folder: Path) -> None:
+def _finish(
+    summary: ConversionSummary, kind: _RowFormat | None, folder: Path, remarks: Sequence[str]
+) -> None:
     if kind is None:
         raise InputError(f"{summary.source}: no trajectories to convert: request at least one")
     files = sorted((folder / "data").iterdir())
@@ -322,13 +341,17 @@ def _finish(summary: ConversionSummary, kind: _RowFormat | None, folder: Path) -
     summary.bytes = sum(file.stat().st_size for file in files)
     summary.digest = digest_files(folder, files)
     if not kind.rewards:
-        summary.notes.append("there are no rewards, which `imitbench run` requires")
+        summary.notes.append(
+            "there are no rewards: the return of the demonstrators is not known, so that a suite "
+            "needs an expert or score_one on its card"
+        )
     if summary.unfinished:
         summary.notes.append(
             f"{summary.unfinished} of {summary.rows} trajectories are not marked as the end of "
             "an episode"
         )
-    (folder / "README.md").write_text(dataset_card(summary.to_json()), encoding="utf-8")
+    card = dataset_card(summary.to_json(), remarks)
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def _refuse_target(directory: Path, *, replace: bool) -> None:

@@ -13,11 +13,12 @@ import yaml
 from imitbench.errors import InputError
 
 
-def dataset_card(summary: dict[str, Any]) -> str:
+def dataset_card(summary: dict[str, Any], remarks: Sequence[str] = ()) -> str:
     """Returns the card of a data set.
 
     Args:
         summary: Result of `imitbench.data.conversion.ConversionSummary.to_json`.
+        remarks: Sentences on how the source was read.
 
     Returns:
         Markdown with the hub's metadata, without a licence, which only the author of the data
@@ -46,6 +47,8 @@ def dataset_card(summary: dict[str, Any]) -> str:
         "converted from": f"{summary['source']} ({summary['form']})",
         "digest of the data files": summary["digest"],
     }
+    if remarks:
+        facts["remarks"] = "; ".join(remarks)
     table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     return (
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"

@@ -29,7 +29,7 @@ def validate_demonstrations(
 
     Lengths, finite numbers, shapes, data types and the range of discrete values are checked.
     Values may exceed the bounds of a box: recorded observations do so by rounding, and expert
-    actions may be recorded before clipping.
+    actions may be recorded before clipping. Rewards may all be NaN: they were not recorded.
 
     Args:
         trajectories: At least one.
@@ -43,9 +43,16 @@ def validate_demonstrations(
     if not trajectories:
         raise InputError(f"{where}: no trajectories: record or fetch demonstrations first")
     for row, trajectory in enumerate(trajectories):
-        problem = row_problem(trajectory, observation_space, action_space)
+        problem = row_problem(_recorded(trajectory), observation_space, action_space)
         if problem:
             raise InputError(f"{where}, row {row}: {problem}")
+
+
+def _recorded(trajectory: TrajectoryWithRew) -> TableRow | TrajectoryWithRew:
+    """Returns the trajectory, without its rewards if they were not recorded."""
+    if isinstance(trajectory.obs, DictObs) or not np.isnan(trajectory.rews).all():
+        return trajectory
+    return TableRow(trajectory.obs, trajectory.acts, trajectory.terminal, None)
 
 
 def row_problem(

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -72,6 +73,9 @@ def read_demonstrations(
 ) -> list[TrajectoryWithRew]:
     """Reads demonstrations with their rewards and without their infos.
 
+    Rewards that were not recorded are NaN, as for demonstrations of people. Methods do not learn
+    from them.
+
     Args:
         directory_or_file: A folder with `data/train-*.parquet`, or one `.parquet` file.
         rows: Increasing row numbers, counted from 0 over all shards; None for all. Other rows
@@ -87,8 +91,17 @@ def read_demonstrations(
     if rows is not None:
         trajectories = _read_rows(directory_or_file, rows)
     else:
-        trajectories = read_trajectories(directory_or_file, with_infos=False, rewards=True)
-    return [t for t in trajectories if isinstance(t, TrajectoryWithRew)]
+        trajectories = read_trajectories(directory_or_file, with_infos=False)
+    return [_with_rewards(trajectory) for trajectory in trajectories]
+
+
+def _with_rewards(trajectory: Trajectory) -> TrajectoryWithRew:
+    if isinstance(trajectory, TrajectoryWithRew):
+        return trajectory
+    unknown = np.full(len(trajectory), np.nan)
+    return TrajectoryWithRew(
+        trajectory.obs, trajectory.acts, trajectory.infos, trajectory.terminal, unknown
+    )
 
 
 def read_trajectories(
@@ -118,7 +131,7 @@ def read_trajectories(
 
 
 def _read_rows(place: Path, rows: Sequence[int]) -> list[Trajectory]:
-    source = ParquetSource(place, rewards=True)
+    source = ParquetSource(place)
     if any(b <= a for a, b in pairwise(rows)) or (rows and not 0 <= rows[0] <= rows[-1]):
         raise ValueError("rows must be increasing numbers from 0")
     if rows and rows[-1] >= len(source):

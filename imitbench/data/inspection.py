@@ -91,10 +91,15 @@ def inspect_demonstrations(
                         outside[name].append((number, outlier))
     except InputError as error:
         found.problems.append(str(error))
-    if unrewarded:
+    if 0 < len(unrewarded) < found.rows:
         found.problems.append(
             f"row {unrewarded[0]}: no rewards, in {len(unrewarded)} of {found.rows} rows: "
-            "runs need them; record them with the rollout"
+            "store rows with and without rewards separately"
+        )
+    elif unrewarded:
+        found.notes.append(
+            "there are no rewards: the return of the demonstrators is not known, so that a suite "
+            "needs an expert or score_one on its card"
         )
     for rows in outside.values():
         if rows:

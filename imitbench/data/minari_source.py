@@ -23,6 +23,7 @@ from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.extras import import_extra
+from imitbench.util.files import user_cache
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -146,9 +147,8 @@ def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
     from imitbench.data.conversion import convert_demonstrations
 
     folder = find_minari(name)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = _digest(folder)
-    copy = (cache or home / "imitbench") / "minari" / name.replace("/", "-") / digest[:32]
+    copy = (cache or user_cache()) / "minari" / name.replace("/", "-") / digest[:32]
     environment_id = _environment_id(folder)
     if not copy.exists():
         source = MinariSource(name)

@@ -52,11 +52,11 @@ class NpzSource(TrajectorySource):
     def __init__(self, path: Path, *, trust: bool = False) -> None:
         self.where = str(path)
         self._path = path
-        with self._opened() as archive:
-            _refuse_bomb(archive)
+        with opened_npz(path) as archive:
+            refuse_bomb(archive)
             names = {name.removesuffix(".npy") for name in archive.namelist()}
             self._has_rewards = "rews" in names
-            members = {name: _Member(archive, name) for name in _NAMES if name in names}
+            members = {name: NpzMember(archive, name) for name in _NAMES if name in names}
             several = "terminal" not in members or members["terminal"].shape != ()
             missing = [
                 name
@@ -94,9 +94,9 @@ class NpzSource(TrajectorySource):
 
     def _rows(self) -> Iterator[TableRow]:
         """Reads one trajectory at a time from all arrays."""
-        with self._opened() as archive:
-            obs, acts = _Member(archive, "obs"), _Member(archive, "acts")
-            rews = _Member(archive, "rews") if self._has_rewards else None
+        with opened_npz(self._path) as archive:
+            obs, acts = NpzMember(archive, "obs"), NpzMember(archive, "acts")
+            rews = NpzMember(archive, "rews") if self._has_rewards else None
             for length, terminal in zip(self._lengths, self._terminal, strict=True):
                 yield TableRow(
                     obs.take(length + 1),
@@ -145,21 +145,21 @@ class NpzSource(TrajectorySource):
             )
         return infos
 
-    @contextmanager
-    def _opened(self) -> Iterator[zipfile.ZipFile]:
-        try:
-            with zipfile.ZipFile(self._path) as archive:
-                yield archive
-        except InputError:
-            raise
-        except DAMAGED_NPZ as error:
-            reason = f"no array {error}" if isinstance(error, KeyError) else one_line(error)
-            raise InputError(
-                f"{self.where}: damaged .npz file ({reason}): fetch it again"
-            ) from error
+
+@contextmanager
+def opened_npz(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Opens an archive, and converts errors of a damaged one to `InputError`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except InputError:
+        raise
+    except DAMAGED_NPZ as error:
+        reason = f"no array {error}" if isinstance(error, KeyError) else one_line(error)
+        raise InputError(f"{path}: damaged .npz file ({reason}): fetch it again") from error
 
 
-def _refuse_bomb(archive: zipfile.ZipFile) -> None:
+def refuse_bomb(archive: zipfile.ZipFile) -> None:
     """Refuses zip bombs by the declared size, which limits the unpacking of a member."""
     for info in archive.infolist():
         packing = info.file_size / max(info.compress_size, 1)
@@ -170,8 +170,17 @@ def _refuse_bomb(archive: zipfile.ZipFile) -> None:
             )
 
 
-class _Member:
-    """An array in an archive, read sequentially."""
+class NpzMember:
+    """An array in an archive, read sequentially.
+
+    Args:
+        archive: An open archive.
+        name: Name of the array.
+
+    Raises:
+        KeyError: There is no such array.
+        ValueError: It does not hold numbers, or declares more than it has.
+    """
 
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
         self._name = name
@@ -187,7 +196,7 @@ class _Member:
         self.shape, fortran, self.dtype = read[version](self._stream)
         if self.dtype.kind not in "fiub":
             raise ValueError(f"array '{name}' holds {one_line(self.dtype)}, not numbers")
-        if name in ("obs", "acts", "rews") and not self.shape:
+        if name not in ("terminal", "indices") and not self.shape:
             raise ValueError(f"array '{name}' is a single number")
         if fortran and len(self.shape) > 1:
             raise ValueError(f"array '{name}' is laid out by columns, not by steps")

@@ -111,7 +111,7 @@ def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table
     Raises:
         InputError: The file is damaged or does not contain trajectories.
     """
-    with _opened(file) as parquet:
+    with opened_parquet(file) as parquet:
         _check(parquet, file, rewards=rewards)
         table = parquet.read(columns=_present(parquet, columns))
         table.validate()
@@ -121,7 +121,7 @@ def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table
 
 
 @contextmanager
-def _opened(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile]:
+def opened_parquet(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile]:
     """Opens a file, and converts errors of a damaged file to `InputError`.
 
     Args:
@@ -139,13 +139,23 @@ def _opened(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile]:
 
 
 def _count_rows(file: Path, rewards: bool) -> int:
-    with _opened(file) as parquet:
+    with opened_parquet(file) as parquet:
         _check(parquet, file, rewards=rewards)
         return int(parquet.metadata.num_rows)
 
 
 def _check(parquet: pq.ParquetFile, file: Path, *, rewards: bool) -> None:
     check_columns(parquet.schema_arrow, where=str(file), rewards=rewards)
+    check_size(parquet, file)
+
+
+def check_size(parquet: pq.ParquetFile, file: Path) -> None:
+    """Refuses a file that declares far more numbers than it has bytes.
+
+    Raises:
+        InputError: The file is damaged or malicious.
+        pyarrow.ArrowInvalid: Its numbers of rows contradict each other.
+    """
     groups = range(parquet.metadata.num_row_groups)
     declared = sum(parquet.metadata.row_group(group).num_rows for group in groups)
     if parquet.metadata.num_rows != declared:
@@ -174,7 +184,7 @@ def _present(parquet: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
 
 def _stream(file: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Reads a file in tables of about `CHUNK_BYTES`."""
-    with _opened(file, whole=False) as parquet:
+    with opened_parquet(file, whole=False) as parquet:
         _check(parquet, file, rewards=False)
         names = _present(parquet, columns)
         for group in range(parquet.metadata.num_row_groups):
@@ -195,7 +205,7 @@ def _stream_group(parquet: pq.ParquetFile, group: int, names: list[str]) -> Iter
 def _take(file: Path, wanted: list[int], columns: Sequence[str]) -> pa.Table:
     """Selects rows of a file; reads only row groups that contain any, up to the last row."""
     parts: list[pa.Table] = []
-    with _opened(file, whole=False) as parquet:
+    with opened_parquet(file, whole=False) as parquet:
         names = _present(parquet, columns)
         start = 0
         for group in range(parquet.metadata.num_row_groups):

@@ -193,8 +193,7 @@ def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> Po
     """
     policy = source.policy if isinstance(source, BaseAlgorithm) else source
     choose = _chooser(policy, deterministic)
-    space, device = policy.action_space, policy.device
-    shape = (-1, *(space.shape or ()))
+    device = policy.device
 
     def predict(
         obs: Array | dict[str, Array], state: States, starts: Array | None
@@ -204,17 +203,33 @@ def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> Po
             policy.set_training_mode(False)
         with th.no_grad():
             actions = choose(th.as_tensor(obs, device=device))
-        array: Array = actions.cpu().numpy().reshape(shape)
-        if isinstance(space, spaces.Box):
-            if not np.isfinite(array).all():
-                raise ValueError("the policy chose an action that is not finite")
-            if policy.squash_output:
-                array = np.asarray(policy.unscale_action(array))
-            else:
-                array = np.clip(array, space.low, space.high)
-        return array, state
+        return environment_actions(policy, actions), state
 
     return predict
+
+
+def environment_actions(policy: BasePolicy, actions: th.Tensor) -> Array:
+    """Converts what a policy chose to actions for environments, as `BasePolicy.predict` does.
+
+    Args:
+        policy: The policy.
+        actions: Shape (batch, …).
+
+    Returns:
+        Shape (batch, …), within the bounds of the action space.
+
+    Raises:
+        ValueError: An action is not finite.
+    """
+    space = policy.action_space
+    array: Array = actions.cpu().numpy().reshape((-1, *(space.shape or ())))
+    if not isinstance(space, spaces.Box):
+        return array
+    if not np.isfinite(array).all():
+        raise ValueError("the policy chose an action that is not finite")
+    if policy.squash_output:
+        return np.asarray(policy.unscale_action(array))
+    return np.clip(array, space.low, space.high)
 
 
 def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], th.Tensor]:

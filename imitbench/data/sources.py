@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from imitbench.data.arrow_folder import STATE_FILE, ArrowSource
+from imitbench.data.csv_source import open_csv
+from imitbench.data.episode_folder import EpisodeFolder, episode_places, is_array_folder
+from imitbench.data.json_lines import JsonLinesSource
+from imitbench.data.lerobot_source import INFO_FILE, LeRobotSource, is_lerobot
 from imitbench.data.npz_source import NpzSource
-from imitbench.data.parquet_source import ParquetSource
+from imitbench.data.parquet_source import ParquetSource, opened_parquet
+from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
+from imitbench.data.robomimic_source import RobomimicSource
 from imitbench.data.trajectory_source import MemorySource, TrajectorySource
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
-READABLE = "a folder of the hub or of datasets, .parquet, .arrow, .npz, or, with trust, a pickle"
+READABLE = (
+    "a folder of the hub, of datasets, of LeRobot, of .npy files or of episodes; .parquet, .arrow, "
+    ".npz, .csv, .jsonl, .hdf5; or, with trust, a pickle"
+)
 """Formats that `open_trajectories` reads, for messages."""
 
 _SUFFIXES = {
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".npz": "npz",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".hdf5": "hdf5",
+    ".h5": "hdf5",
     ".pkl": "pickle",
     ".pickle": "pickle",
 }
@@ -36,51 +50,94 @@ _MAGIC = {
 _SPLITS_FILE = "dataset_dict.json"
 
 
-def open_trajectories(place: Path, *, trust: bool = False) -> TrajectorySource:
+def open_trajectories(
+    place: Path, *, trust: bool = False, obs: Sequence[str] = ()
+) -> TrajectorySource:
     """Opens a data set of trajectories in any supported format.
 
     Args:
         place: A folder in the hub layout, with `data/train-*.parquet`; a folder that `datasets`
-            saved, or its split `train` if it has several; a `.parquet` or `.arrow` file; an
-            `.npz` archive or a pickle of older versions of the reference library.
+            saved, or its split `train` if it has several; a folder of LeRobot; a folder of `.npy`
+            files, see `imitbench.data.plain_arrays`; a folder of episodes; a `.parquet`, `.arrow`,
+            `.csv` or `.jsonl` file; an `.npz` archive of plain arrays, or of older versions of the
+            reference library; HDF5 of robomimic; or a pickle of older versions of the reference.
         trust: Whether to open pickles, and infos that are pickled or written by jsonpickle,
             which can execute any code.
+        obs: For HDF5 of robomimic and for LeRobot, the recordings that are the observation; empty
+            for all of flat numbers.
 
     Returns:
         The data set, which is read on iteration.
 
     Raises:
-        InputError: The path is missing, its format is unknown, it is damaged, or it is a
-            pickle and `trust` is false.
+        InputError: The path is missing, its format is unknown, it is damaged, `obs` does not
+            apply to it, or it is a pickle and `trust` is false.
     """
-    if place.is_dir():
-        return _open_folder(place, trust)
+    opened = _open_folder(place, trust, obs) if place.is_dir() else _open_file(place, trust, obs)
+    if obs and not isinstance(opened, RobomimicSource | LeRobotSource):
+        raise InputError(
+            f"--obs {one_line(obs[0], 60)}: {place} ({opened.form}) has a single observation; "
+            "leave --obs out"
+        )
+    return opened
+
+
+def _open_file(place: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
     if not place.is_file():
         raise InputError(f"{place}: no such file or folder: check the path")
     kind = _SUFFIXES.get(place.suffix) or _kind_by_content(place)
     if kind == "parquet":
+        with opened_parquet(place, whole=False) as parquet:
+            frames = is_lerobot(parquet.schema_arrow.names)
+        if frames:
+            return LeRobotSource(place, obs)
         return _with_rows(ParquetSource(place, trust=trust))
     if kind == "arrow":
         return _with_rows(ArrowSource(place, trust=trust))
     if kind == "npz":
-        return NpzSource(place, trust=trust)
+        return _open_npz(place, trust)
+    if kind == "csv":
+        return open_csv(place)
+    if kind == "jsonl":
+        return JsonLinesSource(place)
     if kind == "hdf5":
-        raise InputError(f"{place}: an HDF5 file: for a Minari data set, pass minari:NAME")
+        return RobomimicSource(place, obs)
     return _open_pickle(place, trust)
 
 
-def _open_folder(folder: Path, trust: bool) -> TrajectorySource:
+def _open_npz(place: Path, trust: bool) -> TrajectorySource:
+    """Opens trajectories of the reference library, which have `terminal`, or plain arrays."""
+    arrays = NpzReader(place)
+    if {"terminal", "indices"} & set(arrays.others):
+        return NpzSource(place, trust=trust)
+    others = tuple(arrays.others)
+    return ArraysSource(arrays, where=str(place), form=".npz arrays", others=others)
+
+
+def _open_folder(folder: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
     if (folder / STATE_FILE).is_file():
         return _with_rows(ArrowSource(folder, trust=trust))
     if (folder / _SPLITS_FILE).is_file():
         return _open_train_split(folder, trust)
     if any((folder / "data").glob("train-*.parquet")):
         return _with_rows(ParquetSource(folder, trust=trust))
+    if (folder / INFO_FILE).is_file():
+        return LeRobotSource(folder, obs)
+    if is_array_folder(folder):
+        return ArraysSource(open_npy_folder(folder), where=str(folder), form=".npy arrays")
+    if (folder / "data" / "main_data.hdf5").is_file():
+        raise InputError(
+            f"{folder}: a Minari data set: pass minari:NAME, with MINARI_DATASETS_PATH set to the "
+            "folder that holds NAME"
+        )
+    if episode_places(folder):
+        return EpisodeFolder(folder)
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     found = one_line(", ".join(names), 80) or "nothing"
     raise InputError(
         f"{folder}: is it a data set folder? It holds {found}, and neither "
-        f"data/train-*.parquet nor {STATE_FILE}"
+        f"data/train-*.parquet nor {STATE_FILE}, {INFO_FILE}, obs.npy or episodes (.npz, .csv, "
+        ".jsonl)"
     )
 
 

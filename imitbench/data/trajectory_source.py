@@ -48,11 +48,16 @@ class TrajectorySource(ABC):
         where: Name of the data set in messages, such as its path.
         form: Name of the format.
         trust: Whether to decode infos into objects, which can execute any code.
+        untyped: Whether its numbers have no data type of their own, so that that of an
+            environment's space applies.
+        notes: Remarks for the user on how it was read.
     """
 
     where: str
     form: str
     trust: bool = False
+    untyped: bool = False
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def __len__(self) -> int:

@@ -111,7 +111,7 @@ class Executor(ABC):
         distributed: Whether jobs run on other machines, which share file systems with this one.
         outlives: Whether submitted jobs continue when this process ends.
         detached: Whether this process does not wait for the jobs.
-        packs: Whether it needs the expected run time of jobs, to combine short ones.
+        combines_jobs: Whether it needs the expected run time of jobs, to combine short ones.
         at_once: Number of jobs to submit at a time if the next ones depend on results.
     """
 
@@ -121,7 +121,7 @@ class Executor(ABC):
     distributed = False
     outlives = False
     detached = False
-    packs = False
+    combines_jobs = False
     at_once = 1
 
     def __init__(self, worker: Worker) -> None:
@@ -141,6 +141,18 @@ class Executor(ABC):
         return options.model_copy(
             update={"device": chosen.device, "gpus": chosen.gpus, "jobs": jobs}
         )
+
+    @classmethod
+    def check(cls, options: RunOptions) -> None:
+        """Checks that this machine has what the options request; `--dry-run` calls it, too.
+
+        Args:
+            options: Options as `resolve` returns them.
+
+        Raises:
+            InputError: Something is missing, for example a GPU.
+        """
+        del options
 
     @classmethod
     @abstractmethod
@@ -198,7 +210,7 @@ class Executor(ABC):
 
         Args:
             jobs: Paths of the job files.
-            expected_s: Expected seconds of each job, for an executor that packs.
+            expected_s: Expected seconds of each job, for an executor that combines jobs.
         """
 
     def adopt(self) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -233,6 +234,24 @@ def check_cuda(gpus: Sequence[str], facts: CudaFacts) -> None:
             f"--gpus {','.join(gpus)}: no GPU {absent[0]} here; "
             f"there {'is 1: 0' if count == 1 else f'are {count}: 0 to {count - 1}'}"
         )
+
+
+def usable_gpus(gpus: Sequence[str]) -> tuple[str, ...]:
+    """Checks that this process can use the requested GPUs.
+
+    Args:
+        gpus: Requested GPUs by number or UUID; the first one if there are none.
+
+    Returns:
+        Value of CUDA_VISIBLE_DEVICES for a process that uses each GPU.
+
+    Raises:
+        InputError: It cannot use them.
+    """
+    asked = tuple(gpus) or ("0",)
+    visible = visible_gpus(asked, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    check_cuda(asked, find_cuda())
+    return visible
 
 
 def require_device(device: DeviceClass) -> None:

@@ -10,7 +10,7 @@ from contextlib import redirect_stderr
 from pathlib import Path
 
 from imitbench.executors.base import STOPPED, Executor, JobEvent, Worker
-from imitbench.executors.devices import check_cuda, find_cuda, visible_gpus
+from imitbench.executors.devices import check_cuda, find_cuda, usable_gpus, visible_gpus
 from imitbench.executors.options import RunOptions
 
 
@@ -23,6 +23,16 @@ class InlineExecutor(Executor):
         super().__init__(worker)
         self._waiting: deque[Path] = deque()
         self._announced = False
+
+    @classmethod
+    def check(cls, options: RunOptions) -> None:
+        """Checks that the requested GPU exists.
+
+        Raises:
+            InputError: It does not exist.
+        """
+        if options.device == "cuda":
+            usable_gpus(options.gpus)
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> InlineExecutor:

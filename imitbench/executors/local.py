@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import signal
 import threading
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from imitbench.executors.base import Executor, JobEvent, Worker
 from imitbench.executors.descendants import can_measure
-from imitbench.executors.devices import check_cuda, find_cuda, visible_gpus
+from imitbench.executors.devices import usable_gpus
 from imitbench.executors.options import RunOptions
 from imitbench.executors.worker_process import WorkerProcess
 
@@ -60,6 +59,16 @@ class LocalExecutor(Executor):
         ]
 
     @classmethod
+    def check(cls, options: RunOptions) -> None:
+        """Checks that the requested GPUs exist.
+
+        Raises:
+            InputError: A requested GPU does not exist.
+        """
+        if options.device == "cuda":
+            usable_gpus(options.gpus)
+
+    @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> LocalExecutor:
         """Creates the executor.
 
@@ -67,11 +76,7 @@ class LocalExecutor(Executor):
             InputError: A requested GPU does not exist.
         """
         del out
-        gpus: tuple[str, ...] = ()
-        if options.device == "cuda":
-            asked = options.gpus or ("0",)
-            gpus = visible_gpus(asked, os.environ.get("CUDA_VISIBLE_DEVICES"))
-            check_cuda(asked, find_cuda())
+        gpus = usable_gpus(options.gpus) if options.device == "cuda" else ()
         return cls(worker, options.jobs or 1, gpus=gpus, max_memory=options.max_memory)
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:

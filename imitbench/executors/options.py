@@ -40,7 +40,7 @@ class JobOptions(OptionRecord):
 
 
 class RunOptions(JobOptions):
-    """Options of how runs are executed; only the device changes results.
+    """Options of how runs are executed; only the device and packs change results.
 
     A new option takes two edits:
 
@@ -67,6 +67,11 @@ class RunOptions(JobOptions):
         int | None,
         Field(ge=1),
         Option("Runs at a time [1, or as many as GPUs take].", letter="-j"),
+    ] = None
+    pack: Annotated[
+        int | None,
+        Field(ge=2),
+        Option("Train seeds together, this many as one network; part of a run's id.", metavar="N"),
     ] = None
     device: Device = "auto"
     gpus: Annotated[

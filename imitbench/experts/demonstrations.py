@@ -14,7 +14,7 @@ from stable_baselines3.common.policies import BasePolicy
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.spec import environment_spec
-from imitbench.cards.suite import EnvironmentCard
+from imitbench.cards.suite import DemoSet, EnvironmentCard
 from imitbench.data import rollout
 from imitbench.data.demonstrations import write_demonstrations
 from imitbench.data.types import Observation, TrajectoryWithRew
@@ -55,17 +55,19 @@ def collect_demonstrations(
         InputError: The expert is missing, the set is too large to bundle, or its folder has other
             content.
     """
-    recipe = card.demos
+    recipe, expert = card.demos, card.expert_in(env_id)
     check_place(directory / recipe.repo, _check_is_a_set)
     chosen = sample_demonstrations(
-        load_policy(expert_directory(root, card.expert.repo)),
+        load_policy(expert_directory(root, expert.repo)),
         environment_spec(env_id, card),
         recipe.trajectories,
         seed=recipe.seed,
         deterministic=recipe.deterministic,
     )
     returns = [float(trajectory.rews.sum()) for trajectory in chosen]
-    readme = _dataset_card(env_id, card, command, len(chosen), float(np.mean(returns)))
+    readme = _dataset_card(
+        env_id, recipe, expert.repo, command, len(chosen), float(np.mean(returns))
+    )
     with new_folder(directory / recipe.repo, _check_is_a_set) as folder:
         _write(chosen, folder, recipe.repo)
         atomic_write_text(folder / "README.md", readme)
@@ -151,19 +153,19 @@ def _write_shards(trajectories: list[TrajectoryWithRew], folder: Path, count: in
 
 
 def _dataset_card(
-    env_id: str, card: EnvironmentCard, command: str, count: int, mean_return: float
+    env_id: str, recipe: DemoSet, expert: str, command: str, count: int, mean_return: float
 ) -> str:
     metadata = {
         "license": "mit",
         "tags": ["imitation-learning", "imitbench"],
         "configs": [{"config_name": "default", "data_files": "data/*.parquet"}],
     }
-    acting = "deterministic" if card.demos.deterministic else "stochastic"
+    acting = "deterministic" if recipe.deterministic else "stochastic"
     return (
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
         f"# Demonstrations on {env_id}\n\n"
-        f"{count} whole episodes of the {acting} expert `{card.expert.repo}`, mean return "
+        f"{count} whole episodes of the {acting} expert `{expert}`, mean return "
         f"{mean_return:.2f}. One row per episode: `obs` (length + 1 observations), `acts`, "
         "`infos`, `terminal`, `rews`.\n\n"
-        f"Made by `{command}` (collection seed {card.demos.seed}).\n"
+        f"Made by `{command}` (collection seed {recipe.seed}).\n"
     )

@@ -18,9 +18,10 @@ from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.pull import pull
-from imitbench.records.runs import EnvironmentSpec, ReferenceScores
+from imitbench.records.runs import EnvironmentSpec, ReferenceScores, RunSpec
 from imitbench.store.overview import find_run
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import read_sweeps
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
@@ -46,9 +47,10 @@ class ListedEnvironment:
     card: EnvironmentCard
 
     @property
-    def expert(self) -> Path:
-        """Folder of the suite's expert for the environment."""
-        return self.suite.origin.folder / "experts" / self.card.expert.repo
+    def expert(self) -> Path | None:
+        """Folder of the suite's expert for the environment; `None` if it has none."""
+        recipe = self.card.expert
+        return self.suite.origin.folder / "experts" / recipe.repo if recipe else None
 
     @property
     def demos(self) -> Path:
@@ -118,7 +120,7 @@ def find_demos(name: str) -> Path:
     return _find(name, "demos", lambda listed: listed.demos)
 
 
-def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path]) -> Path:
+def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path | None]) -> Path:
     if Path(name).exists():
         return Path(name)
     folders = [
@@ -126,7 +128,7 @@ def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path]) 
         for suite in suites_of(None)
         for card in suite.environments.values()
     ]
-    bundled = {folder.name: folder for folder in folders}
+    bundled = {folder.name: folder for folder in folders if folder is not None}
     if name not in bundled:
         raise InputError(
             f"{name}: neither a path nor one of the bundled {kind}; {did_you_mean(name, bundled)}"
@@ -199,6 +201,8 @@ class NamedPolicy:
         references: Returns of random actions and of the expert in it; `None` if unknown.
         seed: Seed of its run; 0 for other policies.
         lacks: Reason for a missing environment.
+        plugin: Reference to the plug-in that made it, according to the results folder of its run;
+            not to be used unless the user trusts it. `None` if unknown.
     """
 
     label: str
@@ -207,6 +211,7 @@ class NamedPolicy:
     references: ReferenceScores | None = None
     seed: int = 0
     lacks: str = "does not state its environment"
+    plugin: str | None = None
 
 
 def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Notify) -> NamedPolicy:
@@ -246,7 +251,14 @@ def _of_path(path: Path) -> NamedPolicy:
         if not directory.policy.is_dir():
             raise InputError(f"run {spec.run_id}: has no policy yet in {path}")
         references = directory.read_result().references if directory.is_done else None
-        subject = NamedPolicy(spec.label, path, spec.environment.evaluated, references, spec.seed)
+        subject = NamedPolicy(
+            spec.label,
+            path,
+            spec.environment.evaluated,
+            references,
+            spec.seed,
+            plugin=_recorded_plugin(directory, spec),
+        )
         return _without_foreign_module(subject)
     if (path / RECORD_FILE).is_file():
         record = _read_record(path / RECORD_FILE)
@@ -257,6 +269,18 @@ def _of_path(path: Path) -> NamedPolicy:
             raise InputError(f"{path / RECORD_FILE}: is not a record of a training") from error
         return _without_foreign_module(NamedPolicy(label, path, environment.evaluated))
     return NamedPolicy(str(path), path)
+
+
+def _recorded_plugin(directory: RunDirectory, spec: RunSpec) -> str | None:
+    """Returns the plug-in that a request of the run's results folder names."""
+    if spec.implementation_digest is None:
+        return None
+    for sweep in read_sweeps(directory.results):
+        if sweep.request is not None and spec.run_id in sweep.paths:
+            found = sweep.request.plugins.get(spec.algo)
+            if found is not None:
+                return found
+    return None
 
 
 def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
@@ -288,8 +312,8 @@ def _read_record(path: Path) -> Any:
 def _bundled(repo: str) -> NamedPolicy | None:
     for suite in suites_of(None):
         for env_id, card in suite.environments.items():
-            if card.expert.repo == repo:
-                folder = ListedEnvironment(suite, card).expert
+            folder = ListedEnvironment(suite, card).expert
+            if folder is not None and folder.name == repo:
                 return NamedPolicy(repo, folder, environment_spec(env_id, card).evaluated)
     return None
 

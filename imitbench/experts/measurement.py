@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench import artifacts
@@ -43,15 +45,21 @@ class PolicyMeasurement:
 
     def as_measurement(self, command: str, revision: str | None) -> Measurement:
         """Converts it to the entry of a suite card."""
-        return Measurement(
-            mean=round(float(self.episodes.returns.mean()), 4),
-            std=round(float(self.episodes.returns.std()), 4),
-            episodes=len(self.episodes.returns),
-            deterministic=self.episodes.deterministic,
-            command=command,
-            date=datetime.now(timezone.utc).date().isoformat(),
-            revision=revision,
-        )
+        return _entry(self.episodes.returns, self.episodes.deterministic, command, revision)
+
+
+def _entry(
+    returns: npt.NDArray[np.float64], deterministic: bool, command: str, revision: str | None
+) -> Measurement:
+    return Measurement(
+        mean=round(float(returns.mean()), 4),
+        std=round(float(returns.std()), 4),
+        episodes=len(returns),
+        deterministic=deterministic,
+        command=command,
+        date=datetime.now(timezone.utc).date().isoformat(),
+        revision=revision,
+    )
 
 
 def measure(
@@ -93,21 +101,32 @@ def measure_references(
 ) -> tuple[References, float]:
     """Measures both references of an environment, with stochastic policies as in runs.
 
+    Without an expert, the second one is the mean return of the demonstrators' whole episodes.
+
     Args:
         env_id: Gymnasium id.
         card: Card of the environment.
-        root: Folder that holds `experts/`.
-        episodes: Episodes for each reference.
+        root: Folder that holds `experts/` and `demos/`.
+        episodes: Episodes for each policy.
         command: Command line to record.
 
     Returns:
         The references, and the speed with random actions, in steps per second.
+
+    Raises:
+        InputError: The expert or the demonstrations are missing; or there is neither an expert, nor
+            rewards, nor a number on the card.
     """
     spec = environment_spec(env_id, card)
+    common = {"episodes": episodes, "seed": REFERENCE_SEED}
+    if card.expert is None:
+        shown = _measure_demonstrations(env_id, card, root, command)
+        by_random = measure(spec, None, deterministic=False, **common)
+        random = by_random.as_measurement(command, None)
+        return References(random=random, demonstrations=shown), by_random.steps_per_second
     place = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
     expert_pin = artifacts.pin_expert(place)
     expert = load_policy(place.folder)
-    common = {"episodes": episodes, "seed": REFERENCE_SEED}
     by_random = measure(spec, None, deterministic=False, **common)
     by_expert = measure(spec, expert, deterministic=False, **common)
     references = References(
@@ -115,6 +134,23 @@ def measure_references(
         expert=by_expert.as_measurement(command, expert_pin.digest[:12]),
     )
     return references, by_random.steps_per_second
+
+
+def _measure_demonstrations(
+    env_id: str, card: EnvironmentCard, root: Path, command: str
+) -> Measurement | None:
+    """Returns the demonstrators' return; `None` if it is unknown and the card has a number."""
+    place = artifacts.ArtifactLocation(root, "demos", "bundled", card.demos.repo)
+    pin = artifacts.pin_demos(place, card.demos.trajectories, None)
+    returns = artifacts.demonstrated_returns(place)
+    if len(returns):
+        return _entry(returns, card.demos.deterministic, command, pin.digest[:12])
+    if card.score_one is None:
+        raise InputError(
+            f"{env_id}: the demonstrations in {place.folder} have no whole episode with rewards, "
+            "so that score 1 is unknown; state a mean return as `score_one` on the card"
+        )
+    return None
 
 
 def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
@@ -163,6 +199,7 @@ def update_references(
         for env_id, measured in references.items():
             environment = document["environments"][env_id]
             environment["steps_per_second"] = float(f"{speeds[env_id]:.{_DIGITS}g}")
-            environment["references"] = measured.model_dump(mode="json")
+            known = {name for name, found in measured if found is not None}
+            environment["references"] = measured.model_dump(mode="json", include=known)
 
     rewrite_suite_card(path, change)

@@ -127,7 +127,7 @@ def _expert(
 ) -> tuple[BasePolicy, dict[str, Any]]:
     if request.expert is not None:
         located = locate_expert(request.expert, None, notify)
-    elif listed is not None:
+    elif listed is not None and listed.expert is not None:
         located = LocatedArtifact(listed.expert)
     else:
         raise InputError(f"--expert: {request.algo} queries an expert, and none is known; name one")

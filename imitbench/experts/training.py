@@ -97,7 +97,7 @@ def train_expert(
         command: Command line to record as the expert's origin.
         progress: Called about `CURVE_POINTS` times during training; never during planning.
     """
-    recipe = card.expert
+    recipe = card.expert_in(env_id)
     started = time.monotonic()
     exact = recipe.algo == "exact"
     made = _compute(env_id, card) if exact else _train(env_id, card, progress)
@@ -127,7 +127,7 @@ def train_expert(
 def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
     """Plans with the environment's model, without environment steps."""
     env = make_environment(environment_spec(env_id, card))
-    temperature = float(card.expert.hyperparameters.get("temperature") or 0.0)
+    temperature = float(card.expert_in(env_id).hyperparameters.get("temperature") or 0.0)
     policy = compute_expert(env, temperature)
     env.close()
     return TrainedExpert(policy, {}, 0, [])
@@ -135,7 +135,7 @@ def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
 
 def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> TrainedExpert:
     """Trains with Stable-Baselines3."""
-    recipe = card.expert
+    recipe = card.expert_in(env_id)
     seed_everything(derive_seed(recipe.seed, "expert"))
     spec = environment_spec(env_id, card)
     spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
@@ -216,8 +216,9 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     results = json.loads((directory / "results.json").read_text())
     mean, std = results["mean_reward"], results["std_reward"]
     metric = {"type": "mean_reward", "value": f"{mean:.2f} +/- {std:.2f}", "name": "mean_reward"}
-    exact = card.expert.algo == "exact"
-    name = "Optimal" if exact else card.expert.algo.upper()
+    recipe = card.expert_in(env_id)
+    exact = recipe.algo == "exact"
+    name = "Optimal" if exact else recipe.algo.upper()
     metadata = {
         "library_name": "imitbench",
         "license": "mit",
@@ -244,7 +245,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     else:
         origin = (
             f"Trained by `{training['command']}`: {training['env_steps']:,} steps in "
-            f"{training['wall_s']:.0f} s on one core, seed {card.expert.seed}. " + _aids(card)
+            f"{training['wall_s']:.0f} s on one core, seed {recipe.seed}. " + _aids(recipe)
         )
         files = "Hyper-parameters are in `config.yml`, the learning curve in `training.json`."
     acting = "deterministic" if results["is_deterministic"] else "stochastic"
@@ -260,6 +261,6 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     atomic_write_text(directory / "README.md", text)
 
 
-def _aids(card: EnvironmentCard) -> str:
-    given = ", ".join(f"`{name}={value}`" for name, value in card.expert.training_kwargs.items())
+def _aids(recipe: ExpertRecipe) -> str:
+    given = ", ".join(f"`{name}={value}`" for name, value in recipe.training_kwargs.items())
     return f"While it trained, and never since, the environment had {given}. " if given else ""

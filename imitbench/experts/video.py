@@ -39,8 +39,7 @@ def check_video(spec: EnvironmentSpec, to: Path) -> EnvironmentSpec:
     if to.exists():
         raise InputError(f"--video {to}: already exists; choose another file")
     import_encoder()
-    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # the default needs a display
+    _render_without_display()
     rendered = spec.model_copy(update={"kwargs": {**spec.kwargs, "render_mode": "rgb_array"}})
     environment: gym.Env[Any, Any] | None = None
     try:
@@ -59,6 +58,16 @@ def check_video(spec: EnvironmentSpec, to: Path) -> EnvironmentSpec:
         if environment is not None:
             environment.close()
     return rendered
+
+
+def _render_without_display() -> None:
+    """Makes MuJoCo and pygame render in memory where there is no screen, and pygame quietly."""
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
+    screens = ("DISPLAY", "WAYLAND_DISPLAY")
+    if sys.platform.startswith("linux") and not any(map(os.environ.get, screens)):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
 
 
 def record_video(

@@ -49,7 +49,7 @@ def suite_sources(
         SuiteSource(env_id, kind, hub)
         for env_id, card in environments.items()
         for kind in wanted
-        if (hub := getattr(card, _PARTS[kind]).hub) is not None
+        if (part := getattr(card, _PARTS[kind])) is not None and (hub := part.hub) is not None
     ]
 
 

@@ -57,7 +57,11 @@ class Spaces:
 
 
 def load_expert_policy(
-    source: Path | ExpertFolder, env_spaces: Spaces | None = None, *, trust: bool = False
+    source: Path | ExpertFolder,
+    env_spaces: Spaces | None = None,
+    *,
+    trust: bool = False,
+    plugin: str | None = None,
 ) -> BasePolicy:
     """Loads an expert.
 
@@ -66,6 +70,7 @@ def load_expert_policy(
         env_spaces: Spaces that the policy must fit; `None` for those stated in the file.
         trust: Whether files may be unpickled, which can execute any code. Used only for parts
             that cannot be read otherwise.
+        plugin: The method that defines the policy's class, as in `storage.load_policy`.
 
     Returns:
         The policy on the CPU, in evaluation mode.
@@ -76,7 +81,7 @@ def load_expert_policy(
     """
     found = source if isinstance(source, ExpertFolder) else open_expert_folder(source)
     if not found.is_zip:
-        policy = storage.load_policy(found.policy)
+        policy = storage.load_policy(found.policy, plugin=plugin, trust=trust)
     else:
         archive = read_sb3_zip(found.policy)
         policy = _policy_of_zip(archive, found, env_spaces, trust)

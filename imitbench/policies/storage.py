@@ -1,7 +1,8 @@
 """Stores policies without pickle: architecture as JSON, weights as safetensors.
 
-A stored policy is a folder with `policy.json` and `policy.safetensors`. Reading only builds
-classes named in this module and executes no code from files.
+A stored policy is a folder with `policy.json` and `policy.safetensors`. Reading builds only classes
+named in this module, and classes in the source of a method that the user named; it executes no
+code from files.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch as th
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from safetensors import torch as safetensors_torch
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common import torch_layers
 from stable_baselines3.dqn.policies import DQNPolicy
@@ -21,6 +23,12 @@ from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 
 from imitbench.errors import InputError
+from imitbench.policies.action_heads import (
+    DeterministicPolicy,
+    EnsemblePolicy,
+    FlowPolicy,
+    MixturePolicy,
+)
 from imitbench.policies.base import (
     FeedForward32Policy,
     NormalizeFeaturesExtractor,
@@ -31,19 +39,26 @@ from imitbench.policies.base import (
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.plugin_classes import (
+    PluginSource,
+    PolicyCodec,
+    accepts,
+    choose_source,
+    constructor_arguments,
+)
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.extras import import_extra
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
-    ArgumentCodec,
     digest,
     read_description,
     read_weights,
     weights_to_bytes,
     write_network,
 )
+from imitbench.util.text_line import one_line
 
 DESCRIPTION_FILE = "policy.json"
 WEIGHTS_FILE = "policy.safetensors"
@@ -57,6 +72,10 @@ _POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
     "SAC1024Policy": SAC1024Policy,
     "TD3Policy": TD3Policy,
     "DQNPolicy": DQNPolicy,
+    "DeterministicPolicy": DeterministicPolicy,
+    "MixturePolicy": MixturePolicy,
+    "FlowPolicy": FlowPolicy,
+    "EnsemblePolicy": EnsemblePolicy,
     "ObservationTabularPolicy": ObservationTabularPolicy,
     "RandomPolicy": RandomPolicy,
     "ZeroPolicy": ZeroPolicy,
@@ -73,16 +92,13 @@ _NOT_STORED = (
     "optimizer_class",
     "optimizer_kwargs",
 )
-_CODEC = ArgumentCodec(
-    "policy",
-    {
-        **LAYER_TYPES,
-        "FlattenExtractor": torch_layers.FlattenExtractor,
-        "NatureCNN": torch_layers.NatureCNN,
-        "CombinedExtractor": torch_layers.CombinedExtractor,
-        "NormalizeFeaturesExtractor": NormalizeFeaturesExtractor,
-    },
-)
+_TYPES: dict[str, type] = {
+    **LAYER_TYPES,
+    "FlattenExtractor": torch_layers.FlattenExtractor,
+    "NatureCNN": torch_layers.NatureCNN,
+    "CombinedExtractor": torch_layers.CombinedExtractor,
+    "NormalizeFeaturesExtractor": NormalizeFeaturesExtractor,
+}
 
 
 class _Weights(BaseModel):
@@ -115,8 +131,9 @@ class _TimeFeature(BaseModel):
 class _Description(BaseModel):
     """`policy.json`.
 
-    Spaces are those of the networks. The optional last fields describe wrappers between networks
-    and environment.
+    Spaces are those of the networks. `plugin` is the source of classes that are not of this package
+    or Stable-Baselines3. The other optional fields describe wrappers between networks and
+    environment.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -128,6 +145,7 @@ class _Description(BaseModel):
     action_space: dict[str, Any]
     kwargs: dict[str, Any]
     weights: _Weights
+    plugin: PluginSource | None = None
     normalization: _Normalization | None = None
     time_feature: _TimeFeature | None = None
 
@@ -140,17 +158,57 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     """Writes a policy to `directory`.
 
     Args:
-        policy: A policy of a class and with layers that this module supports; or a
-            `NormalizedPolicy` or `TimeFeaturePolicy` around one; or a `ForeignPolicy`.
+        policy: A policy of a class and with layers that this module supports, or that the source
+            of a plug-in method defines; or a `NormalizedPolicy` or `TimeFeaturePolicy` around one;
+            or a `ForeignPolicy`.
         directory: Created if missing; an existing policy in it is replaced.
 
     Raises:
-        ValueError: The class of the policy or of a layer, or a space, cannot be stored; the
-            message names it.
+        ValueError: The class of the policy or of a layer, an argument of it, or a space, cannot be
+            stored; the message names it.
     """
     if isinstance(policy, ForeignPolicy):
         policy.save_to(directory)
         return
+    description, weights = _describe(policy)
+    write_network(directory / WEIGHTS_FILE, weights, directory / DESCRIPTION_FILE, description)
+
+
+def check_storable(policy: sb3_policies.BasePolicy) -> None:
+    """Checks that a policy can be stored and built again, without writing it.
+
+    Raises:
+        InputError: It cannot be stored, or what is stored does not determine it.
+    """
+    if isinstance(policy, ForeignPolicy):
+        return
+    if not isinstance(policy, sb3_policies.BasePolicy):
+        raise InputError(
+            f"policy: is a {type(policy).__qualname__}; make its class a subclass of "
+            "stable_baselines3.common.policies.BasePolicy, or of "
+            "imitbench.policies.stateful.StatefulPolicy if it has a memory"
+        )
+    try:
+        description, weights = _describe(policy)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    try:
+        _rebuild(description, safetensors_torch.load(weights))
+    except InputError:
+        raise
+    except Exception as error:  # classes of users may raise any error
+        raise InputError(
+            f"policy: {type(policy).__qualname__} is not built again from its stored arguments "
+            f"{sorted(description.kwargs)} and weights ({_in_one_line(error)})"
+        ) from error
+
+
+def _describe(policy: sb3_policies.BasePolicy) -> tuple[_Description, bytes]:
+    """Returns the content of both files.
+
+    Raises:
+        ValueError: As `save_policy`.
+    """
     whole = policy
     time_feature = normalization = None
     if isinstance(policy, TimeFeaturePolicy):
@@ -160,72 +218,135 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
         clip = policy.clip_obs if math.isfinite(policy.clip_obs) else None
         normalization = _Normalization(epsilon=policy.epsilon, clip_obs=clip)
         policy = policy.policy
-    name = type(policy).__name__
-    if _class_of(name) is not type(policy):
-        raise ValueError(
-            f"policy: class {type(policy).__module__}.{name} cannot be stored without pickle; "
-            f"storable: {', '.join((*_POLICIES, *_OF_SB3_CONTRIB))}"
-        )
-    kwargs = {k: v for k, v in policy._get_constructor_parameters().items() if k not in _NOT_STORED}
-    if name in _FIXED_ARCHITECTURE:
-        kwargs.pop("net_arch", None)
-    shared = getattr(policy, "share_features_extractor", None)
-    if shared is not None:  # Stable-Baselines3 omits it from most policies' parameters
-        kwargs["share_features_extractor"] = shared
-    # Policies without weights (random, zero) take only spaces.
-    if not policy.state_dict():
-        kwargs = {}
+    codec = PolicyCodec(_TYPES)
+    name, kwargs = _class_and_arguments(policy, codec)
     weights = weights_to_bytes(whole)
     description = _Description(
         policy_class=name,
         observation_space=space_to_json(policy.observation_space),
         action_space=space_to_json(policy.action_space),
-        kwargs=_CODEC.encode(kwargs),
+        kwargs=kwargs,
         weights=_Weights(sha256=digest(weights)),
+        plugin=codec.plugin,
         normalization=normalization,
         time_feature=time_feature,
     )
-    write_network(directory / WEIGHTS_FILE, weights, directory / DESCRIPTION_FILE, description)
+    return description, weights
 
 
-def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_policies.BasePolicy:
+def _class_and_arguments(
+    policy: sb3_policies.BasePolicy, codec: PolicyCodec
+) -> tuple[str, dict[str, Any]]:
+    """Returns the name of a policy's class, and the encoded arguments of its constructor."""
+    name = type(policy).__name__
+    own = _class_of(name) is not type(policy)
+    if own:
+        name = _name_of_own(type(policy), codec)
+        kwargs = constructor_arguments(policy)
+    else:
+        kwargs = policy._get_constructor_parameters()
+        shared = getattr(policy, "share_features_extractor", None)
+        if shared is not None:  # Stable-Baselines3 omits it from most policies' parameters
+            kwargs["share_features_extractor"] = shared
+        # Policies without weights (random, zero) take only spaces.
+        if not policy.state_dict():
+            kwargs = {}
+    fixed = ("net_arch",) if name in _FIXED_ARCHITECTURE else ()
+    encoded = {}
+    for key, value in kwargs.items():
+        if key in _NOT_STORED or key in fixed:
+            continue
+        try:
+            encoded[key] = codec.encode(value)
+        except ValueError as error:
+            raise ValueError(f"{error} (argument {key} of {name})") from error
+    return name, encoded
+
+
+def _name_of_own(cls: type, codec: PolicyCodec) -> str:
+    try:
+        return codec.name_of(cls)
+    except ValueError as error:
+        raise ValueError(
+            f"policy: class {cls.__module__}.{cls.__qualname__} cannot be stored without pickle; "
+            "define it at the top of a module of a plug-in method, next to the card; of libraries "
+            f"these can be stored: {', '.join((*_POLICIES, *_OF_SB3_CONTRIB))}"
+        ) from error
+
+
+def load_policy(
+    directory: Path,
+    *,
+    device: th.device | str = "cpu",
+    plugin: str | None = None,
+    trust: bool = False,
+) -> sb3_policies.BasePolicy:
     """Reads a policy written by `save_policy`.
 
     Args:
         directory: Folder with `policy.json`.
         device: Device of the loaded policy.
+        plugin: The method whose source defines the policy's class, in any form that
+            `imitbench.cards.plugins.find_algorithm` accepts: its modules are imported. Not needed
+            for other policies.
+        trust: Whether the class may also come from source that has changed since.
 
     Returns:
         The policy, in evaluation mode.
 
     Raises:
-        InputError: A file is missing, truncated, altered or describes something unknown.
+        InputError: A file is missing, truncated, altered or describes something unknown; or the
+            class is of a plug-in that is not named, or not of this one.
     """
     path = directory / DESCRIPTION_FILE
     if is_foreign(directory):
         return load_foreign_policy(directory, programs=False).to(device)
     description = read_description(path, _Description, "policy")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
+    if description.plugin is not None:
+        source = choose_source(description.plugin, path, plugin=plugin, trust=trust)
+        description = description.model_copy(update={"plugin": source})
     name = description.policy_class
-    policy_class = _class_of(name)
-    if policy_class is None and name in _OF_SB3_CONTRIB:
+    if name in _OF_SB3_CONTRIB and _class_of(name) is None:
         import_extra("sb3_contrib", "contrib", f"{path}: policy_class {name}")
-    if policy_class is None:
+    if ":" not in name and _class_of(name) is None:
         raise InputError(
             f"{path}: policy_class: {name!r} is not known; "
             f"accepted: {', '.join((*_POLICIES, *_OF_SB3_CONTRIB))}"
         )
     try:
-        check_finite(weights)
-        with allocations_limited_by(weights):
-            policy = _build(policy_class, description, has_weights=bool(weights))
-        policy.load_state_dict(weights)
-    except (TypeError, ValueError, KeyError, RuntimeError, MemoryError) as error:
-        problem = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path}: does not describe its weights ({problem})") from error
+        policy = _rebuild(description, weights)
+    except InputError:
+        raise
+    except Exception as error:  # classes of users may raise any error
+        raise InputError(
+            f"{path}: does not describe its weights ({_in_one_line(error)})"
+        ) from error
     policy.set_training_mode(False)
     draw_exploration(policy)
     return policy.to(device)
+
+
+def _rebuild(description: _Description, weights: dict[str, th.Tensor]) -> sb3_policies.BasePolicy:
+    """Builds the policy and gives it its weights; raises any error that classes may raise."""
+    codec = PolicyCodec(_TYPES, description.plugin)
+    policy_class = _class_of(description.policy_class)
+    if policy_class is None:
+        found = codec.type_of(description.policy_class)
+        if not issubclass(found, sb3_policies.BasePolicy):
+            raise ValueError(f"{description.policy_class} is not a policy")
+        policy_class = found
+    else:
+        # Classes of users may have buffers with infinite bounds.
+        check_finite(weights)
+    with allocations_limited_by(weights):
+        policy = _build(policy_class, description, codec)
+    policy.load_state_dict(weights)
+    return policy
+
+
+def _in_one_line(error: BaseException) -> str:
+    return one_line(error) or type(error).__name__
 
 
 def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
@@ -241,14 +362,14 @@ def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
 
 
 def _build(
-    policy_class: type[sb3_policies.BasePolicy], description: _Description, *, has_weights: bool
+    policy_class: type[sb3_policies.BasePolicy], description: _Description, codec: PolicyCodec
 ) -> sb3_policies.BasePolicy:
     kwargs: dict[str, Any] = {
         "observation_space": space_from_json(description.observation_space),
         "action_space": space_from_json(description.action_space),
-        **_CODEC.decode(description.kwargs),
+        **codec.decode(description.kwargs),
     }
-    if has_weights and policy_class is not ObservationTabularPolicy:
+    if accepts(policy_class, "lr_schedule"):
         kwargs["lr_schedule"] = _no_schedule
     policy = policy_class(**kwargs)
     normalization, time_feature = description.normalization, description.time_feature

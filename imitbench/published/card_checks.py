@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, BudgetUnit, Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
-from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, mismatch
+from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, ScoreOne, mismatch
 from imitbench.cards.tuned import load_tuned
 from imitbench.published.findings import Check, Findings
 from imitbench.published.submission import LocatedRun
@@ -103,6 +103,11 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
         )
 
 
+def _units(card: AlgorithmCard) -> tuple[BudgetUnit, ...]:
+    """Returns the units that runs of a method may be recorded with."""
+    return STEP_UNITS if card.budget_unit == "replay_steps" else (card.budget_unit,)
+
+
 def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     card = bundled_algorithm(spec.algo)
     if card is None:
@@ -139,7 +144,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         fail(
             "algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its hyper-parameters {due}"
         )
-    if spec.budget.unit != card.budget_unit:
+    if spec.budget.unit not in _units(card):
         fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")
     needs = card.needs
     for what, has, due_there in (
@@ -172,9 +177,10 @@ def _not_bundled(spec: RunSpec, card: EnvironmentCard) -> list[str]:
     if demos and (demos.repo, demos.available) != (due.repo, due.trajectories):
         what = f"{demos.available} demonstrations of {one_line(demos.repo, 60)}"
         wrong.append(f"{what}; the suite comes with {due.trajectories} of {due.repo}")
-    if spec.expert and spec.expert.repo != card.expert.repo:
+    own = card.expert.repo if card.expert else "none"
+    if spec.expert and spec.expert.repo != own:
         repo = one_line(spec.expert.repo, 60)
-        wrong.append(f"expert {repo}; the suite comes with {card.expert.repo}")
+        wrong.append(f"expert {repo}; the suite comes with {own}")
     return wrong
 
 
@@ -191,7 +197,7 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
         return
     pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
         ("dataset", "demonstrations", spec.demos, card.demos.repo),
-        ("model", "expert", spec.expert, card.expert.repo),
+        ("model", "expert", spec.expert, card.expert.repo if card.expert else ""),
     )
     for kind, name, found, repo in pinned:
         if found is None or found.repo != repo:  # another name is a problem already
@@ -263,9 +269,9 @@ def _knows_its_expert(spec: RunSpec, version: str, learned: Collection[str]) -> 
 
 def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings: Findings) -> None:
     suite, card = bundled_suite(spec.suite), environment_of(spec)
-    if suite is None or card is None or card.references is None:
+    if suite is None or card is None or card.scale is None:
         return
-    due = card.references
+    due = card.scale
     base, plus, source = found.version.partition("+")
     place = f"{spec.suite}, {spec.environment.id}"
     if _is_earlier(base, suite.version):
@@ -277,20 +283,26 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
         what = f"references of version {version}, which this package does not know; it has"
         fix = "if that version is newer, update imitbench"
         findings.fail("references", where, f"{what} {suite.version}", fix)
-    elif found.random != due.random.mean or (not plus and found.expert != due.expert.mean):
+    elif (found.random, found.score_one) != (due.random, due.score_one) or (
+        not plus and found.expert != due.one
+    ):
         findings.fail(
             "references",
             where,
             f"random {found.random:.10g} and expert {found.expert:.10g}; version {base} of the "
-            f"suite's card says {due.random.mean:.10g} and {due.expert.mean:.10g}",
+            f"suite's card says {due.random:.10g} and {due.one:.10g}",
         )
     elif plus:
         findings.note(
             "references",
             place,
-            f"score 1 is {found.expert:.6g}, of the expert of {one_line(source, 60)}; the suite's "
-            f"own has {due.expert.mean:.6g}",
+            f"score 1 is {found.expert:.6g}, of the {_owner(due.score_one)} of "
+            f"{one_line(source, 60)}; the suite's own has {due.one:.6g}",
         )
+
+
+def _owner(score_one: ScoreOne) -> str:
+    return "expert" if score_one == "expert" else "demonstrations"
 
 
 def _is_earlier(version: str, own: str) -> bool:

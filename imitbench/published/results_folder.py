@@ -34,7 +34,9 @@ from imitbench.records.runs import (
 )
 from imitbench.store.comparability import current_run_ids
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.scan import check_suites
 from imitbench.util.files import atomic_write_text, new_folder
+from imitbench.util.name_lists import Names, split_names
 
 MANIFEST_FILE = "manifest.json"
 PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")
@@ -101,22 +103,24 @@ class ResultLine(Record):
     provenance: str
 
 
-def read_runs(out: Path, *, suite: str | None = None) -> PublishedRuns:
+def read_runs(out: Path, *, suite: Names = None) -> PublishedRuns:
     """Reads the run directories of a results folder.
 
     Args:
         out: Results folder.
-        suite: Suite of the runs to read; `None` for all.
+        suite: Suites of the runs to read; `None` for all.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: There is no such folder, or it has no runs of a suite.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+    wanted = split_names("--suite", suite)
+    check_suites(out, wanted)
     found, unfinished, unreadable = [], 0, []
     for path in sorted(out.glob("*/*/*/*/")):
         directory = RunDirectory(path)
-        if not (path / "spec.json").is_file() or (suite and path.parts[-4] != suite):
+        if not (path / "spec.json").is_file() or (wanted and path.parts[-4] not in wanted):
             continue
         if not directory.has_outcome:
             unfinished += 1

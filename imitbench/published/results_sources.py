@@ -58,29 +58,54 @@ class FoundResults:
     notes: tuple[str, ...] = ()
 
 
-def find_results(folder: Path, *, external: bool = False) -> FoundResults:
-    """Reads the results in a folder.
+def find_results(*folders: Path, external: bool = False) -> FoundResults:
+    """Reads the results in folders.
 
     Args:
-        folder: Published results (it has a manifest), a folder of such folders, or a results
-            folder of own runs.
+        *folders: Each has published results (it has a manifest), is a folder of such folders, or a
+            results folder of own runs.
         external: Whether to read the imports inside or next to it, too.
 
     Raises:
-        InputError: It is none of these, or published results do not pass their checks.
+        InputError: One is none of these, published results do not pass their checks, or two
+            submissions have the same name and different content.
     """
+    found = [_find_results(folder) for folder in folders]
+    notes = [note for each in found for note in each.notes]
+    sources = _different([source for each in found for source in each.sources], notes)
+    notes += [
+        f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
+        "`imitbench leaderboard validate` shows the problems"
+        for source in sources
+        if source.failed
+    ]
+    imports: dict[str, ExternalResults] = {}
+    for folder in folders if external else ():
+        read = read_imports(folder)
+        if not read:
+            place = folder / EXTERNAL_FOLDER
+            notes.append(f"there are no imported results in {place} or next to it")
+        imports |= {each.header.name: each for each in read if each.header.name not in imports}
+    taken = ", ".join(each.taken for each in found)
+    return FoundResults(taken, tuple(sources), tuple(imports.values()), tuple(notes))
+
+
+def _find_results(folder: Path) -> FoundResults:
     if not folder.is_dir():
         raise InputError(f"--results {folder}: no such folder")
     notes: list[str] = []
-    if (folder / MANIFEST_FILE).exists():
-        taken = "published results"
-        sources = [_published(folder, folder.resolve().name)]
-    elif submissions := sorted(path.parent for path in folder.glob(f"*/{MANIFEST_FILE}")):
-        taken = f"{len(submissions)} submission{'s' * (len(submissions) > 1)}"
-        sources = _different([_published(path, path.name) for path in submissions], notes)
-        others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "."}
+    submissions = submission_folders(folder)
+    if submissions:
+        alone = submissions == [folder]
+        several = f"{len(submissions)} submission{'s' * (len(submissions) > 1)}"
+        taken = "published results" if alone else several
+        sources = [read_source(path) for path in submissions]
+        others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"}
         others -= {EXTERNAL_FOLDER, *(path.name for path in submissions)}
-        notes += [f"skipped: {folder / name}: has no {MANIFEST_FILE}" for name in sorted(others)]
+        if not alone:
+            notes += [
+                f"skipped: {folder / each}: has no {MANIFEST_FILE}" for each in sorted(others)
+            ]
     elif next(run_directories(folder), None) is not None:
         taken = "a results folder of own runs"
         own = read_runs(folder)
@@ -91,43 +116,60 @@ def find_results(folder: Path, *, external: bool = False) -> FoundResults:
             f"--results {folder}: holds neither published results ({MANIFEST_FILE}), nor folders "
             "of these, nor runs; run `imitbench run` or `imitbench results export` first"
         )
-    notes += [
-        f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
-        "`imitbench leaderboard validate` shows the problems"
-        for source in sources
-        if source.failed
-    ]
-    imports = _external(folder) if external else ()
-    if external and not imports:
-        notes.append(f"there are no imported results in {folder / EXTERNAL_FOLDER} or next to it")
-    return FoundResults(taken, tuple(sources), imports, tuple(notes))
+    return FoundResults(taken, tuple(sources), (), tuple(notes))
 
 
-def _published(folder: Path, name: str) -> ResultsSource:
+def submission_folders(folder: Path) -> list[Path]:
+    """Returns the folders of published results that a folder is or has, in the order of names."""
+    if (folder / MANIFEST_FILE).exists():
+        return [folder]
+    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST_FILE}"))
+
+
+def read_source(folder: Path) -> ResultsSource:
+    """Reads and checks a folder of published results.
+
+    Raises:
+        InputError: The folder has no published results, or they contradict themselves.
+    """
     submission = read_submission(folder, StrictFindings(folder))
     digest = submission.manifest.digest if submission.manifest else None
     findings = Findings()
     check_runs(submission, findings)
     failed = tuple(failed_checks(findings.problems))
+    name = folder.resolve().name
     return ResultsSource(name, tuple(each.run for each in submission.runs), digest, failed)
 
 
 def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSource]:
-    """Returns the sources without duplicates, and notes the skipped ones."""
+    """Returns the sources without duplicates, and notes the skipped ones.
+
+    Raises:
+        InputError: Two have the same name.
+    """
     seen: dict[str, str] = {}
-    kept = []
+    kept: dict[str, ResultsSource] = {}
     for source in sources:
         if source.digest is not None and source.digest in seen:
             notes.append(f"skipped: {source.name}: the same results as {seen[source.digest]}")
             continue
         if source.digest is not None:
             seen[source.digest] = source.name
-        kept.append(source)
-    return kept
+        if source.name in kept:
+            name = source.name or "own runs"
+            raise InputError(
+                f"--results: two places hold {name}; name one of them, or rename a folder"
+            )
+        kept[source.name] = source
+    return list(kept.values())
 
 
-def _external(folder: Path) -> tuple[ExternalResults, ...]:
-    """Returns the imports inside a folder; without any, those next to it."""
+def read_imports(folder: Path) -> tuple[ExternalResults, ...]:
+    """Returns the imports inside a folder; without any, those next to it.
+
+    Raises:
+        InputError: A file of imported results was altered or is malformed.
+    """
     for place in (folder / EXTERNAL_FOLDER, folder.resolve().parent / EXTERNAL_FOLDER):
         found = sorted(p for p in place.glob(f"*{EXTERNAL_SUFFIX}") if p.name[0] != ".")
         if found:

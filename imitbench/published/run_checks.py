@@ -7,6 +7,7 @@ from datetime import datetime
 
 import numpy as np
 
+from imitbench.cards.algorithm import STEP_UNITS
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.published.findings import Findings
 from imitbench.records.episodes import EpisodeTable
@@ -82,7 +83,7 @@ def _odd_steps(run: PublishedRun) -> list[str]:
     steps, budget = run.result.env_steps, run.spec.budget
     if steps < 0:
         return [f"env_steps is {steps}"]
-    if budget.unit == "env_steps":
+    if budget.unit in STEP_UNITS:
         least, most = _LEAST * budget.amount, _MOST * budget.amount + _ROUND
         if not least <= steps <= most:
             return [f"env_steps is {steps}, far from its budget of {budget.amount}"]

@@ -81,6 +81,16 @@ def is_submission(folder: Path) -> bool:
     return True
 
 
+def check_no_submission(out: Path) -> None:
+    """Checks that a results folder may be written to.
+
+    Raises:
+        InputError: It has published results, which would not be valid any more.
+    """
+    if is_submission(out):
+        raise InputError(f"--out {out}: holds published results; name another folder")
+
+
 def read_submission(folder: Path, findings: Findings) -> Submission:
     """Reads what `imitbench.published.results_folder.write_results` wrote.
 
@@ -349,8 +359,9 @@ def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:
 
     Raises:
         InputError: A name in a specification is not valid for a folder, or `out` cannot be
-            written.
+            written or has published results.
     """
+    check_no_submission(out)
     made = 0
     for run in runs:
         directory = RunDirectory.of(out, run.spec)

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
+from imitbench.cards.suite import ScoreOne
 from imitbench.stats.normalization import normalize
 from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
 RUN_ID_LENGTH = 12
 
-POSITIONS_KEY = "disc_absolute_positions"
-"""Hyper-parameter, `show` or `hide`: whether the learned reward sees absolute positions."""
+POSITIONS_KEYS = ("disc_absolute_positions", "absolute_positions")
+"""Hyper-parameters, `show` or `hide`: whether the learned reward, or the values that stand for it,
+see absolute positions."""
 
 
 class Record(BaseModel):
@@ -95,7 +97,7 @@ class EnvironmentSpec(Record):
             card: Card of the environment.
             hyperparameters: Hyper-parameters of the run, which may hide positions.
         """
-        hides = (hyperparameters or {}).get(POSITIONS_KEY) == "hide"
+        hides = "hide" in ((hyperparameters or {}).get(key) for key in POSITIONS_KEYS)
         return cls(
             id=env_id,
             module=card.module,
@@ -173,6 +175,8 @@ class RunSpec(Record):
     Attributes:
         implementation_digest: Source digest of an algorithm from outside this package; `None`
             for built-in ones, whose behaviour is identified by `schema_version` and the card.
+        pack: Number of seeds that are trained together as one batched network; `None` for a run
+            that is trained alone. Rounding depends on it. Serialized only if it is not `None`.
         variant: Label for hyper-parameters that differ from the card's. `variant`, `uses_reward`
             and `role` follow from the other fields, and are not part of the identity.
         uses_reward: Whether the method learns from the environment's own reward.
@@ -195,15 +199,17 @@ class RunSpec(Record):
     budget: Budget
     protocol: Protocol = Protocol()
     device: Literal["cpu", "cuda"] = "cpu"
+    pack: Annotated[int, Field(ge=2)] | None = None
     variant: str = ""
     uses_reward: bool = False
     role: Literal["reference", "control"] | None = None
 
     @model_serializer(mode="wrap")
-    def _without_usual_role(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        if document.get("role") is None:
-            document.pop("role", None)
+        for name in ("role", "pack"):
+            if document.get(name) is None:
+                document.pop(name, None)
         return document
 
     @property
@@ -242,12 +248,33 @@ class RunSpec(Record):
         return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
 
 
-class ReferenceScores(Record):
+class _WithScoreOne(Record):
+    """Fields of references that are serialized only for environments without an expert.
+
+    Attributes:
+        score_one: Whose return is score 1.
+        demonstrations: Mean return of the demonstrators, if it is known and there is no expert.
+    """
+
+    score_one: ScoreOne = "expert"
+    demonstrations: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("score_one") == "expert":
+            document.pop("score_one")
+        if document.get("demonstrations") is None:
+            document.pop("demonstrations", None)
+        return document
+
+
+class ReferenceScores(_WithScoreOne):
     """Mean returns that define the scores 0 and 1.
 
     Attributes:
         random: Mean return of uniformly random actions.
-        expert: Mean return of the expert in use.
+        expert: Mean return of score 1: of the expert in use, or what `score_one` says.
         version: Version of the suite card that they come from.
     """
 
@@ -283,7 +310,7 @@ class RunResult(Record):
         mean_length: Mean episode length of the stochastic policy, in steps.
         termination_rate: Fraction of its episodes that ended by termination, not truncation.
         env_steps: Environment steps that training consumed.
-        train_s: Seconds of training.
+        train_s: Seconds of training; of a pack, its seconds divided by the number of seeds.
         wall_s: Seconds of the whole run, evaluation included.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
         measures: Other measurements of the method, by name.
@@ -363,6 +390,7 @@ class ScoreRow(RunRow):
             it is undefined.
         score_deterministic: Score of the deterministic policy's mean return.
         termination_rate: Share of episodes that ended by termination, not truncation.
+        score_one: Whose return is score 1.
     """
 
     raw_return: float
@@ -374,6 +402,7 @@ class ScoreRow(RunRow):
     wall_s: float
     finished_at: str
     termination_rate: float
+    score_one: ScoreOne = "expert"
 
 
 class MeasureRow(RunRow):
@@ -391,7 +420,7 @@ class FailureRow(RunRow):
     message: str
 
 
-class ReferenceRow(Record):
+class ReferenceRow(_WithScoreOne):
     """A row of the `references` view: the reference scores of one environment."""
 
     suite: str
@@ -401,7 +430,9 @@ class ReferenceRow(Record):
     expert: float
 
 
-def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = False) -> str:
+def variant_label(
+    changed: Mapping[str, Scalar], device: str, *, tuned: bool = False, pack: int | None = None
+) -> str:
     """Returns a label that identifies settings that differ from the algorithm's card.
 
     Args:
@@ -410,8 +441,13 @@ def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = F
         device: Class of the processor. Devices other than the CPU give other numbers, which no
             table may mix.
         tuned: Whether hyper-parameters tuned for the environment are in use.
+        pack: Number of seeds that are trained together, if any.
     """
-    different = {**changed, **({"device": device} if device != "cpu" else {})}
+    different = dict(changed)
+    if device != "cpu":
+        different["device"] = device
+    if pack is not None:
+        different["pack"] = pack
     labels = [f"{name}={value}" for name, value in different.items()]
     return ",".join(["tuned", *labels] if tuned else labels)
 

@@ -1,138 +1,200 @@
-"""Reads a results folder, builds its report, and selects the runs for a comparison."""
+"""Reads results, builds their report, and selects the runs for a comparison."""
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
+from imitbench.published.opening import open_results
 from imitbench.records.runs import ReferenceRow, RunRow
+from imitbench.records.selection import Selection
 from imitbench.report.comparison_runs import (
     ComparableRun,
     imported_entries,
     own_entries,
     table_entries,
 )
-from imitbench.report.model import Report
+from imitbench.report.leaderboard.entries import leaderboard_entries
+from imitbench.report.model import ANCHORS, Report
+from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
-from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import with_references
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.run_details import read_episodes
 from imitbench.util.hub_errors import Notify
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 REPLICATES = 50_000
+_ALL = Selection()
 
 _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
 
 
 def build(
-    out: Path,
+    places: Sequence[Path],
     *,
     notify: Notify,
-    suite: str | None = None,
+    selection: Selection = _ALL,
     replicates: int = REPLICATES,
     failed_runs: str = FailurePolicy.EXCLUDE.value,
     with_imported: bool = False,
 ) -> Report:
-    """Collects the new runs of a results folder, and builds the report on all its runs.
+    """Collects new runs, and builds the report on all runs of some folders.
 
     Args:
-        out: Results folder.
-        notify: Called with messages about run directories that cannot be read.
-        suite: Suite to report on; `None` for all.
+        places: Results folders and folders of published results.
+        notify: Called with messages about runs that are excluded.
+        selection: Runs to report on. The reference policies `random` and `expert` are always among
+            the algorithms.
         replicates: Number of bootstrap replicates of each interval.
         failed_runs: How failed runs count, a `FailurePolicy`.
         with_imported: Whether to show imported results of other tools.
 
     Raises:
-        InputError: There are no results.
+        InputError: There are no results, or the selection names something without runs.
     """
-    for left_out in collect(out).quarantined:
-        notify(f"skipped: {left_out.path}: {left_out.reason}")
-    with database.reader(out) as connection:
-        scores = _of_suite(database.read_scores(connection), suite)
-        failures = _of_suite(database.read_failures(connection), suite)
-        references = _of_suite(database.read_references(connection), suite)
-        measures = _of_suite(database.read_measures(connection), suite)
+    with open_results(places, notify=notify) as connection:
+        every = database.read_scores(connection), database.read_failures(connection)
+        selection.check({(row.suite, row.env, row.algo) for rows in every for row in rows})
+        scores, failures = _chosen(every[0], selection), _chosen(every[1], selection)
+        references = _chosen(database.read_references(connection), selection)
+        measures = _chosen(database.read_measures(connection), selection)
         imported = database.read_external_scores(connection) if with_imported else []
-        episodes = read_episodes(connection, suite)
-        superseded = database.count_superseded(connection, suite)
+        episodes = read_episodes(connection, [row.run_id for row in scores])
+        superseded = _chosen(database.read_superseded(connection), selection)
     if superseded:
-        notify(f"skipped: {superseded} runs under settings that newer runs have superseded")
+        notify(f"skipped: {len(superseded)} runs under settings that newer runs have superseded")
     return build_report(
         scores,
         failures,
         references,
         measures,
-        imported=[row for row in imported if suite in (None, row.suite)],
+        imported=[row for row in imported if selection.takes(row.suite or "", row.env, row.algo)],
         failed_runs=FailurePolicy(failed_runs),
         replicates=replicates,
         episodes=episodes,
     )
 
 
-def _of_suite(rows: list[_Row], suite: str | None) -> list[_Row]:
-    return [row for row in rows if suite in (None, row.suite)]
+def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
+    def algorithm(row: _Row) -> str | None:
+        name = row.algo if isinstance(row, RunRow) else None
+        return None if name in ANCHORS else name
+
+    return [row for row in rows if selection.takes(row.suite, row.env, algorithm(row))]
 
 
 def read_entries(
-    path: Path,
+    places: Sequence[Path],
     *,
     notify: Notify,
-    suite: str | None = None,
-    env: str | None = None,
+    selection: Selection = _ALL,
     budget: str | None = None,
 ) -> list[ComparableRun]:
-    """Reads the selected runs of a results folder, a database or a table.
+    """Reads the selected runs of results folders, databases or tables.
 
     Args:
-        path: A results folder, its database, or a CSV table.
-        notify: Called with messages about run directories that cannot be read.
-        suite: Suite to select, `None` for all; its references also give a table without scores
-        env: Selects environments whose id matches this shell-style pattern.
+        places: Results folders, folders of published results, databases, CSV tables, and JSON files
+            of leaderboards.
+        notify: Called with messages about runs that are excluded.
+        selection: Runs to select. If it names one suite, the references of this suite also give a
+            table without scores its scores.
         budget: Name of the budget to select; `None` for all.
 
     Raises:
-        InputError: Nothing can be read from `path`, or no run matches the selection.
+        InputError: Nothing can be read, or no run matches the selection.
     """
-    asked = Conditions(suite, budget, None, None)
-    found = [
+    files = [path for path in places if path.is_file() or path.suffix.lower() == ".csv"]
+    folders = [path for path in places if path not in files]
+    found = [entry for path in files for entry in _file_entries(path, selection)]
+    if folders:
+        with open_results(folders, notify=notify) as connection:
+            found += _database_entries(connection)
+    chosen = [
         entry
-        for entry in _all_entries(path, suite, notify)
-        if asked.compatible(entry.conditions)
-        if env is None or fnmatchcase(entry.env, env)
+        for entry in found
+        if selection.takes(entry.conditions.suite, entry.env, entry.algo)
+        if Conditions(None, budget, None, None).compatible(entry.conditions)
     ]
-    if not found:
-        raise InputError(f"{path}: no runs match the selection; see `imitbench status`")
-    return found
+    if not chosen:
+        named = ", ".join(str(path) for path in places)
+        raise InputError(f"{named}: no runs match the selection; see `imitbench status`")
+    return chosen
 
 
-def _all_entries(path: Path, suite: str | None, notify: Notify) -> list[ComparableRun]:
-    if path.suffix.lower() == ".csv":
-        return _table(path, suite)
-    if path.is_file():
-        opened = database.reader_of_file(path)
-    else:
-        for left_out in collect(path).quarantined:
-            notify(f"skipped: {left_out.path}: {left_out.reason}")
-        opened = database.reader(path)
-    with opened as connection:
-        return [
-            *own_entries(database.read_scores(connection), database.read_failures(connection)),
-            *imported_entries(database.read_external_scores(connection)),
-        ]
+def compare_results(
+    algorithm: str,
+    baselines: Sequence[str],
+    places: Sequence[Path],
+    against: Sequence[Path],
+    options: PairwiseOptions,
+    *,
+    notify: Notify,
+    selection: Selection = _ALL,
+    budget: str | None = None,
+) -> list[PairwiseComparison]:
+    """Compares an algorithm with others.
+
+    Args:
+        algorithm: Name of the algorithm.
+        baselines: Names of algorithms to compare it with. If empty: `algorithm` itself if
+            `against` has runs of it, else all other methods.
+        places: Results that include those of the algorithm, as for `read_entries`.
+        against: Separate results of the baselines; if empty, `places`.
+        options: Settings of the comparison.
+        notify: Called with messages about runs that are excluded.
+        selection: Runs to compare; its algorithms are those to compare with.
+        budget: Name of the budget to select; `None` for all.
+
+    Raises:
+        InputError: As for `read_entries` and `compare_pairwise`.
+    """
+    any_algorithm = replace(selection, algos=())
+    ours = read_entries(places, notify=notify, selection=any_algorithm, budget=budget)
+    theirs = ours
+    if against:
+        theirs = read_entries(against, notify=notify, selection=any_algorithm, budget=budget)
+    theirs = [entry for entry in theirs if selection.takes_algorithm(entry.algo)]
+    if not theirs:
+        raise InputError(
+            f"--algo {','.join(selection.algos)}: there is no such algorithm to compare with"
+        )
+    names = list(baselines)
+    if against and not names and any(entry.algo == algorithm for entry in theirs):
+        names = [algorithm]
+    return compare_pairwise(algorithm, ours, theirs, names, options)
 
 
-def _table(path: Path, suite: str | None) -> list[ComparableRun]:
+def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
+    kind = path.suffix.lower()
+    if kind == ".csv":
+        return _table(path, selection)
+    if kind == ".json":
+        return leaderboard_entries(path)
+    with database.reader_of_file(path) as connection:
+        return _database_entries(connection)
+
+
+def _database_entries(connection: DuckDBPyConnection) -> list[ComparableRun]:
+    return [
+        *own_entries(database.read_scores(connection), database.read_failures(connection)),
+        *imported_entries(database.read_external_scores(connection)),
+    ]
+
+
+def _table(path: Path, selection: Selection) -> list[ComparableRun]:
     results = import_csv(path)
-    if suite is not None:
-        results = with_references(results, find_suite(suite))
+    if len(selection.suites) == 1:
+        results = with_references(results, find_suite(selection.suites[0]))
     found = table_entries(results.runs)
     if not any(entry.score is not None for entry in found):
         raise InputError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from imitbench.cards.algorithm import Role
+from imitbench.cards.suite import ScoreOne
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
 from imitbench.report.model import ANCHORS, plain_name
@@ -25,6 +26,7 @@ class ComparableRun:
         raw_return: Mean raw return; `None` where it is not known.
         imported: Whether another tool made it; such runs take part only if named as a baseline.
         role: Role of the algorithm, as on its card.
+        score_one: Whose return is score 1; `None` where it is not known.
     """
 
     conditions: Conditions
@@ -34,6 +36,7 @@ class ComparableRun:
     raw_return: float | None = None
     imported: bool = False
     role: Role = "method"
+    score_one: ScoreOne | None = None
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
@@ -43,7 +46,13 @@ def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> l
         conditions = _own_conditions(row)
         key = (conditions, row.env, row.algo, row.seed)
         latest[key] = ComparableRun(
-            conditions, row.env, row.algo, row.score, row.raw_return, role=row.role
+            conditions,
+            row.env,
+            row.algo,
+            row.score,
+            row.raw_return,
+            role=row.role,
+            score_one=row.score_one,
         )
     failed = [
         ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)
@@ -86,9 +95,13 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
 def _role(run: ExternalRun) -> Role:
     """Returns the role in the table; without it, that of the bundled algorithm of this name."""
     told = [role for role in get_args(Role) if role == run.provenance.get("role")]
-    card = bundled_algorithm(plain_name(run.algo or ""))
-    role: Role = told[0] if told else card.role if card else "method"
-    return role
+    return told[0] if told else role_by_name(run.algo or "")
+
+
+def role_by_name(algo: str) -> Role:
+    """Returns the role of the bundled algorithm of a name; `method` for other names."""
+    card = bundled_algorithm(plain_name(algo))
+    return card.role if card else "method"
 
 
 def external_labels(rows: Sequence[ExternalScoreRow]) -> list[str]:

@@ -67,6 +67,7 @@ COLUMNS = (
     "replicates",
     "bootstrap_seed",
     "level",
+    "score_one",
 )
 """The header line; `render_csv` explains the columns."""
 
@@ -85,7 +86,8 @@ def render_csv(report: Report) -> str:
     sample standard deviation over runs. `failed` is the number of failed runs, and `failed_runs`
     says how they count. `core_hours` (of training), `env_steps` and `demos` are means over
     environments of means over completed runs. `termination_rate` is the share of episodes that
-    ended before a time limit. `role` is method, reference, control or anchor.
+    ended before a time limit. `role` is method, reference, control or anchor. `score_one` says
+    whose return is score 1: expert, demonstrations, or card for a number on the suite's card.
 
     Args:
         report: The report to write.
@@ -122,8 +124,9 @@ def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[
         "failed_runs": method.failed_runs.value,
     }
     references = {row.env: row for row in section.references}
+    kinds = sorted(section.score_one)
     for result in section.algorithms:
-        yield {**shared, **_aggregate(result)}
+        yield {**shared, "score_one": "+".join(kinds) or None, **_aggregate(result)}
     for position, environment in enumerate(section.environments):
         reference = references.get(environment)
         anchors: dict[str, Value] = {}
@@ -132,6 +135,7 @@ def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[
                 "reference_random": reference.random,
                 "reference_expert": reference.expert,
                 "reference_version": reference.version,
+                "score_one": reference.score_one,
             }
         for result in section.algorithms:
             yield {**shared, **anchors, **_cell(result, result.cells[position])}

@@ -12,8 +12,9 @@ from imitbench.bench.checkpoint import read_curve
 from imitbench.errors import InputError
 from imitbench.records.runs import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
-from imitbench.store.scan import run_directories
+from imitbench.store.scan import check_suites, run_directories
 from imitbench.util.hub_errors import Notify
+from imitbench.util.name_lists import Names, split_names
 
 
 @dataclass(frozen=True)
@@ -53,24 +54,26 @@ class LoggedCurve:
         return int(self.points[-1]["step"]) if self.points else self.spec.budget.amount
 
 
-def read_curves(out: Path, *, notify: Notify, suite: str | None = None) -> Iterator[LoggedCurve]:
+def read_curves(out: Path, *, notify: Notify, suite: Names = None) -> Iterator[LoggedCurve]:
     """Reads the runs of a results folder, one at a time.
 
     Args:
         out: Results folder.
         notify: Called with messages about runs that cannot be read.
-        suite: Suite to read; `None` for all.
+        suite: Suites to read; `None` for all.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: There is no such folder, or it has no runs of a suite.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+    wanted = split_names("--suite", suite)
+    check_suites(out, wanted)
     for path in sorted(run_directories(out)):
         directory = RunDirectory(out / path)
         try:
             spec = directory.read_spec()
-            if suite not in (None, spec.suite):
+            if wanted and spec.suite not in wanted:
                 continue
             result = directory.read_result() if directory.is_done else None
             points = _points(directory.path / "metrics.jsonl") if result else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from imitbench.cards.suite import ScoreOne
 from imitbench.records.runs import ScoreRow
 from imitbench.report import text
 from imitbench.report.comparison_runs import external_labels
@@ -51,7 +52,7 @@ def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
         ),
         caption=(
             "Median: over the mean scores of the environments. Optimality gap: by how much runs "
-            "fall short of the expert's score 1 on average; the lower the better."
+            "fall short of score 1 on average; the lower the better."
         ),
     )
 
@@ -126,13 +127,25 @@ def _interval(value: Interval | None, result: AlgorithmResult) -> ExtraCell:
     return ExtraCell(text.interval(value, result), value.point if value else math.nan)
 
 
+def flagged(table: ExtraTable, kinds: Iterable[ScoreOne]) -> ExtraTable:
+    """Returns the table, whose caption says whose return is score 1 if it is not an expert's."""
+    flag = text.score_one_flag(kinds)
+    if flag is None:
+        return table
+    return replace(table, caption=f"{table.caption} {flag[0].upper()}{flag[1:]}.")
+
+
 def demo_count_tables(sections: Sequence[Section]) -> list[ExtraTable]:
     """Returns tables of scores by number of demonstrations, where there are several numbers."""
     families: dict[Conditions, list[Section]] = {}
     for section in sections:
         if section.conditions.n_demos is not None:
             families.setdefault(replace(section.conditions, n_demos=None), []).append(section)
-    return [_response(members) for members in families.values() if len(members) > 1]
+    return [
+        flagged(_response(members), [kind for each in members for kind in each.score_one])
+        for members in families.values()
+        if len(members) > 1
+    ]
 
 
 def _response(sections: Sequence[Section]) -> ExtraTable:

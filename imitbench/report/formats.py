@@ -7,7 +7,7 @@ A new text format needs a module with a function that renders a `Report`, its na
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from imitbench.report.model import Report
     from imitbench.store.run_details import ReportDetails
 
-TextFormat = Literal["md", "html", "csv", "latex", "json"]
-PlotFormat = Literal["png", "svg"]
+TextFormat = Literal["md", "html", "csv", "latex", "paper", "json"]
+PlotFormat = Literal["png", "svg", "pdf"]
 ReportFormat: TypeAlias = Literal[TextFormat, PlotFormat]
-Renderer: TypeAlias = "Callable[[Report, Path], str]"
+Renderer: TypeAlias = "Callable[[Report, Sequence[Path]], str]"
 
 
 def is_plot(format: object) -> TypeIs[PlotFormat]:
@@ -28,72 +28,99 @@ def is_plot(format: object) -> TypeIs[PlotFormat]:
     return format in get_args(PlotFormat)
 
 
-def render(report: Report, out: Path, format: TextFormat) -> str:
+def render(
+    report: Report, places: Sequence[Path], format: TextFormat, *, captions: bool = True
+) -> str:
     """Renders a report as text.
 
     Args:
         report: The report to render.
-        out: Results folder of the report; the HTML page reads single runs from it.
+        places: Folders that it was built from; the HTML page reads single runs from them.
         format: Format of the text.
+        captions: Whether tables for papers have captions.
+
+    Raises:
+        InputError: Captions are left out of another format than `paper`.
     """
-    return _RENDERERS[format](report, out)
+    if not captions:
+        from imitbench.errors import InputError
+        from imitbench.report.paper_table import render_paper_table
+
+        if format != "paper":
+            raise InputError(f"--no-captions: is for --format paper, not for {format}")
+        return render_paper_table(report, captions=False)
+    return _RENDERERS[format](report, places)
 
 
-def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Path]:
+def plot(
+    report: Report,
+    places: Sequence[Path],
+    format: PlotFormat,
+    folder: Path,
+    only: Sequence[str] = (),
+) -> list[Path]:
     """Draws a report.
 
     Args:
         report: The report to draw.
-        out: The results folder that it was built from.
+        places: Folders that it was built from.
         format: Format of the files.
         folder: Folder of the files; created when missing.
+        only: Patterns of the names of figures, see `imitbench.report.plots.write_plots`.
 
     Returns:
         Paths of the files.
 
     Raises:
-        InputError: matplotlib is not installed.
+        InputError: matplotlib is not installed, or a pattern matches no figure.
     """
     from imitbench.report.plots import require_matplotlib, write_plots
 
     require_matplotlib()
-    return list(write_plots(report, _details(out), folder, format))
+    return list(write_plots(report, _details(places), folder, format, only))
 
 
 # Each renderer imports its own dependencies, so that the others stay fast.
 
 
-def _markdown(report: Report, out: Path) -> str:
+def _markdown(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.markdown import render_markdown
 
-    del out
+    del places
     return render_markdown(report)
 
 
-def _html(report: Report, out: Path) -> str:
+def _html(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.html_page import render_html
 
-    return render_html(report, _details(out))
+    return render_html(report, _details(places))
 
 
-def _csv(report: Report, out: Path) -> str:
+def _csv(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.csv_table import render_csv
 
-    del out
+    del places
     return render_csv(report)
 
 
-def _latex(report: Report, out: Path) -> str:
+def _latex(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.latex import render_latex
 
-    del out
+    del places
     return render_latex(report)
 
 
-def _json(report: Report, out: Path) -> str:
+def _paper(report: Report, places: Sequence[Path]) -> str:
+    from imitbench.report.paper_table import render_paper_table
+
+    del places
+    return render_paper_table(report)
+
+
+def _json(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.json_document import render_json
 
-    del out
+    del places
     return render_json(report)
 
 
@@ -102,13 +129,15 @@ _RENDERERS: dict[TextFormat, Renderer] = {
     "html": _html,
     "csv": _csv,
     "latex": _latex,
+    "paper": _paper,
     "json": _json,
 }
 
 
-def _details(out: Path) -> ReportDetails:
-    from imitbench.store import database
+def _details(places: Sequence[Path]) -> ReportDetails:
+    from imitbench.published.opening import open_results
     from imitbench.store.run_details import read_details
+    from imitbench.util.hub_client import silent
 
-    with database.reader(out) as connection:
+    with open_results(places, notify=silent) as connection:  # building it has shown the messages
         return read_details(connection)

@@ -38,7 +38,8 @@ def score_matrix(section: Section, report: Report, place: int) -> Markup:
         rows.append(tag("tr", *row))
     caption = (
         "Mean score of each algorithm on each environment: 0 is the random reference, 1 the "
-        f"expert. Environments link to their runs and curves. {_basis(section, report)}"
+        f"{text.score_one_owner(section.score_one)}. Environments link to their runs and curves. "
+        f"{_basis(section, report)}"
     )
     whole = tag(
         "table",

@@ -59,7 +59,7 @@ def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> 
                 {
                     "name": environment,
                     "references": [
-                        {"version": row.version, "random": row.random, "expert": row.expert}
+                        row.model_dump(exclude={"suite", "env"})
                         for row in section.references
                         if row.env == environment
                     ],

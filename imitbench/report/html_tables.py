@@ -263,14 +263,14 @@ def references(section: Section) -> Markup:
         Column("Environment"),
         Column("Version"),
         Column("Random (score 0)", number=True),
-        Column("Expert (score 1)", number=True),
+        Column(text.score_one_heading(section), number=True),
     ]
     rows = [
         [
             TableCell(named(row.env), row.env),
             TableCell(row.version),
             TableCell(text.raw(row.random), finite(row.random)),
-            TableCell(text.raw(row.expert), finite(row.expert)),
+            TableCell(text.score_one_return(row), finite(row.expert)),
         ]
         for row in section.references
     ]

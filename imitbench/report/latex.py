@@ -172,13 +172,13 @@ def _measured(section: Section, place: int) -> str:
 
 
 def _references(section: Section, place: int) -> str:
-    header = ("Environment", "Version", "Random (score 0)", "Expert (score 1)")
+    header = ("Environment", "Version", "Random (score 0)", text.score_one_heading(section))
     rows = [
         (
             escape(row.env),
             escape(row.version),
             number(text.raw(row.random)),
-            number(text.raw(row.expert)),
+            number(text.score_one_return(row)),
         )
         for row in section.references
     ]
@@ -232,11 +232,11 @@ def _float(
         r"  \centering",
         rf"  \caption{{{escape(caption)}}}",
         rf"  \label{{tab:imitbench-{label}}}",
-        rf"  \begin{{tabular}}{{{_layout(header, names)}}}",
+        rf"  \begin{{tabular}}{{{column_layout(header, names)}}}",
         r"    \toprule",
-        f"    {_row(header)}",
+        f"    {table_row(header)}",
         r"    \midrule",
-        *(f"    {_row(row)}" for row in rows),
+        *(f"    {table_row(row)}" for row in rows),
         r"    \bottomrule",
         r"  \end{tabular}",
         r"\end{table}",
@@ -256,14 +256,14 @@ def _long(
     body: list[str] = []
     for place, group in enumerate(groups):
         body += [r"  \midrule"] if place else []
-        body += [f"  {_row(row)}" for row in group]
+        body += [f"  {table_row(row)}" for row in group]
     lines = [
         r"\begingroup",
         r"\setlength{\LTcapwidth}{\linewidth}",
-        rf"\begin{{longtable}}{{{layout or _layout(header, names)}}}",
+        rf"\begin{{longtable}}{{{layout or column_layout(header, names)}}}",
         rf"  \caption{{{escape(caption)}}}\label{{tab:imitbench-{label}}}\\",
         r"  \toprule",
-        f"  {_row(header)}",
+        f"  {table_row(header)}",
         r"  \midrule",
         r"  \endhead",
         r"  \bottomrule",
@@ -275,9 +275,11 @@ def _long(
     return "\n".join(lines)
 
 
-def _layout(header: Sequence[str], names: int) -> str:
+def column_layout(header: Sequence[str], names: int) -> str:
+    """Returns the columns of a table: the first `names` have text, the others numbers."""
     return "l" * names + "r" * (len(header) - names)
 
 
-def _row(cells: Sequence[str]) -> str:
+def table_row(cells: Sequence[str]) -> str:
+    """Returns a row of cells that are LaTeX already."""
     return " & ".join(cells) + r" \\"

@@ -159,9 +159,9 @@ def _meanings(section: Section) -> str:
 
 
 def _references(section: Section) -> str:
-    header = ("Environment", "Version", "Random (score 0)", "Expert (score 1)")
+    header = ("Environment", "Version", "Random (score 0)", text.score_one_heading(section))
     rows = [
-        (escape(row.env), escape(row.version), text.raw(row.random), text.raw(row.expert))
+        (escape(row.env), escape(row.version), text.raw(row.random), text.score_one_return(row))
         for row in section.references
     ]
     return table(header, rows, names=2)

@@ -23,6 +23,13 @@ MEANINGS = {
         "more"
     ),
     "transfer_score": "the score of that agent",
+    "disagreement_demonstrations": (
+        "standard deviation of an ensemble's actions, scaled to [-1, 1], in the demonstrations"
+    ),
+    "disagreement_visited": "the same in fresh episodes of the ensemble itself",
+    "expert_queries": "observations for which the expert was asked for an action during training",
+    "expert_share": "share of the environment steps of training in which the expert acted",
+    "expert_takeovers": "how often the expert began to act",
 }
 """Meanings of the measurements of bundled methods; others are shown by name only."""
 

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import Literal
 
 from imitbench.cards.algorithm import Role
+from imitbench.cards.suite import ScoreOne
 from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
@@ -15,6 +16,9 @@ from imitbench.store.comparability import Conditions
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
 """Reference policies of the scores 1 and 0, which every section shows last, in this order."""
+
+DEMONSTRATIONS = "demonstrations"
+"""Row of the demonstrators' own return, where a suite has demonstrations without an expert."""
 
 Kind = Literal["run", "reference", "missing"]
 """Source of numbers: completed runs, the suite's references, or none."""
@@ -241,6 +245,11 @@ class Section:
         """Name of its suite."""
         assert self.conditions.suite is not None
         return self.conditions.suite
+
+    @property
+    def score_one(self) -> frozenset[ScoreOne]:
+        """Whose returns are score 1 in this section."""
+        return frozenset(row.score_one for row in self.references)
 
     @property
     def title(self) -> str:

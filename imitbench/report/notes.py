@@ -9,7 +9,7 @@ import numpy as np
 
 from imitbench.records.runs import ReferenceRow, ScoreRow
 from imitbench.report import text
-from imitbench.report.model import ANCHORS, AlgorithmResult, CellResult
+from imitbench.report.model import ANCHORS, DEMONSTRATIONS, AlgorithmResult, CellResult
 from imitbench.stats.normalization import normalize
 
 ENOUGH_SEEDS = 10
@@ -57,6 +57,7 @@ def section_notes(
     notes += [
         note for result in results if result.role == "control" for note in _given(result, rows)
     ]
+    notes += _scale_notes(references)
     notes += _reference_notes(rows, references)
     if any(_few_seeds(result) for result in results):
         notes.append(
@@ -89,7 +90,7 @@ def _missing_note(result: AlgorithmResult, absent: Sequence[CellResult]) -> str:
         for cell in absent
     )
     what = "no completed run"
-    if result.algorithm in ANCHORS:
+    if result.algorithm in (*ANCHORS, DEMONSTRATIONS):
         what += " and no reference"
     if not result.covered:
         return f"{result.algorithm} has {what} on {places}: there is nothing to aggregate."
@@ -160,6 +161,20 @@ def _mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
     reach = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
     return mean, mean - reach, mean + reach
+
+
+def _scale_notes(references: Sequence[ReferenceRow]) -> list[str]:
+    """Returns notes on environments without an expert."""
+    meanings = {
+        "demonstrations": "the mean return of the demonstrators, not of an expert",
+        "card": "a number that the suite's card states, not the return of an expert",
+    }
+    notes = []
+    for kind, meaning in meanings.items():
+        places = sorted({row.env for row in references if row.score_one == kind})
+        if places:
+            notes.append(f"Score 1 on {', '.join(places)} is {meaning}.")
+    return notes
 
 
 def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError, did_you_mean
 from imitbench.report.comparison_runs import ComparableRun
 from imitbench.stats.coverage import FailurePolicy, count_failures
@@ -43,6 +44,7 @@ class PairwiseComparison:
         verdicts: One per baseline.
         raw_means: Mean raw return by algorithm and environment, where all its runs have one.
         failures: Number of failed runs by algorithm and environment, where there are any.
+        score_one: Whose returns are score 1, as far as known.
     """
 
     conditions: Conditions
@@ -50,6 +52,7 @@ class PairwiseComparison:
     verdicts: tuple[Verdict, ...]
     raw_means: dict[tuple[str, str], float]
     failures: dict[tuple[str, str], int]
+    score_one: tuple[ScoreOne, ...] = ()
 
 
 def compare_pairwise(
@@ -172,6 +175,9 @@ def _comparison(
             for name, runs in sides.items()
             for env, count in _failures(runs).items()
         },
+        score_one=tuple(
+            sorted({run.score_one for runs in sides.values() for run in runs if run.score_one})
+        ),
     )
 
 

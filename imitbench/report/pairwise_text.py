@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from typing import Any
 
@@ -30,8 +31,9 @@ ENVIRONMENT_HEADER = (
 
 
 def heading(comparison: PairwiseComparison) -> str:
-    """Returns the conditions that all runs of a comparison share."""
-    return text.one_line(_title(comparison.conditions))
+    """Returns the conditions that all runs of a comparison share, and a flag of their scores."""
+    flag = text.score_one_flag(comparison.score_one)
+    return text.one_line(_title(comparison.conditions)) + (f" ({flag})" if flag else "")
 
 
 def _title(conditions: Conditions) -> str:
@@ -107,8 +109,9 @@ def _count(runs: int, failed: int) -> str:
     return f"{runs} ({failed} failed)" if failed else str(runs)
 
 
-def method_text(options: PairwiseOptions) -> str:
-    """Returns one line on the methods behind the verdicts."""
+def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = ()) -> str:
+    """Returns one line on the methods behind the verdicts of these comparisons."""
+    formula = text.score_formula(kind for each in found for kind in each.score_one)
     policy = (
         "a verdict must hold whether failed runs count as random or are left out"
         if options.policy is None
@@ -117,7 +120,7 @@ def method_text(options: PairwiseOptions) -> str:
         else "failed runs are left out"
     )
     return (
-        "score = (return - random) / (expert - random), stochastic policy; differences are the "
+        f"{formula}, stochastic policy; differences are the "
         f"algorithm's less the baseline's; {options.level:.0%} intervals: IQM and P by stratified "
         f"bootstrap ({options.replicates} replicates, seed {options.seed}), means by Welch; p by "
         f"studentized permutation, corrected by Holm for environments and for baselines; {policy}"
@@ -137,6 +140,7 @@ def pairwise_document(found: list[PairwiseComparison], options: PairwiseOptions)
             {
                 **asdict(comparison.conditions),
                 "algorithm": comparison.algorithm,
+                "score_one": list(comparison.score_one),
                 "verdicts": [_verdict(comparison, verdict) for verdict in comparison.verdicts],
             }
             for comparison in found

@@ -6,14 +6,15 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
 from imitbench.report import figures, text
 from imitbench.report.model import Report, Section
 from imitbench.report.section_comparison import compare_section
@@ -24,10 +25,12 @@ from imitbench.util.files import atomic_write_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Kind: TypeAlias = Literal["png", "svg"]
+Kind: TypeAlias = Literal["png", "svg", "pdf"]
 DPI = 160
 WIDTH = 7.2
 """Inches."""
+_COMPARING = ("intervals", "profiles", "improvement")
+_CURVE = "curve-"
 
 _STYLE: dict[Any, Any] = {
     # Names from runs are text: a dollar sign does not start a formula.
@@ -40,11 +43,13 @@ _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType: many publishers refuse Type 3
     "svg.hashsalt": "imitbench",
 }
 _METADATA: dict[Kind, dict[str, str | None]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": "imitbench"},
+    "pdf": {"CreationDate": None, "Creator": "imitbench", "Producer": None},
 }
 
 
@@ -63,7 +68,9 @@ class _Plot:
     draw: Callable[[], Figure]
 
 
-def write_plots(report: Report, details: ReportDetails, folder: Path, kind: Kind) -> list[Path]:
+def write_plots(
+    report: Report, details: ReportDetails, folder: Path, kind: Kind, only: Sequence[str] = ()
+) -> list[Path]:
     """Draws the figures of a report into a folder, which is created if missing.
 
     For each section: `intervals`, `profiles` and `improvement` where there is something to
@@ -76,17 +83,20 @@ def write_plots(report: Report, details: ReportDetails, folder: Path, kind: Kind
         details: Learning curves of its runs.
         folder: Folder of the files.
         kind: Format of the files.
+        only: Shell-style patterns of the names above; only figures that match one are drawn. All
+            figures if empty.
 
     Returns:
         Paths of the files, in the order of the report.
 
     Raises:
-        InputError: matplotlib is not installed, there is nothing to draw, or the folder cannot
-            be written.
+        InputError: matplotlib is not installed, there is nothing to draw, a pattern matches no
+            figure, or the folder cannot be written.
     """
     require_matplotlib()
     if not report.sections:
         raise InputError(f"nothing to draw. {text.EMPTY}")
+    _check_patterns(only, report.sections, details)
     paths = []
     with _styled():
         suites = [section.suite for section in report.sections]
@@ -96,8 +106,11 @@ def write_plots(report: Report, details: ReportDetails, folder: Path, kind: Kind
             else [section.title for section in report.sections]
         )
         for section, stem in zip(report.sections, stems, strict=True):
-            plots = list(_plots(section, report, details))
-            for plot, name in zip(plots, _stems([plot.name for plot in plots]), strict=True):
+            names = _names(section, details)
+            wanted = dict(zip(names, _stems(names), strict=True))
+            wanted = {name: each for name, each in wanted.items() if _matches(name, only)}
+            for plot in _plots(section, report, details, wanted):
+                name = wanted[plot.name]
                 path = folder / f"{stem}-{name}.{kind}"
                 content = _rendered(plot, section, kind)
                 try:
@@ -140,13 +153,39 @@ def _stems(titles: list[str]) -> list[str]:
     return stems
 
 
-def _plots(section: Section, report: Report, details: ReportDetails) -> Iterator[_Plot]:
+def _names(section: Section, details: ReportDetails) -> list[str]:
+    """Returns the names of the figures that a section may have."""
+    metrics = {metric for row in section.runs for metric in details.curves.get(row.run_id, {})}
+    return [*_COMPARING, *(f"{_CURVE}{metric}" for metric in sorted(metrics))]
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _check_patterns(
+    patterns: Sequence[str], sections: Sequence[Section], details: ReportDetails
+) -> None:
+    known = dict.fromkeys(name for section in sections for name in _names(section, details))
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise InputError(f"--figure {pattern}: no such figure; {did_you_mean(pattern, known)}")
+
+
+def _plots(
+    section: Section, report: Report, details: ReportDetails, wanted: Collection[str]
+) -> Iterator[_Plot]:
+    """Yields the figures of a section that are wanted, by name, and have something to show."""
     colors = figures.algorithm_colors(report)
     conditions = text.conditions(section, report)
     bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {text.all_seeds(section)}. "
-    yield _Plot("intervals", bars + conditions, lambda: figures.intervals(section, colors, WIDTH))
-    comparison = compare_section(section, report.method)
-    if comparison is not None and comparison.profiles:
+    if "intervals" in wanted:
+        yield _Plot(
+            "intervals", bars + conditions, lambda: figures.intervals(section, colors, WIDTH)
+        )
+    comparing = "profiles" in wanted or "improvement" in wanted
+    comparison = compare_section(section, report.method) if comparing else None
+    if "profiles" in wanted and comparison is not None and comparison.profiles:
         over = len(comparison.environments)
         said = f"Share of runs above each score, over {over} common environments, with bands. "
         yield _Plot(
@@ -154,7 +193,7 @@ def _plots(section: Section, report: Report, details: ReportDetails) -> Iterator
             f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
             lambda: figures.profiles(comparison, colors, WIDTH),
         )
-    if comparison is not None and comparison.improvement is not None:
+    if "improvement" in wanted and comparison is not None and comparison.improvement is not None:
         matrix = comparison.improvement
         said = "Probability that a run of the first scores above one of the second, ties half. "
         yield _Plot(
@@ -162,10 +201,12 @@ def _plots(section: Section, report: Report, details: ReportDetails) -> Iterator
             f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
             lambda: figures.improvement(matrix, WIDTH),
         )
-    metrics = {metric for row in section.runs for metric in details.curves.get(row.run_id, {})}
-    for metric in sorted(metrics):
+    for name in _names(section, details):
+        if name not in wanted or not name.startswith(_CURVE):
+            continue
+        metric = name.removeprefix(_CURVE)
         yield _Plot(
-            f"curve-{metric}",
+            name,
             f"Thin lines: single runs; thick lines: their mean. Seeds: {text.all_seeds(section)}.",
             partial(figures.curves, section, details, metric, colors, WIDTH),
         )

@@ -18,6 +18,7 @@ from imitbench.report import extra_tables
 from imitbench.report.measures import summarize_measures
 from imitbench.report.model import (
     ANCHORS,
+    DEMONSTRATIONS,
     EXPERT,
     RANDOM,
     AlgorithmResult,
@@ -58,8 +59,9 @@ def build_report(
     Runs are averaged only if they share suite, budget, number of demonstrations and source; each
     such group is a section. The reference policies `random` and `expert` (anchors) do not train, so
     they are in every section of their suite (the expert only with runs of its own source). Where
-    an anchor was not run, its reference replaces it: 0 and 1 by definition. Methods that use
-    no demonstrations are in all sections of their budget and source.
+    an anchor was not run, its reference replaces it: 0 and 1 by definition. Without an expert, the
+    demonstrators' own return is shown instead. Methods that use no demonstrations are in all
+    sections of their budget and source.
 
     Args:
         scores: Completed runs.
@@ -127,9 +129,9 @@ def _suite_sections(
 ) -> list[Section]:
     """Returns a section for each set of conditions under which runs may be averaged."""
     roles: dict[str, Role] = {row.algo: row.role for row in [*failures, *rows]}
-    roles |= dict.fromkeys(ANCHORS, "anchor")
+    roles |= dict.fromkeys((*ANCHORS, DEMONSTRATIONS), "anchor")
     card = bundled_suite(suite)
-    order = (*(card.controls if card else ()), *ANCHORS)
+    order = (*(card.controls if card else ()), EXPERT, DEMONSTRATIONS, RANDOM)
     sections = []
     for conditions in _conditions(suite, [*rows, *failures]):
         failed = Counter((row.algo, row.env) for row in failures if is_in_group(row, conditions))
@@ -141,7 +143,9 @@ def _suite_sections(
             {row for row in references if row.env in environments},
             key=lambda row: (row.env, _natural(row.version)),
         )
-        names = {row.algo for row in runs} | {algo for algo, _ in failed} | set(ANCHORS)
+        ran = {row.algo for row in [*runs, *anchors]} | {algo for algo, _ in failed}
+        fixed = _reference_rows(inside)
+        names = ran | fixed
         results = [
             _algorithm_result(
                 name,
@@ -149,7 +153,7 @@ def _suite_sections(
                 environments,
                 [row for row in [*runs, *anchors] if row.algo == name],
                 failed,
-                {row.env: row for row in inside} if name in ANCHORS else {},
+                {row.env: row for row in inside} if name in fixed else {},
                 method,
             )
             for name in names
@@ -170,15 +174,28 @@ def _suite_sections(
                     [row for row in measures if is_in_group(row, conditions)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
-                extra=_extra(ranked),
+                extra=_extra(ranked, inside),
             )
         )
     return sections
 
 
-def _extra(results: Sequence[AlgorithmResult]) -> tuple[ExtraTable, ...]:
+def _reference_rows(references: Sequence[ReferenceRow]) -> set[str]:
+    """Returns the names of the rows that references fill where there are no runs."""
+    names = {RANDOM}
+    if not references or any(row.score_one == "expert" for row in references):
+        names.add(EXPERT)
+    if any(row.demonstrations is not None for row in references):
+        names.add(DEMONSTRATIONS)
+    return names
+
+
+def _extra(
+    results: Sequence[AlgorithmResult], references: Sequence[ReferenceRow]
+) -> tuple[ExtraTable, ...]:
+    kinds = [row.score_one for row in references]
     tables = (extra_tables.aggregates(results), extra_tables.costs(results))
-    return tuple(table for table in tables if table.rows)
+    return tuple(extra_tables.flagged(table, kinds) for table in tables if table.rows)
 
 
 def _shown(
@@ -309,7 +326,9 @@ def _cell(
         if reference is None:
             return CellResult(env, "missing", failures=failures)
         kind: Kind = "reference"
-        raw = reference.random if name == RANDOM else reference.expert
+        raw = _reference_return(name, reference)
+        if raw is None:
+            return CellResult(env, "missing", failures=failures)
         score = normalize(raw, reference.random, reference.expert)
         known = None if math.isnan(score) else score
         return CellResult(env, kind, failures=failures, raw_mean=raw, score=known)
@@ -339,6 +358,15 @@ def _cell(
         mean_length=length,
         termination_rate=ended,
     )
+
+
+def _reference_return(name: str, reference: ReferenceRow) -> float | None:
+    """Returns the return that a reference states for a row; `None` if it states none."""
+    if name == RANDOM:
+        return reference.random
+    if name == DEMONSTRATIONS:
+        return reference.demonstrations
+    return reference.expert if reference.score_one == "expert" else None
 
 
 def _rank(result: AlgorithmResult, order: Sequence[str]) -> tuple[int, int, float, float, str]:

@@ -15,6 +15,7 @@ from imitbench.report.curve_source import LoggedCurve, read_curves
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_errors import Notify
+from imitbench.util.name_lists import Names
 
 _MARK = ".imitbench.json"
 _UNFIT = re.compile(r"[^\w.=,@+-]+")
@@ -36,7 +37,7 @@ class ExportSummary:
 
 
 def export_tensorboard(
-    out: Path, to: Path, *, notify: Notify, suite: str | None = None
+    out: Path, to: Path, *, notify: Notify, suite: Names = None
 ) -> ExportSummary:
     """Writes `<to>/<suite>/<environment>/<algorithm>/seed-<seed>-<run>/events.out.tfevents…`.
 
@@ -46,7 +47,7 @@ def export_tensorboard(
         out: Results folder.
         to: Folder of the event files.
         notify: Called with messages about runs that cannot be read.
-        suite: Suite to export; `None` for all.
+        suite: Suites to export; `None` for all.
 
     Raises:
         InputError: There are no results, or the folder cannot be written.

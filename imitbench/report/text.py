@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import get_args
 
+from imitbench.cards.suite import ScoreOne
+from imitbench.records.runs import ReferenceRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, CellResult, MeasureSummary, Report, Section
 from imitbench.stats.bootstrap import Interval
@@ -85,7 +88,8 @@ def interval(value: Interval | None, result: AlgorithmResult) -> str:
     if value is None:
         return NOTHING
     if result.kind == "reference":
-        return f"{score(value.point)} (by definition)"
+        given = "by definition" if value.point in (0.0, 1.0) else "of the demonstrations"
+        return f"{score(value.point)} ({given})"
     ends = f"{score(value.low)}, {score(value.high)}" if value.known else f"{NOTHING} (1 seed)"
     return f"{score(value.point)} [{ends}]"
 
@@ -106,7 +110,7 @@ def all_seeds(section: Section) -> str:
 
 def conditions(section: Section, report: Report) -> str:
     """Returns sentences on the methods behind the numbers of a section."""
-    sentence = f"{protocol(report)}; {reference_versions(section)}."
+    sentence = f"{protocol(report, section.score_one)}; {reference_versions(section)}."
     return f"{sentence[0].upper()}{sentence[1:]} {report.method.failed_runs.statement}"
 
 
@@ -125,12 +129,69 @@ def coverage(result: AlgorithmResult) -> str:
     return f"{count} (partial)" if result.partial else count
 
 
-def protocol(report: Report) -> str:
-    """Returns one line on the methods behind scores and intervals."""
+_OWNERS: dict[ScoreOne, str] = {
+    "expert": "expert",
+    "demonstrations": "demonstrations",
+    "card": "number on the card",
+}
+_FLAGS: dict[ScoreOne, str] = {
+    "expert": "of the expert",
+    "demonstrations": "of the demonstrations",
+    "card": "as the suite's card states",
+}
+
+
+def score_formula(kinds: Iterable[ScoreOne]) -> str:
+    """Returns the formula of scores.
+
+    Args:
+        kinds: Whose returns are score 1; the expert's if empty.
+    """
+    return f"score = (return - random) / ({score_one_owner(kinds)} - random)"
+
+
+def score_one_owner(kinds: Iterable[ScoreOne]) -> str:
+    """Returns whose return is score 1, such as `expert`; see `score_formula`."""
+    return " or ".join(_OWNERS[kind] for kind in _ordered(kinds)) or "expert"
+
+
+def score_one_flag(kinds: Iterable[ScoreOne]) -> str | None:
+    """Returns what score 1 is, such as `score 1 of the demonstrations`; `None` for an expert."""
+    known = _ordered(kinds)
+    if known in ([], ["expert"]):
+        return None
+    return "score 1 " + " or ".join(_FLAGS[kind] for kind in known)
+
+
+def _ordered(kinds: Iterable[ScoreOne]) -> list[ScoreOne]:
+    found = set(kinds)
+    return [kind for kind in get_args(ScoreOne) if kind in found]
+
+
+def score_one_heading(section: Section) -> str:
+    """Returns the heading of a column with the returns of score 1."""
+    return "Score 1" if score_one_flag(section.score_one) else "Expert (score 1)"
+
+
+def score_one_return(row: ReferenceRow) -> str:
+    """Returns the return of score 1, with whose it is if it is not an expert's."""
+    shown = raw(row.expert)
+    return shown if row.score_one == "expert" else f"{shown} {_FLAGS[row.score_one]}"
+
+
+def protocol(report: Report, score_one: Iterable[ScoreOne] | None = None) -> str:
+    """Returns one line on the methods behind scores and intervals.
+
+    Args:
+        report: The report.
+        score_one: Whose returns are score 1; those of all sections of the report when `None`.
+    """
     method = report.method
+    if score_one is None:
+        score_one = {kind for section in report.sections for kind in section.score_one}
     episodes = f"{method.episodes} episodes" if method.episodes else "evaluation episodes"
     return (
-        f"{episodes}, stochastic policy; score = (return - random) / (expert - random); "
+        f"{episodes}, stochastic policy; {score_formula(score_one)}; "
         f"{method.level:.0%} stratified bootstrap percentile intervals, "
         f"{method.replicates} replicates, seed {method.seed}"
     )
@@ -141,7 +202,9 @@ def reference_versions(section: Section) -> str:
     versions = sorted({row.version for row in section.references})
     if not versions:
         return "references not recorded"
-    return f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
+    flag = score_one_flag(section.score_one)
+    said = f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
+    return f"{said}, {flag}" if flag else said
 
 
 HEADER = (

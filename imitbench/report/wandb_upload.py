@@ -13,6 +13,7 @@ from imitbench.report.curve_source import LoggedCurve, read_curves
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_errors import Notify
+from imitbench.util.name_lists import Names
 from imitbench.util.text_line import one_line
 
 RECORD_FILE = ".wandb.json"
@@ -75,7 +76,7 @@ def upload_runs(
     *,
     notify: Notify,
     entity: str | None = None,
-    suite: str | None = None,
+    suite: Names = None,
     folder: Path = Path(),
     again: bool = False,
 ) -> UploadSummary:
@@ -89,7 +90,7 @@ def upload_runs(
         project: Name of the W&B project.
         notify: Called with messages about runs that cannot be read.
         entity: User or team; W&B's default when `None`.
-        suite: Suite to upload; `None` for all.
+        suite: Suites to upload; `None` for all.
         folder: Parent of W&B's folder, `<folder>/wandb`.
         again: Whether to upload runs that were uploaded before.
 

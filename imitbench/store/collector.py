@@ -96,31 +96,36 @@ class CollectionSummary:
     quarantined: list[QuarantinedSource] = field(default_factory=list)
 
 
-def collect(out: Path, *, wait_s: float = database.WAIT_S) -> CollectionSummary:
+def collect(
+    out: Path, *, place: Path | None = None, wait_s: float = database.WAIT_S
+) -> CollectionSummary:
     """Updates the database of a results folder to match the files in the folder.
 
     Args:
         out: Root of the results folder.
+        place: Folder of the database; by default the results folder itself.
         wait_s: Seconds to wait for another process that writes the database.
 
     Returns:
         Summary of the changes.
 
     Raises:
+        ReadOnlyFolderError: The folder of the database must be written, and may not be.
         InputError: The folder does not exist or cannot be written, or another process does not
             release the database.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+    place = place or out
     scan = scan_outcomes(out)
-    known = _known(out)
+    known = _known(place)
     if known is None or not known.agrees_with(scan):
-        with database.exclusive_writer(out, wait_s=wait_s):
+        with database.exclusive_writer(place, wait_s=wait_s):
             # Another process may have collected in the meantime, and more runs may have finished.
             scan = scan_outcomes(out)
-            known = _known(out)
+            known = _known(place)
             if known is None or not known.agrees_with(scan):
-                return _revise(out, scan, known)
+                return _revise(out, place, scan, known)
     return CollectionSummary(0, 0, _quarantined(known.problems, scan))
 
 
@@ -142,12 +147,12 @@ class _DatabaseState:
         return [path for path, stamp in scan.stamps.items() if self.stamps.get(path) != stamp]
 
 
-def _known(out: Path) -> _DatabaseState | None:
+def _known(place: Path) -> _DatabaseState | None:
     """Reads the state of the database; `None` if there is no usable one."""
-    if not (out / database.DATABASE_FILE).exists():
+    if not (place / database.DATABASE_FILE).exists():
         return None
     try:
-        with database.reader(out) as connection:
+        with database.reader(place) as connection:
             version = connection.execute("SELECT version FROM schema_version").fetchall()
             if version != [(database.SCHEMA_VERSION,)]:
                 return None
@@ -158,26 +163,28 @@ def _known(out: Path) -> _DatabaseState | None:
     return _DatabaseState(dict(stamps), dict(problems))
 
 
-def _revise(out: Path, scan: FolderScan, known: _DatabaseState | None) -> CollectionSummary:
+def _revise(
+    out: Path, place: Path, scan: FolderScan, known: _DatabaseState | None
+) -> CollectionSummary:
     try:
         if known is not None:
             try:
-                return _apply(out, scan, known, rebuild=False)
+                return _apply(out, place, scan, known, rebuild=False)
             except duckdb.Error:
                 pass  # damaged where only writes notice it: rebuild it
-        return _apply(out, scan, _DatabaseState({}, {}), rebuild=True)
+        return _apply(out, place, scan, _DatabaseState({}, {}), rebuild=True)
     except duckdb.Error as error:
         why = one_line(error, 500)  # the end of the message has the cause
-        raise InputError(f"{out / database.DATABASE_FILE}: cannot be written ({why})") from error
+        raise InputError(f"{place / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
 def _apply(
-    out: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
+    out: Path, place: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
 ) -> CollectionSummary:
     gone, fresh = known.gone(scan), known.fresh(scan)
     problems = dict(known.problems)
     added = 0
-    with database.revision(out, rebuild=rebuild) as connection:
+    with database.revision(place, rebuild=rebuild) as connection:
         removed = _remove(connection, gone, [path for path in fresh if path in known.stamps])
         for path in chain(gone, fresh):
             problems.pop(path, None)
@@ -282,9 +289,4 @@ def _insert(connection: DuckDBPyConnection, batch: Sequence[_ReadSource]) -> Non
         ],
         schema=_INGESTED,
     )
-    connection.begin()
-    for name, rows in tables.items():
-        connection.register("batch", rows)
-        connection.execute(f"INSERT INTO {name} BY NAME SELECT * FROM batch")
-        connection.unregister("batch")
-    connection.commit()
+    database.insert(connection, tables)

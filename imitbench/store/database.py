@@ -14,7 +14,7 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -23,6 +23,7 @@ import duckdb
 
 from imitbench.errors import InputError
 from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
+from imitbench.records.selection import Selection
 from imitbench.store.comparability import current_runs_query
 from imitbench.store.external_results import ExternalScoreRow
 from imitbench.util.extras import import_extra
@@ -31,6 +32,7 @@ from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 DATABASE_FILE = "imitbench.duckdb"
@@ -39,8 +41,10 @@ WAIT_S = 120.0
 _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 11
+FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
 SCHEMA = f"""
@@ -54,7 +58,8 @@ CREATE TABLE runs (
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
-    setting VARCHAR, spec VARCHAR, provenance VARCHAR
+    reference_score_one VARCHAR, reference_demonstrations DOUBLE,
+    setting VARCHAR, spec VARCHAR, provenance VARCHAR, path VARCHAR
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
 CREATE TABLE measures (run_id VARCHAR, measure VARCHAR, value DOUBLE);
@@ -68,7 +73,8 @@ CREATE TABLE failures (
     source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
-    setting VARCHAR, spec VARCHAR
+    reference_score_one VARCHAR, reference_demonstrations DOUBLE,
+    setting VARCHAR, spec VARCHAR, path VARCHAR
 );
 CREATE TABLE external (
     run_id VARCHAR PRIMARY KEY, name VARCHAR, tool VARCHAR, path VARCHAR, place VARCHAR,
@@ -89,13 +95,18 @@ CREATE VIEW quarantine AS
     SELECT path, problem AS reason FROM ingested WHERE problem IS NOT NULL;
 CREATE VIEW "references" AS
     SELECT suite, env, reference_version AS version, reference_random AS random,
-           reference_expert AS expert
+           reference_expert AS expert, reference_score_one AS score_one,
+           reference_demonstrations AS demonstrations
     FROM runs
     UNION
-    SELECT suite, env, reference_version, reference_random, reference_expert FROM failures;
+    SELECT suite, env, reference_version, reference_random, reference_expert,
+           reference_score_one, reference_demonstrations
+    FROM failures;
 CREATE VIEW scores AS
     SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic,
-           mean_length, env_steps, train_s, wall_s, finished_at, termination_rate
+           mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,
+           reference_score_one AS score_one,
+           coalesce(getvariable('{FOLDER_VARIABLE}') || '/', '') || path AS path
     FROM runs;
 CREATE VIEW external_scores AS
     SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, source, config,
@@ -117,12 +128,17 @@ CREATE VIEW latest_failures AS
     SELECT failures.* FROM failures SEMI JOIN current_runs USING (run_id);
 """
 
+_ALL = Selection()
 _RUN_ORDER = "suite, env, algo, seed, run_id"
 _Row = TypeVar("_Row", bound=Record)
 
 
 class DamagedDatabaseError(InputError):
     """The database cannot be opened and must be rebuilt."""
+
+
+class ReadOnlyFolderError(InputError):
+    """The folder of a database may not be written by this process."""
 
 
 @contextmanager
@@ -140,6 +156,8 @@ def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
         InputError: Another process does not finish in time, or the folder cannot be written.
     """
     with _writable(out):
+        if not os.access(out, os.W_OK):  # a lock file of others may be writable nevertheless
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             if _lock(descriptor, out, wait_s):
@@ -226,34 +244,103 @@ def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
         fsync_directory(out)
 
 
+def insert(connection: DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
+    """Inserts rows, by table, in one transaction.
+
+    Args:
+        connection: Connection of `revision`.
+        tables: Rows by the name of their table; columns are matched by name.
+    """
+    connection.begin()
+    for name, rows in tables.items():
+        connection.register("batch", rows)
+        connection.execute(f"INSERT INTO {name} BY NAME SELECT * FROM batch")
+        connection.unregister("batch")
+    connection.commit()
+
+
+def insert_from(connection: DuckDBPyConnection, out: Path, place: Path) -> int:
+    """Inserts the rows of another database, without runs that are there already.
+
+    A completed run replaces a failed one with the same id.
+
+    Args:
+        connection: Connection of `revision`.
+        out: Results folder of the other database; paths of its runs get it as their start.
+        place: Folder of the other database.
+
+    Returns:
+        The number of runs that were there already.
+    """
+    file = str(place / DATABASE_FILE).replace("'", "''")
+    connection.execute(f"ATTACH '{file}' AS other (READ_ONLY)")
+    connection.begin()
+    connection.execute("CREATE TEMP TABLE fresh AS FROM other.runs ANTI JOIN runs USING (run_id)")
+    connection.execute("UPDATE fresh SET path = $out || '/' || path", {"out": str(out)})
+    connection.execute("INSERT INTO runs BY NAME FROM fresh")
+    for table in ("curves", "measures", "episodes"):
+        rows = f"FROM other.{table} SEMI JOIN fresh USING (run_id)"
+        connection.execute(f"INSERT INTO {table} BY NAME {rows}")
+    connection.execute(
+        """
+        INSERT INTO failures BY NAME
+        SELECT * REPLACE ($out || '/' || path AS path) FROM other.failures
+        ANTI JOIN failures USING (run_id) ANTI JOIN runs USING (run_id)
+        """,
+        {"out": str(out)},
+    )
+    connection.execute(
+        "INSERT INTO external BY NAME FROM other.external ANTI JOIN external USING (run_id)"
+    )
+    connection.execute(
+        """
+        INSERT INTO ingested BY NAME
+        SELECT * REPLACE ($out || '/' || path AS path) FROM other.ingested WHERE problem IS NOT NULL
+        """,
+        {"out": str(out)},
+    )
+    found = connection.execute(
+        "SELECT (SELECT count(*) FROM other.runs) - (SELECT count(*) FROM fresh)"
+    ).fetchone()
+    connection.execute("DROP TABLE fresh")
+    connection.execute("DELETE FROM failures WHERE run_id IN (SELECT run_id FROM runs)")
+    connection.commit()
+    connection.execute("DETACH other")
+    return int(found[0]) if found else 0
+
+
 @contextmanager
 def _writable(out: Path) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         yield
-    except PermissionError as error:
-        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
     except OSError as error:
+        if error.errno in _READ_ONLY:
+            raise ReadOnlyFolderError(
+                f"--out {out}: cannot be written ({error.strerror})"
+            ) from error
         raise InputError(f"--out {out}: {error.strerror}: {error.filename or out}") from error
 
 
 @contextmanager
-def reader(out: Path) -> Iterator[DuckDBPyConnection]:
+def reader(out: Path, *, place: Path | None = None) -> Iterator[DuckDBPyConnection]:
     """Opens the database of a results folder for reading; files outside it are not accessible.
 
     The connection shows the database as it is now, even if it is revised in the meantime, and does
-    not block revisions.
+    not block revisions. The paths of runs in view `scores` start with the results folder.
 
     Args:
         out: Root of the results folder.
+        place: Folder of its database; by default the results folder itself.
 
     Raises:
         InputError: There is no database, or a third-party program writes to it.
     """
-    path = out / DATABASE_FILE
+    path = (place or out) / DATABASE_FILE
     if not path.exists():
         raise InputError(f"--out {out}: no results found; run `imitbench run --out {out}` first")
     with _open_for_reading(path) as connection:
+        connection.execute(f"SET VARIABLE {FOLDER_VARIABLE} = ?", [str(out)])
         yield connection
 
 
@@ -340,16 +427,10 @@ def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
     return _read(connection, FailureRow, "latest_failures", _RUN_ORDER)
 
 
-def count_superseded(connection: DuckDBPyConnection, suite: str | None = None) -> int:
-    """Counts the runs that `read_scores` and `read_failures` exclude, of a suite or of all."""
-    found = connection.execute(
-        """
-        SELECT count(*) FROM attempts ANTI JOIN current_runs USING (run_id)
-        WHERE suite = coalesce(?, suite)
-        """,
-        [suite],
-    ).fetchone()
-    return int(found[0]) if found else 0
+def read_superseded(connection: DuckDBPyConnection) -> list[RunRow]:
+    """Returns the runs that `read_scores` and `read_failures` exclude."""
+    source = "attempts ANTI JOIN current_runs USING (run_id)"
+    return _read(connection, RunRow, source, _RUN_ORDER)
 
 
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
@@ -366,18 +447,14 @@ def read_frame(
     connection: DuckDBPyConnection,
     table: str,
     *,
-    suite: str | None = None,
-    env: str | None = None,
-    algo: str | None = None,
+    selection: Selection = _ALL,
 ) -> pandas.DataFrame:
     """Reads a table or view as a data frame, in the order of its columns.
 
     Args:
         connection: Connection to the database.
         table: Name of the table or view.
-        suite: Only runs of this suite; `None` for all.
-        env: Only environments whose id matches this shell-style pattern.
-        algo: Only algorithms whose name matches this shell-style pattern.
+        selection: Runs to read. Tables without algorithms ignore the algorithms in it.
 
     Raises:
         InputError: pandas is not installed.
@@ -388,14 +465,13 @@ def read_frame(
     if "suite" not in columns:  # curves, measures and episodes have only run ids
         source += " JOIN (SELECT run_id, suite, env, algo, seed FROM runs) USING (run_id)"
     # Failed runs have no row in table runs.
-    named = "algo" in columns or "suite" not in columns
-    conditions = "suite = coalesce($suite, suite) AND ($env IS NULL OR env GLOB $env)"
-    values = {"suite": suite, "env": env}
-    if named:
-        conditions += " AND ($algo IS NULL OR algo GLOB $algo)"
-        values["algo"] = algo
+    algo = "algo" if "algo" in columns or "suite" not in columns else "NULL"
+    cell = ", ".join(f"coalesce({part}, '')" for part in ("suite", "env", algo))
+    cells = connection.execute(f"SELECT DISTINCT {cell} FROM {source}").fetchall()
+    chosen = [list(each) for each in cells if selection.takes(*(part or None for part in each))]
     return connection.execute(
-        f"SELECT * FROM {source} WHERE {conditions} ORDER BY ALL", values
+        f"SELECT * FROM {source} WHERE list_contains($1::VARCHAR[][], [{cell}]) ORDER BY ALL",
+        [chosen],
     ).df()
 
 

@@ -369,12 +369,12 @@ def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResul
 
 def _with_references(run: ExternalRun, suite: SuiteCard) -> ExternalRun:
     card = suite.environments.get(run.env or "")
-    if run.status != "completed" or _has_scale(run) or card is None or card.references is None:
+    if run.status != "completed" or _has_scale(run) or card is None or card.scale is None:
         return run
     return run.model_copy(
         update={
-            "reference_random": card.references.random.mean,
-            "reference_expert": card.references.expert.mean,
+            "reference_random": card.scale.random,
+            "reference_expert": card.scale.one,
             "reference_version": f"{suite.name} {suite.version}",
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -109,12 +110,12 @@ def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS
     return ReportDetails(runs, _read_curves(connection, max_points))
 
 
-def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> int | None:
-    """Returns the evaluation episodes per run of the runs that `read_scores` returns.
+def read_episodes(connection: DuckDBPyConnection, run_ids: Sequence[str]) -> int | None:
+    """Returns the evaluation episodes per run of completed runs.
 
     Args:
         connection: Connection to the database.
-        suite: Only runs of this suite.
+        run_ids: Ids of the runs.
 
     Returns:
         Episodes per run; `None` if runs differ in it, or there are no runs.
@@ -122,9 +123,9 @@ def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> i
     rows = connection.execute(
         """
         SELECT DISTINCT json_extract(spec, '$.protocol.episodes')::INTEGER
-        FROM runs WHERE run_id IN (SELECT run_id FROM latest) AND suite = coalesce(?, suite)
+        FROM runs SEMI JOIN (SELECT unnest(?) AS run_id) USING (run_id)
         """,
-        [suite],
+        [list(run_ids)],
     ).fetchall()
     return int(rows[0][0]) if len(rows) == 1 else None
 

@@ -63,6 +63,11 @@ class RunDirectory:
         return cls(out / spec.suite / spec.algo / environment / spec.run_id)
 
     @property
+    def results(self) -> Path:
+        """The results folder."""
+        return self.path.resolve().parent.parent.parent.parent
+
+    @property
     def policy(self) -> Path:
         """Folder of the trained policy."""
         return self.path / "policy"

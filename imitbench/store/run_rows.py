@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
-from imitbench.records.runs import ReferenceScores
+from imitbench.records.published import PublishedRun
+from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
 from imitbench.store.comparability import run_row
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
@@ -74,23 +75,69 @@ def read_rows(out: Path, path: str) -> RunRows:
             "not to this folder; delete the folder or restore the file"
         )
     run_id = home.name
-    identity = {
-        **run_row(spec).model_dump(),
-        "setting": spec.setting,
-        "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
-    }
     if not directory.is_done:
         failure = directory.read_failure()
         _check_run_id(directory, "error.json", run_id, failure.run_id)
-        outcome = failure.model_dump(
-            include={"phase", "error_type", "message", "traceback", "failed_at"}
-        )
-        columns = _reference_columns(failure.references)
-        return RunRows(run_id, failure=identity | outcome | columns)
+        return RunRows(run_id, failure=_failed(spec, failure, path))
     result = directory.read_result()
     _check_run_id(directory, "result.json", run_id, result.run_id)
+    return RunRows(
+        run_id,
+        run=_completed(spec, result, path),
+        measures=result.measures,
+        episodes=_read_episodes(directory.path / "episodes.parquet"),
+        curve=_read_curve(directory.path / "metrics.jsonl"),
+    )
+
+
+def published_rows(run: PublishedRun, path: str | None) -> RunRows:
+    """Returns the rows of a published run, which has no learning curve.
+
+    Args:
+        run: The run.
+        path: Folder of its policy; `None` if that was not published.
+    """
+    spec = run.spec
+    if run.result is None or run.episodes is None:
+        assert run.failure is not None
+        return RunRows(spec.run_id, failure=_failed(spec, run.failure, path))
+    episodes = run.episodes
+    columns = {
+        "episode": np.arange(len(episodes.returns)),
+        "deterministic": episodes.deterministic,
+        "raw_return": episodes.returns,
+        "length": episodes.lengths,
+        "terminated": episodes.terminated,
+        "truncated": ~episodes.terminated,
+    }
+    return RunRows(
+        spec.run_id,
+        run=_completed(spec, run.result, path),
+        measures=run.result.measures,
+        episodes=pa.table(columns, schema=_EPISODES),
+        curve=_CURVE.empty_table(),
+    )
+
+
+def _identity(spec: RunSpec, path: str | None) -> dict[str, Any]:
+    return {
+        **run_row(spec).model_dump(),
+        "setting": spec.setting,
+        "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
+        "path": path,
+    }
+
+
+def _failed(spec: RunSpec, failure: RunFailure, path: str | None) -> dict[str, Any]:
+    outcome = failure.model_dump(
+        include={"phase", "error_type", "message", "traceback", "failed_at"}
+    )
+    return _identity(spec, path) | outcome | _reference_columns(failure.references)
+
+
+def _completed(spec: RunSpec, result: RunResult, path: str | None) -> dict[str, Any]:
     references = result.references
-    row = identity | {
+    return _identity(spec, path) | {
         "budget_unit": spec.budget.unit,
         "budget_amount": spec.budget.amount,
         **result.model_dump(
@@ -101,13 +148,6 @@ def read_rows(out: Path, path: str) -> RunRows:
         **_reference_columns(references),
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
     }
-    return RunRows(
-        run_id,
-        run=row,
-        measures=result.measures,
-        episodes=_read_episodes(directory.path / "episodes.parquet"),
-        curve=_read_curve(directory.path / "metrics.jsonl"),
-    )
 
 
 def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
@@ -163,7 +203,13 @@ def _known(score: float) -> float | None:
 
 
 def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
-    return {f"reference_{name}": value for name, value in references.model_dump().items()}
+    return {
+        "reference_version": references.version,
+        "reference_random": references.random,
+        "reference_expert": references.expert,
+        "reference_score_one": references.score_one,
+        "reference_demonstrations": references.demonstrations,
+    }
 
 
 def _read_episodes(path: Path) -> pa.Table:

@@ -6,10 +6,12 @@ The sources are the run directories and the files of imported results.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+
+from imitbench.errors import InputError, did_you_mean
 
 EXTERNAL_FOLDER = "external"
 EXTERNAL_SUFFIX = ".jsonl"
@@ -94,6 +96,18 @@ def run_directories(out: Path, closed: dict[str, str] | None = None) -> Iterator
         and files.
     """
     yield from _below(str(out), "", len(LEVELS), {} if closed is None else closed)
+
+
+def check_suites(out: Path, suites: Iterable[str]) -> None:
+    """Checks that a results folder has runs of some suites.
+
+    Raises:
+        InputError: It has no folder of one of them.
+    """
+    for suite in suites:
+        if not any((out / suite).glob("*/*/*/")):
+            known = {path.split("/")[0] for path in run_directories(out)}
+            raise InputError(f"--suite {suite}: has no runs in {out}; {did_you_mean(suite, known)}")
 
 
 def _below(root: str, prefix: str, levels: int, closed: dict[str, str]) -> Iterator[str]:

@@ -48,7 +48,7 @@ class SweepRequest(Record):
     Attributes:
         algorithms: Names; as typed, they have any form that `imitbench.cards.plugins` accepts.
         suite: Name of the suite; as typed, it may be a folder.
-        environment: Glob over environment ids; `None` for all.
+        environment: Globs over environment ids, separated by commas; `None` for all.
         seeds: Seeds of every cell.
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.
@@ -57,6 +57,7 @@ class SweepRequest(Record):
         source: Where experts and demonstrations come from.
         lock: Lock file of the hub; `None` if there was none.
         device: Class of the processor.
+        pack: Number of seeds to train together; `None` to train each alone.
         folder: Folder of the request: base of relative paths in `source`, `lock` and `config`.
         plugins: References to algorithms and suite from outside the package, by name. They are
             only displayed: a results folder may come from an untrusted source, so plug-ins that
@@ -74,6 +75,7 @@ class SweepRequest(Record):
     source: str = "bundled"
     lock: str | None = None
     device: Literal["cpu", "cuda"] = "cpu"
+    pack: int | None = None
     folder: str
     plugins: dict[str, str] = Field(default_factory=dict)
 

@@ -6,6 +6,7 @@ import keyword
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -13,18 +14,23 @@ from typing import Literal
 from imitbench.cards.catalog import algorithm_names, suite_names
 from imitbench.errors import InputError
 
-Template = Literal["algorithm", "reward", "suite"]
+Template = Literal["algorithm", "chunking", "command", "demonstrations", "reward", "suite"]
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LEFT_OUT = ("__init__.py", "__pycache__")
 
 
-def write_template(template: Template, name: str, to: Path) -> Path:
+def write_template(
+    template: Template, name: str, to: Path, fill: Callable[[Path], object] = lambda _: None
+) -> Path:
     """Writes the folder of a new method or suite, completely or not at all.
 
     Args:
-        template: `algorithm` for supervised learning, `reward` for a learned reward, or `suite`.
+        template: `algorithm` for supervised learning, `reward` for a learned reward, `chunking` for
+            a policy class of the method's own, `command` for an external program, `suite`, or
+            `demonstrations` for a suite without an expert.
         name: Name of the method or suite, and of its folder.
         to: Parent of the new folder, created if missing.
+        fill: Adds files to the folder before readers see it.
 
     Returns:
         The new folder.
@@ -36,7 +42,8 @@ def write_template(template: Template, name: str, to: Path) -> Path:
         raise InputError(
             f"{name}: not a valid name; use lower-case letters, digits and _, such as my_method"
         )
-    taken = suite_names() if template == "suite" else ["all", *algorithm_names()]
+    is_suite = template in ("suite", "demonstrations")
+    taken = suite_names() if is_suite else ["all", "demonstrations", *algorithm_names()]
     if name in taken:
         raise InputError(f"{name}: is the name of a bundled one; choose another")
     target = to / name
@@ -53,6 +60,7 @@ def write_template(template: Template, name: str, to: Path) -> Path:
                     (made / _named(source.name, name)).write_text(
                         _named(text, name), encoding="utf-8"
                     )
+            fill(made)
             shutil.move(made, target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from error

@@ -200,10 +200,10 @@ class ReturnObjective(Objective):
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
         """Refuses environments where no score is defined."""
-        due = environment.references
-        if due is None or has_scale(due.random.mean, due.expert.mean):
+        due = environment.scale
+        if due is None or has_scale(due.random, due.one):
             return None
-        return "its expert returns no more than random actions, so that no score is defined"
+        return "score 1 is not above random actions, so that no score is defined"
 
     def at(self, moment: EvaluationPoint) -> float:
         """Returns the score of a few episodes."""

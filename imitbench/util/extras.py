@@ -14,6 +14,7 @@ Extra = Literal[
     "contrib",
     "datasets",
     "density",
+    "hdf5",
     "interactive",
     "jsonpickle",
     "minari",

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from imitbench.errors import InputError
 
@@ -32,13 +33,27 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
     Raises:
         OSError: The file cannot be written (disk full, read-only); the old content is kept.
     """
+    with atomic_stream(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file for writing that readers see only when it is complete.
+
+    Args:
+        path: Target; its folder is created if missing. After an exception, its old content is kept.
+
+    Raises:
+        OSError: The file cannot be written (disk full, read-only).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(
         prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
     )
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)
@@ -85,6 +100,11 @@ def digest_files(root: Path, files: Iterable[Path]) -> str:
         total.update(path.relative_to(root).as_posix().encode())
         total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
+
+
+def user_cache() -> Path:
+    """Returns the folder for files that can be made again: `imitbench` in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "imitbench"
 
 
 def is_empty(folder: Path) -> bool:

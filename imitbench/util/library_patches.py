@@ -11,6 +11,8 @@ No other module assigns to attributes of other packages' modules and classes, or
   and only a finder can refuse files that the digest does not cover, or outdated byte code.
 - `entry_point_replaced`: a method under test creates its environments itself, by id, so that they
   can only be observed where Gymnasium looks up ids.
+- `report_mujoco_warnings`: MuJoCo would write its warnings to a file MUJOCO_LOG.TXT in the working
+  directory, and those about other packages' models to the terminal.
 - `silence_unraisable`: Ctrl+C during the construction of a progress bar leaves an incomplete
   object, whose finalizer would print a traceback after the message of the interrupted command.
 """
@@ -24,6 +26,8 @@ from contextlib import contextmanager
 from functools import wraps
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from imitbench.util.text_line import note, one_line
 
 if TYPE_CHECKING:
     from importlib.abc import MetaPathFinder
@@ -108,6 +112,24 @@ def entry_point_replaced(
         yield
     finally:
         gym.registry[env_id] = before
+
+
+def report_mujoco_warnings() -> None:
+    """Prints MuJoCo's warnings to stderr, and no longer writes them to MUJOCO_LOG.TXT.
+
+    Warnings of deprecated elements in models are dropped: they concern the authors of the models.
+    Does nothing before MuJoCo is imported.
+    """
+    mujoco = sys.modules.get("mujoco")
+    redirect = getattr(mujoco, "set_mju_user_warning", None)
+    if redirect is not None:
+        redirect(_print_mujoco_warning)
+
+
+def _print_mujoco_warning(message: object) -> None:
+    text = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+    if "deprecated" not in text:
+        note(f"MuJoCo: {one_line(text)}")
 
 
 def silence_unraisable() -> None:

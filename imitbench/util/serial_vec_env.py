@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ class SerialVecEnv(DummyVecEnv):
     Raises:
         ValueError: Two functions made the same environment.
     """
+
+    def seed_each(self, seeds: Sequence[int]) -> None:
+        """Seeds environment `i` with `seeds[i]` at the next reset."""
+        self._seeds = list(seeds)
 
     def step_wait(self) -> VecEnvStepReturn:
         """Steps all environments, and resets those whose episode ended."""

@@ -159,6 +159,7 @@ class SourcePlace:
         root: Folder of the top-level package, if `package` is set.
         patterns: See `source_files`.
         settings: See `source_digest`.
+        method: Name of the method that the source belongs to; empty for other source.
     """
 
     folder: Path
@@ -166,6 +167,7 @@ class SourcePlace:
     root: Path = Path()
     patterns: tuple[str, ...] = ()
     settings: Any = None
+    method: str = ""
 
     @property
     def digest(self) -> str:
@@ -185,7 +187,14 @@ def register(digest: str, place: SourcePlace) -> None:
         digest: Digest of the source at the time of the request.
         place: Location of the source.
     """
-    _places[digest] = replace(place, folder=place.folder.resolve())
+    known = _places.get(digest)
+    method = place.method or (known.method if known else "")  # a folder may also hold a suite
+    _places[digest] = replace(place, folder=place.folder.resolve(), method=method)
+
+
+def is_registered(digest: str) -> bool:
+    """Whether the user has named source with this digest."""
+    return digest in _places
 
 
 def place_of_source(digest: str, what: str) -> SourcePlace:
@@ -219,7 +228,8 @@ def import_source(digest: str, module: str, what: str) -> ModuleType:
 
     Args:
         digest: Digest of the source.
-        module: Dotted name of the module, relative to the source's folder.
+        module: Dotted name of the module, relative to the source's folder; empty for the folder's
+            own `__init__.py`.
         what: What the source belongs to, for messages.
 
     Raises:
@@ -234,11 +244,51 @@ def import_source(digest: str, module: str, what: str) -> ModuleType:
         _opened[home] = place.folder, frozenset(files)
         _open_package(home, place.folder)
     try:
-        found = importlib.import_module(f"{home}.{module}")
+        found = importlib.import_module(f"{home}.{module}" if module else home)
     except (ModuleNotFoundError, _UnpinnedError) as error:
         # A module that failed during its import must not be used later.
         raise InputError(f"{what}: {_absent(error, place, home)}") from error
     return found
+
+
+@dataclass(frozen=True)
+class DefinedClass:
+    """Where registered source defines a class.
+
+    Attributes:
+        method: Name of the method that the source belongs to.
+        digest: Digest of the source from which the class was imported.
+        reference: The class as `module:Class`; the module is relative to the source's folder.
+    """
+
+    method: str
+    digest: str
+    reference: str
+
+
+def find_definition(cls: type) -> DefinedClass | None:
+    """Returns where the source of a method defines a class.
+
+    Args:
+        cls: A class.
+
+    Returns:
+        The definition; `None` if the class is not from a method's source, or is not found in its
+        module by its name, for example because it was made by a function.
+    """
+    module = cls.__module__
+    for digest, place in _places.items():
+        home = place.package or f"{_PREFIX}.s{digest[:_SHOWN]}"
+        if module != home and not module.startswith(f"{home}."):
+            continue
+        if place.package and _imported.get(home) != digest:
+            continue
+        found = getattr(sys.modules.get(module), cls.__name__, None)
+        if not place.method or found is not cls:
+            return None
+        inner = module.removeprefix(home).removeprefix(".")
+        return DefinedClass(place.method, digest, f"{inner}:{cls.__name__}")
+    return None
 
 
 def forget_module(module: ModuleType) -> None:

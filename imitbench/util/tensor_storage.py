@@ -57,11 +57,7 @@ class ArgumentCodec:
             ValueError: The argument cannot be stored.
         """
         if isinstance(value, type):
-            if value not in self._names:
-                raise ValueError(
-                    f"{self.what}: {value.__module__}.{value.__qualname__} cannot be stored"
-                )
-            return {"$type": self._names[value]}
+            return {"$type": self.name_of(value)}
         if isinstance(value, Mapping):
             return {str(key): self.encode(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -78,21 +74,47 @@ class ArgumentCodec:
         """
         if isinstance(value, dict):
             if set(value) == {"$type"}:
-                name = value["$type"]
-                if name not in self._types:
-                    raise ValueError(
-                        f"type {name!r} is not known; accepted: {', '.join(self._types)}"
-                    )
-                return self._types[name]
+                return self.type_of(value["$type"])
             return {key: self.decode(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.decode(item) for item in value]
         return value
 
+    def name_of(self, cls: type) -> str:
+        """Returns the name under which a class is stored.
+
+        Raises:
+            ValueError: The class cannot be stored.
+        """
+        if cls not in self._names:
+            raise ValueError(f"{self.what}: {cls.__module__}.{cls.__qualname__} cannot be stored")
+        return self._names[cls]
+
+    def type_of(self, name: Any) -> type:
+        """Inverts `name_of`.
+
+        Raises:
+            ValueError: The class is not in the allow-list.
+        """
+        if not isinstance(name, str) or name not in self._types:
+            raise ValueError(f"type {name!r} is not known; accepted: {', '.join(self._types)}")
+        return self._types[name]
+
 
 def weights_to_bytes(module: nn.Module) -> bytes:
-    """Serializes parameters and buffers of a module as safetensors."""
-    tensors = {k: v.detach().cpu().clone() for k, v in module.state_dict().items()}
+    """Serializes parameters and buffers of a module as safetensors.
+
+    Raises:
+        ValueError: The state of the module holds something other than tensors.
+    """
+    tensors = {}
+    for name, value in module.state_dict().items():
+        if not isinstance(value, th.Tensor):
+            raise ValueError(
+                f"{type(module).__qualname__}: '{name}' of its state is not a tensor but a "
+                f"{type(value).__name__}; make it a buffer, or an argument of the constructor"
+            )
+        tensors[name] = value.detach().cpu().clone()
     return safetensors_torch.save(tensors)
 
 

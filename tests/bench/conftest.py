@@ -27,7 +27,7 @@ def plan_of():
 
 @pytest.fixture
 def sweep():
-    def run(plan, out, *, executor="inline", jobs=1, observer=None, pack=1, **options):
+    def run(plan, out, *, executor="inline", jobs=1, observer=None, runs_per_job=1, **options):
         return run_sweep(
             plan,
             executor_class(executor).from_options(RunOptions(jobs=jobs), JobWorker(), out),
@@ -35,7 +35,7 @@ def sweep():
             command="imitbench run",
             observer=observer or Recorder(),
             options=RunOptions(**options),
-            pack=pack,
+            runs_per_job=runs_per_job,
         )
 
     return run

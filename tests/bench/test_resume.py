@@ -13,9 +13,14 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
-BUDGETS = {"env_steps": 1200, "batches": 30, "none": 0}
+BUDGETS = {"env_steps": 1200, "replay_steps": 300, "batches": 30, "none": 0}
 # Their rounds are longer.
-MORE = {"dagger": 2400, "preference_comparisons": 2400}
+MORE = {
+    "dagger": 2400,
+    "ensemble_dagger": 2400,
+    "novelty_dagger": 2400,
+    "preference_comparisons": 2400,
+}
 # Small enough for several rounds within the budget.
 SETTINGS = {
     "n_steps": "75",
@@ -28,6 +33,9 @@ SETTINGS = {
     "num_iterations": "2",
     "fragment_length": "10",
     "reward_epochs": "2",
+    "learning_starts": "100",
+    "bc_updates": "20",
+    "critic_updates": "20",
 }
 # One environment per kind of action space is enough.
 SIMILAR = {"seals/MountainCar-v0"}
@@ -74,6 +82,9 @@ VARIANTS = [
     ("airl", OPTIONS),
     ("density", OPTIONS),
     ("preference_comparisons", OPTIONS),
+    ("bc_gmm", {"low_noise": "false"}),
+    ("bc_ensemble", {"member": "gaussian"}),
+    ("ensemble_dagger", {"discrepancy_threshold": "0.1"}),
 ]  # fmt: skip
 
 

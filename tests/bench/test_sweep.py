@@ -15,8 +15,11 @@ import pytest
 import torch as th
 from support.observer import Recorder
 
+from imitbench.bench.job import Job
+from imitbench.bench.sweep import run_sweeps
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
+from imitbench.executors.base import Executor
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
 
@@ -59,6 +62,44 @@ def test_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
     outcome = sweep(plan, tmp_path)
     assert (outcome.already_done, outcome.done) == (2, 0)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_runs_of_several_plans_are_counted_and_submitted_at_once(tmp_path, plan_of):
+    plans = [plan_of(["bc"], seeds=[seed]) for seed in (0, 1, 1)]
+    observer = Recorder()
+    executor = Submissions()
+    outcome = run_sweeps(plans, executor, out=tmp_path, command="x", observer=observer)
+    runs = [run for plan in plans[:2] for run in plan]
+    assert observer.events[0] == ("planned", 2, 0)
+    assert [[run.run_id for run in job.runs] for job in executor.jobs] == [
+        [run.run_id] for run in runs
+    ]
+    assert (outcome.queued, outcome.left) == (2, 0)
+    assert len(list((tmp_path / ".sweeps").glob("*.json"))) == 2
+
+
+class Submissions(Executor):
+    """Keeps jobs in a queue, from which nothing takes them."""
+
+    outlives = detached = True
+
+    def __init__(self):
+        super().__init__(None)
+        self.jobs = []
+
+    from_options = None
+
+    def submit(self, jobs, expected_s=()):
+        self.jobs += [Job.read(path) for path in jobs]
+
+    def poll(self, timeout):
+        return []
+
+    def kill(self):
+        pass
+
+    def close(self):
+        pass
 
 
 def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of, sweep):

@@ -41,7 +41,7 @@ if __name__ == "__main__":
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
+def sweep_by_worker(folder, plan, entry, *, max_memory=None, runs_per_job=1, **options):
     """Runs a sweep whose workers have another entry point."""
     (folder / "mischievous_worker.py").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +54,7 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
             command="imitbench run",
             observer=Recorder(),
             options=RunOptions(**options),
-            pack=pack,
+            runs_per_job=runs_per_job,
         )
 
 
@@ -92,7 +92,7 @@ def fates(tmp_path_factory, plan_of):
     """A pack of runs, some of which end badly: the outcome, and each seed's folder."""
     folder, plan = tmp_path_factory.mktemp("fates"), plan_of(seeds=range(5))
     program = "\n".join(f"if seed == {seed}: {fate}" for seed, fate in FATES.items())
-    outcome = sweep_with_program(folder, plan, program, pack=5)
+    outcome = sweep_with_program(folder, plan, program, runs_per_job=5)
     assert not list((folder / "out" / ".jobs").iterdir())
     return outcome, [directory_of(folder / "out", plan, seed) for seed in range(5)]
 
@@ -118,7 +118,7 @@ def test_only_running_runs_are_affected_by_a_crash(fates):
 
 @pytest.mark.slow
 def test_a_crash_does_not_affect_jobs_of_other_workers(tmp_path, plan_of, sweep_with):
-    outcome = sweep_with(plan_of(seeds=range(3)), f"if seed == 1: {KILL}", pack=1)
+    outcome = sweep_with(plan_of(seeds=range(3)), f"if seed == 1: {KILL}", runs_per_job=1)
     assert (outcome.done, outcome.left) == (2, 0)
     [(spec, failure)] = outcome.failed
     check_killed(RunDirectory.of(tmp_path / "out", spec), failure)
@@ -146,7 +146,7 @@ def test_a_worker_above_the_memory_limit_is_killed_with_its_children(plan_of, sw
             import subprocess
             subprocess.run([sys.executable, "-c", eat])
     """
-    outcome = sweep_with(plan_of(seeds=[0, 1, 2]), program, max_memory=2**30, pack=3)
+    outcome = sweep_with(plan_of(seeds=[0, 1, 2]), program, max_memory=2**30, runs_per_job=3)
     failures = {spec.seed: failure.message for spec, failure in outcome.failed}
     assert (failures.keys(), outcome.done) == ({0, 1}, 1)
     for message in failures.values():
@@ -156,7 +156,7 @@ def test_a_worker_above_the_memory_limit_is_killed_with_its_children(plan_of, sw
 def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep_with):
     plan = plan_of(seeds=[0, 1])
     program = "if seed == 0 or attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
-    outcome = sweep_with(plan, program, retries=2, pack=2)
+    outcome = sweep_with(plan, program, retries=2, runs_per_job=2)
     assert (outcome.done, len(outcome.failed)) == (1, 1)
     unlucky, lucky = (directory_of(tmp_path / "out", plan, seed) for seed in (0, 1))
     assert unlucky.last_status().attempt == 3
@@ -170,7 +170,7 @@ def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep
 @pytest.mark.slow
 def test_the_last_crash_is_recorded_as_a_failure(tmp_path, plan_of, sweep_with):
     plan = plan_of(seeds=[0, 1])
-    outcome = sweep_with(plan, f"if seed == 0: {KILL}", retries=2, pack=2)
+    outcome = sweep_with(plan, f"if seed == 0: {KILL}", retries=2, runs_per_job=2)
     assert (outcome.done, len(outcome.failed)) == (1, 1)
     directory = directory_of(tmp_path / "out", plan, 0)
     assert directory.last_status().attempt == 3
@@ -179,7 +179,9 @@ def test_the_last_crash_is_recorded_as_a_failure(tmp_path, plan_of, sweep_with):
 
 @pytest.mark.slow
 def test_a_run_whose_worker_crashed_is_retried(plan_of, sweep_with):
-    outcome = sweep_with(plan_of(seeds=[0, 1]), f"if attempt == 1: {KILL}", retries=1, pack=2)
+    outcome = sweep_with(
+        plan_of(seeds=[0, 1]), f"if attempt == 1: {KILL}", retries=1, runs_per_job=2
+    )
     assert (outcome.done, outcome.failed) == (2, [])
 
 
@@ -219,7 +221,7 @@ def test_a_timed_out_run_reports_how_to_resume(plan_of, sweep_with):
 )
 def test_a_hanging_worker_is_killed_and_its_traceback_is_recorded(plan_of, sweep_with, hang):
     plan = plan_of(seeds=[0, 1])
-    outcome = sweep_with(plan, f"if seed == 0: {hang}", timeout_s=4.0, pack=2)
+    outcome = sweep_with(plan, f"if seed == 0: {hang}", timeout_s=4.0, runs_per_job=2)
     assert outcome.done == 1
     [(_, failure)] = outcome.failed
     assert (failure.phase, failure.error_type) == ("worker", "TimedOut")
@@ -301,7 +303,7 @@ def test_a_worker_killed_while_it_waits_for_another_process_is_replaced(
 
     threading.Thread(target=hold_until_it_waits_again, daemon=True).start()
     assert claimed.wait(10)
-    outcome = sweep_by(plan, WAITING, pack=2)
+    outcome = sweep_by(plan, WAITING, runs_per_job=2)
     assert (outcome.done, outcome.failed, outcome.left) == (2, [], 0)
     assert others.is_done
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 import yaml
 from support.small_disk import small_disk
 
@@ -17,7 +18,11 @@ from imitbench.cards.catalog import suite_directory
     [
         (["run", "--algo", "bc", "--suite", "clasic"], "did you mean 'classic'"),
         (["run", "--algo", "bd"], "did you mean 'bc'"),
-        (["run", "--algo", "bc", "--env", "seals/Ant*"], "matches no environment"),
+        (["run", "--algo", "bc", "--env", "seals/Ant*"], "use --suite seals, which has it"),
+        (["run", "--algo", "bc", "--env", "nothing"], "matches no environment"),
+        (["run", "--algo", "bc", "--executor", "kubernetes", "--dry-run"], "no such executor"),
+        (["run", "--algo", "bc", "--config", "tuned", "--dry-run"], "only for seals/Ant-v1"),
+        (["run", "--algo", "sqil", "--config", "tuned", "--dry-run"], "no tuned values for sqil"),
         (["run", "--algo", "bc", "--seeds", "x"], "--seeds x"),
         (["run", "--algo", "bc", "--set", "batch_sise=1"], "did you mean 'batch_size'"),
         (["run", "--algo", "bc", "--set", "batch_size"], "name=value"),
@@ -35,12 +40,18 @@ from imitbench.cards.catalog import suite_directory
             ["report", "--replicates", "10000000000000"],
             "'--replicates': Input should be less than or equal to 1000000",
         ),
+        (["report", "--figure", "intervals"], "works only with --format png, svg or pdf"),
         (["rum"], "Did you mean 'run'"),
+        (["bc"], "Did you mean `imitbench train imitation bc`?"),
+        (["train", "bc"], "Did you mean `imitbench train imitation bc`?"),
+        (["train", "gial"], "Did you mean `imitbench train adversarial gail`?"),
+        (["demos", "swap"], "Accepted: pull, push, convert"),
+        (["eval", "ppo-seals-CartPole-v0", "--algo", "./absent"], "no such file; name a folder"),
         (["report"], "imitbench run"),
         (["status"], "imitbench run"),
         (["collect", "--out", "absent"], "imitbench run"),
         (["sql", "select 1"], "imitbench run"),
-        (["algos", "gali"], "did you mean 'gail'? Accepted: airl, bc"),
+        (["algos", "gali"], "did you mean 'gail'? Accepted: adril, airl"),
         (["suites", "show", "clasic"], "did you mean 'classic'"),
         (
             ["experts", "eval", "absent", "--env", "Pendulum-v1"],
@@ -53,6 +64,14 @@ from imitbench.cards.catalog import suite_directory
 )
 def test_one_line_names_the_fix(refused, tmp_path, arguments, message):
     assert message in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("executor", ["local", "inline"])
+def test_a_dry_run_needs_the_device_that_the_run_needs(refused, tmp_path, executor):
+    words = ["run", "--algo", "bc", "--device", "cuda", "--executor", executor]
+    assert refused(*words, "--dry-run") == refused(*words)
     assert list(tmp_path.iterdir()) == []
 
 

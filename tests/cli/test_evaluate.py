@@ -90,10 +90,9 @@ def test_a_run_without_a_policy_is_refused(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_policy_is_recorded(tmp_path, monkeypatch):
+def test_a_policy_is_recorded(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     video = tmp_path / "films" / "pendulum.mp4"
     found = measure(
         "sac-Pendulum-v1", "--episodes", 1, "--video", video, "--video-episodes", 2

@@ -159,6 +159,59 @@ class Mine(BCLearner):
         super().setup(dataclasses.replace(task, action_space=space), demos, rng, device)
 """
 
+UNSTORABLE = """
+import torch as th
+from stable_baselines3.common.policies import ActorCriticPolicy
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Own(ActorCriticPolicy):
+    def __init__(self, *args, helper=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.helper = helper
+
+
+class Mine(BCLearner):
+    def policy(self):
+        policy = super().policy()
+        own = Own(
+            policy.observation_space, policy.action_space, lambda _: 0.0, net_arch=[8],
+            helper=lambda: None,
+        )
+        own.load_state_dict(policy.state_dict())
+        return own
+"""
+
+REMEMBERS = """
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Own(BasePolicy):
+    def __init__(self, observation_space, action_space):
+        super().__init__(observation_space, action_space)
+        self.layer = th.nn.Linear(observation_space.shape[0], action_space.shape[0])
+        self.last = 0.0
+
+    def _predict(self, observation, deterministic=False):
+        chosen = self.layer(observation.float()) + self.last
+        self.last = 0.5 * chosen.mean()
+        return chosen
+
+
+class Mine(BCLearner):
+    def policy(self):
+        policy = super().policy()
+        own = Own(policy.observation_space, policy.action_space)
+        head = policy.action_net
+        own.layer.weight.data = head.weight.data[:, : own.layer.in_features].clone()
+        own.layer.bias.data = head.bias.data.clone()
+        return own
+"""
+
 BC = {"amount": 60}
 PPO = {
     "amount": 800,
@@ -176,6 +229,8 @@ FAULTY = {
     "hoards": (HOARDS, BC, {"state"}, "grows with training"),
     "overspends": (OVERSPENDS, PPO, {"budget"}, "spends more"),
     "miscounts": (MISCOUNTS, PPO, {"budget"}, "it took 800"),
+    "has a policy that cannot be stored": (UNSTORABLE, BC, {"policy"}, "(argument helper of"),
+    "remembers other episodes": (REMEMBERS, BC, {"memory"}, "keeps something between calls"),
     "acts elsewhere": (WRONG_SPACES, BC, {"spaces"}, "action space is float64"),
 }
 PPO_CARD = """
@@ -206,6 +261,32 @@ def in_this_process(monkeypatch):
     """Skips checks that start processes; the slow tests cover resuming."""
     monkeypatch.setattr(checks, "check_plugins", lambda _: None)
     monkeypatch.setattr(checks, "check_resume", lambda *_, **__: ResumeVerdict())
+
+
+DETERMINISTIC = """
+import torch as th
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        th.manual_seed(0)
+        super().setup(task, demos, np.random.default_rng(0), device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "failed"), [(DETERMINISTIC, []), (AS_IT_SHOULD, ["the card says 'deterministic"])]
+)
+def test_a_card_may_say_that_a_method_is_deterministic(source, failed, tmp_path, in_this_process):
+    reference = write(tmp_path / "mine", source)
+    with (tmp_path / "mine" / "card.yaml").open("a") as card:
+        card.write("deterministic: true\n")
+    report = check_method(reference, amount=60)
+    found = [each.what for each in report.findings if each.verdict == "failed"]
+    assert len(found) == len(failed)
+    assert all(each.startswith(words) for each, words in zip(found, failed, strict=True))
 
 
 SLOW = {"none", "forgets its optimizer"}
@@ -244,8 +325,9 @@ SETTINGS = {
     "rollout_round_min_episodes": "2", "rollout_round_min_timesteps": "400",
     "total_comparisons": "12", "num_iterations": "2", "fragment_length": "10",
     "reward_epochs": "2", "learning_starts": "100", "batch_size": "32",
+    "bc_updates": "50", "critic_updates": "50",
 }  # fmt: skip
-AMOUNTS = {"env_steps": 1200, "batches": 60, "none": None}
+AMOUNTS = {"env_steps": 1200, "replay_steps": 400, "batches": 60, "none": None}
 METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "method"]
 
 

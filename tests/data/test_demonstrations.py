@@ -93,7 +93,7 @@ def test_missing_paths_and_empty_data_sets_are_refused(tmp_path):
 def test_missing_columns_are_named(tmp_path):
     pq.write_table(pa.table({"obs": [[1.0]], "reward": [1.0]}), tmp_path / "other.parquet")
     message = refusal(read_demonstrations, tmp_path / "other.parquet")
-    assert "no column acts, terminal, rews among obs, reward" in message
+    assert "no column acts, terminal among obs, reward" in message
 
 
 def test_damage_anywhere_in_the_numbers_is_detected(tmp_path, trajectories):

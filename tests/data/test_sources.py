@@ -79,7 +79,7 @@ def test_formats_are_detected_by_content(tmp_path, trajectories):
     [
         (b"", r"unknown format '.dat' (empty): expected a folder"),
         (b"hello world", "starts with b'hello '"),
-        (b"\x89HDF\r\n", "pass minari:NAME"),
+        (b"\x89HDF\r\n", "not readable as HDF5 of robomimic"),
         (b"\x80\x04]", "can execute any code"),
     ],
 )

@@ -12,6 +12,12 @@ from stable_baselines3.common.policies import ActorCriticPolicy, MultiInputActor
 from stable_baselines3.sac.policies import SACPolicy
 
 from imitbench.errors import InputError
+from imitbench.policies.action_heads import (
+    DeterministicPolicy,
+    EnsemblePolicy,
+    FlowPolicy,
+    MixturePolicy,
+)
 from imitbench.policies.base import (
     FeedForward32Policy,
     NormalizeFeaturesExtractor,
@@ -56,6 +62,17 @@ POLICIES = {
     "sac": lambda: SACPolicy(VECTOR, TORQUE, rate, net_arch=[8, 8]),
     "sac, shared extractor": lambda: SACPolicy(
         VECTOR, TORQUE, rate, net_arch=[8], share_features_extractor=True
+    ),
+    "deterministic": lambda: DeterministicPolicy(
+        VECTOR, TORQUE, net_arch=[8], activation_fn=th.nn.ReLU, **normalized(RunningNorm)
+    ),
+    "mixture": lambda: MixturePolicy(VECTOR, TORQUE, n_components=2, min_std=0.1, low_noise=False),
+    "flow": lambda: FlowPolicy(
+        spaces.Dict({"a": VECTOR, "b": CHOICE}), TORQUE, net_arch=[8], steps=3
+    ),
+    "ensemble": lambda: EnsemblePolicy(VECTOR, TORQUE, net_arch=[8, 8], n_members=3),
+    "gaussian ensemble": lambda: EnsemblePolicy(
+        VECTOR, TORQUE, n_members=2, gaussian=True, **normalized(EMANorm)
     ),
     "zero": lambda: ZeroPolicy(VECTOR, TORQUE),
 }

@@ -36,7 +36,7 @@ def build(results, site, **options):
         find_results(results, external=external), title=options.pop("title", "Board"),
         replicates=options.pop("replicates", 200), **options,
     )  # fmt: skip
-    write_site(board, site, results=results)
+    write_site(board, site, results=[results])
     return board
 
 

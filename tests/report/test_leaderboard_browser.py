@@ -37,7 +37,7 @@ def site(tmp_path_factory):
     )
     found = find_results(folder / "results", external=True)
     board = build_board(found, title="Board", replicates=300)
-    write_site(board, folder / "site", results=folder / "results")
+    write_site(board, folder / "site", results=[folder / "results"])
     return folder / "site"
 
 

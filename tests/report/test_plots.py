@@ -50,6 +50,27 @@ def test_there_is_a_figure_for_each_comparison_and_each_metric(shown, tmp_path):
         assert path.read_bytes().startswith(PNG)
 
 
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        (["intervals"], ["intervals"]),
+        (["impr*", "curve-loss"], ["improvement", "curve-loss"]),
+        (["curve-*"], ["curve-loss", "curve-rollout-return-mean"]),
+    ],
+)
+def test_only_chosen_figures_are_drawn(shown, tmp_path, only, names):
+    paths = write_plots(*shown, tmp_path, "svg", only)
+    assert [path.name for path in paths] == [f"classic-{name}.svg" for name in names]
+
+
+def test_a_figure_that_does_not_exist_is_refused(shown, tmp_path):
+    with pytest.raises(
+        InputError, match=r"--figure intervalls: no such .* did you mean 'intervals'"
+    ):
+        write_plots(*shown, tmp_path, "svg", ["profiles", "intervalls"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_figures_name_what_they_show_and_how_it_was_made(shown, tmp_path):
     intervals, profiles, improvement, _, curves = write_plots(*shown, tmp_path, "svg")
     assert {"bc", "dagger", "gail", "expert", "random"} <= set(texts(intervals))
@@ -61,9 +82,18 @@ def test_figures_name_what_they_show_and_how_it_was_made(shown, tmp_path):
     assert {"Pendulum-v1", "seals/CartPole-v0", "rollout/return_mean"} <= set(texts(curves))
 
 
-def test_the_same_results_give_the_same_files(shown, tmp_path):
-    first, second = (write_plots(*shown, tmp_path / name, "svg") for name in "ab")
+@pytest.mark.parametrize("kind", ["svg", "pdf"])
+def test_the_same_results_give_the_same_files(shown, tmp_path, kind):
+    first, second = (write_plots(*shown, tmp_path / name, kind) for name in "ab")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_pdf_files_have_fonts_that_publishers_take(shown, tmp_path):
+    for path in write_plots(*shown, tmp_path, "pdf"):
+        content = path.read_bytes()
+        assert content.startswith(b"%PDF-")
+        assert b"/Type3" not in content
+        assert b"CreationDate" not in content
 
 
 def test_untrusted_text_stays_text(make_score, make_failure, references, tmp_path):

@@ -3,17 +3,20 @@
 import copy
 from pathlib import Path
 
+import pytest
 import torch as th
 
 import imitbench.templates.algorithm
+import imitbench.templates.chunking
 from imitbench.conformance.test_bed import MethodTester
 from imitbench.records.runs import Budget
 
-FOLDER = Path(imitbench.templates.algorithm.__file__).parent
+TEMPLATES = [imitbench.templates.algorithm, imitbench.templates.chunking]
 
 
-def test_a_state_stays_what_it_is_while_training_goes_on():
-    learner = MethodTester(FOLDER, amount=20).trained("box")
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.__name__)
+def test_a_state_stays_what_it_is_while_training_goes_on(template):
+    learner = MethodTester(Path(template.__file__).parent, amount=20).trained("box")
     state = learner.state_dict()
     kept = copy.deepcopy(state)
     learner.load_state_dict(state)

@@ -5,19 +5,24 @@ import importlib
 import inspect
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 import imitbench.templates
+from imitbench.bench.environments import make_environment
+from imitbench.bench.spec import environment_spec
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.errors import InputError
 from imitbench.templates.writing import write_template
 
 
-@pytest.mark.parametrize("template", ["algorithm", "reward"])
+@pytest.mark.parametrize("template", ["algorithm", "reward", "chunking"])
 def test_a_method_bears_its_name_everywhere(template, tmp_path):
     folder = write_template(template, "deep_thought", tmp_path / "new")
-    files = sorted(path.name for path in folder.iterdir())
-    assert files == ["README.md", "card.yaml", "learner.py", "test_deep_thought.py"]
+    files = {path.name for path in folder.iterdir()}
+    own = {"policy.py"} if template == "chunking" else set()
+    assert files == {"README.md", "card.yaml", "learner.py", "test_deep_thought.py"} | own
     text = "".join(path.read_text() for path in folder.iterdir())
     assert "DeepThought" in text
     assert "my_method" not in text
@@ -32,6 +37,14 @@ def test_a_suite_bears_its_name_everywhere(tmp_path):
     card = find_suite(str(folder))
     assert (card.name, list(card.environments)) == ("own", ["own/Reach-v0"])
     assert "my_suite" not in "".join(path.read_text() for path in folder.iterdir())
+
+
+def test_the_environment_of_a_suite_is_made_from_its_stored_specification(tmp_path):
+    card = find_suite(str(write_template("suite", "own", tmp_path)))
+    [(env_id, environment)] = card.environments.items()
+    made = make_environment(environment_spec(env_id, environment))
+    again = gym.make(EnvSpec.from_json(made.spec.to_json()))
+    assert type(again.unwrapped) is type(made.unwrapped)
 
 
 def test_nothing_is_overwritten(tmp_path):
@@ -75,7 +88,7 @@ def test_what_templates_use_of_ours_is_public(path):
     assert private <= own
 
 
-@pytest.mark.parametrize("template", ["algorithm", "reward"])
+@pytest.mark.parametrize("template", ["algorithm", "reward", "chunking"])
 def test_templates_override_nothing_private_of_ours(template):
     module = importlib.import_module(f"imitbench.templates.{template}.learner")
     ours = [base for base in module.MyMethod.__mro__[1:] if base.__module__.startswith("imitbench")]

@@ -203,11 +203,13 @@ def test_an_interrupted_tuning_ends_with_the_same_numbers(
 )
 def test_measurements_do_not_change_the_training(make_request, tmp_path, algo, suite, env):
     overrides = {
-        "total_comparisons": "10", "num_iterations": "2", "fragment_length": "5", "n_envs": "2",
-        "transfer_steps": "0",
+        "preference_comparisons": {
+            "total_comparisons": "10", "num_iterations": "2", "fragment_length": "5",
+            "n_envs": "2", "transfer_steps": "0",
+        },
+        "gail": {"n_steps": "256"},  # two rounds: the study measures between rounds
     }  # fmt: skip
-    known = overrides if algo == "preference_comparisons" else {}
-    plan = small_plan(algo, suite, env, overrides=known)
+    plan = small_plan(algo, suite, env, overrides=overrides.get(algo, {}))
     cell = StudyRunner(make_request(plan=plan), StudyScope(env, (env,)), tmp_path / "tuning", None)
     cell.begin()
     with open_storage(StudyLocation.within(cell.folder, "sqlite")) as storage:

@@ -30,19 +30,26 @@ def make_clone_policy(task: Task) -> ActorCriticPolicy:
             `learning_rate`.
     """
     options: dict[str, Any] = dict(task.hyperparameters)
-    extractor: dict[str, Any] = {}
-    if options["normalize_observations"]:
-        extractor = {
-            "features_extractor_class": NormalizeFeaturesExtractor,
-            "features_extractor_kwargs": {"normalize_class": RunningNorm},
-        }
     return ActorCriticPolicy(
         task.observation_space,
         task.action_space,
         lr_schedule=lambda _: options["learning_rate"],
-        net_arch=[options["hidden_size"]] * options["hidden_layers"],
-        **extractor,
+        **network_arguments(options),
     )
+
+
+def network_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what all cloned policies are built with, whatever their output.
+
+    Args:
+        options: Uses the hyper-parameters `hidden_size`, `hidden_layers` and
+            `normalize_observations`.
+    """
+    arguments: dict[str, Any] = {"net_arch": [options["hidden_size"]] * options["hidden_layers"]}
+    if options["normalize_observations"]:
+        arguments["features_extractor_class"] = NormalizeFeaturesExtractor
+        arguments["features_extractor_kwargs"] = {"normalize_class": RunningNorm}
+    return arguments
 
 
 CURVE_POINTS = 20
@@ -66,19 +73,32 @@ class BCLearner(Learner):
             step_key="bc/batch", leave_out=("batch_size", "bc/epoch", "bc/samples_so_far")
         )
         transitions = flatten_trajectories(demos)
-        self._bc = BC(
-            observation_space=task.observation_space,
-            action_space=task.action_space,
+        self._bc = self.make_trainer(
+            task,
             rng=rng,
-            policy=make_clone_policy(task),
             demonstrations=transitions,
             # A few demonstrations make smaller batches, not an error.
             batch_size=min(options["batch_size"], len(transitions)),
             optimizer_kwargs={"lr": options["learning_rate"]},
-            ent_weight=options["ent_weight"],
             l2_weight=options["l2_weight"],
             device=device,
             custom_logger=curve_logger(self._curve),
+        )
+
+    def make_trainer(self, task: Task, **shared: Any) -> BC:
+        """Creates the trainer with its policy.
+
+        Args:
+            task: Spaces and hyper-parameters.
+            **shared: Arguments of `BC` and of its subclasses.
+        """
+        options: dict[str, Any] = dict(task.hyperparameters)
+        return BC(
+            observation_space=task.observation_space,
+            action_space=task.action_space,
+            policy=make_clone_policy(task),
+            ent_weight=options["ent_weight"],
+            **shared,
         )
 
     def train(

@@ -39,13 +39,15 @@ from pydantic import BaseModel
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.cards.algorithm import AlgorithmCard, CommandRecipe, Scalar
 from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.data.arrow_table import TableRow
 from imitbench.data.demonstrations import write_demonstrations
+from imitbench.data.json_lines import json_line
 from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import Budget
-from imitbench.util.files import atomic_write_bytes, atomic_write_text
+from imitbench.util.files import atomic_stream, atomic_write_bytes, atomic_write_text
 from imitbench.util.source_import import place_of_source
 from imitbench.util.spaces import space_to_json
 
@@ -208,7 +210,8 @@ class CommandTask(BaseModel):
         observation_space: See `imitbench.util.spaces.space_to_json`.
         action_space: In the format of `observation_space`.
         demos: Folder of parquet files with one row per episode: `obs` (length + 1 observations),
-            `acts`, `terminal`; `null` for none.
+            `acts`, `terminal`; with `demos: jsonl` on the card, a text file with one line per
+            episode that has the same keys; `null` for none.
         output: Folder for the policy; exists and is empty.
         checkpoints: Folder for checkpoint files, with those of an earlier attempt; `null` unless
             the card has `checkpoints: true`.
@@ -248,12 +251,23 @@ class CommandLearner(Learner):
         self._output, self._kept = self._folder / "output", self._folder / "checkpoints"
         self._output.mkdir()
         self._kept.mkdir()
-        self._demos = bool(demos)
-        if demos:
-            write_demonstrations(self._folder / "demos", [_without_rewards(d) for d in demos])
+        self._demos = self._write(demos) if demos else None
         self._finished = False
         self._step = self._env_steps = 0
         self._files: dict[str, bytes] = {}
+
+    def _write(self, demos: Sequence[TrajectoryWithRew]) -> Path:
+        """Writes the demonstrations in the format of the card; returns the folder or file."""
+        folder = self._folder / "demos"
+        if self._recipe.demos == "parquet":
+            write_demonstrations(folder, [_without_rewards(demo) for demo in demos])
+            return folder / "data"
+        place = folder / "demos.jsonl"
+        with atomic_stream(place) as stream:
+            for demo in demos:
+                row = TableRow(np.asarray(demo.obs), demo.acts, demo.terminal, None)
+                stream.write(json_line(row).encode())
+        return place
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -302,7 +316,7 @@ class CommandLearner(Learner):
             },
             observation_space=space_to_json(task.observation_space),
             action_space=space_to_json(task.action_space),
-            demos=str(self._folder / "demos" / "data") if self._demos else None,
+            demos=None if self._demos is None else str(self._demos),
             output=str(self._output),
             checkpoints=str(self._kept) if self._recipe.checkpoints else None,
             device=self._device,

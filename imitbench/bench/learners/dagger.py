@@ -14,6 +14,7 @@ from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.algorithms.bc import BC
 from imitbench.algorithms.dagger import CollectedRound, LinearBetaSchedule, SimpleDAggerTrainer
+from imitbench.algorithms.gated_dagger import GatedDAgger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.bc import make_clone_policy
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
 _LOG_INTERVAL = 50
-_LOSSES = ("bc/loss", "bc/neglogp", "bc/entropy", "bc/prob_true_act")
+_LOSSES = (
+    "bc/loss",
+    "bc/neglogp",
+    "bc/entropy",
+    "bc/prob_true_act",
+    "bc/head_loss",
+    "bc/action_error",
+)
 
 
 class DAggerLearner(Learner):
@@ -50,31 +58,50 @@ class DAggerLearner(Learner):
         self._losses = _LossMeans()
         self._env_steps: int = 0
         self._last_round = 0
-        # The state includes demonstrations, so the working folder may end with the process.
-        self._folder = tempfile.TemporaryDirectory(prefix="imitbench-dagger-")
         logger = HierarchicalLogger(
             Logger(folder=None, output_formats=[self._losses]), format_strs=[]
         )
-        learner = BC(
-            observation_space=venv.observation_space,
-            action_space=venv.action_space,
-            rng=rng,
-            policy=make_clone_policy(task),
-            batch_size=options["batch_size"],
-            optimizer_kwargs={"lr": options["learning_rate"]},
-            ent_weight=options["ent_weight"],
-            l2_weight=options["l2_weight"],
-            device=device,
-            custom_logger=logger,
-        )
-        self._dagger = SimpleDAggerTrainer(
+        bc = {
+            "rng": rng,
+            "batch_size": options["batch_size"],
+            "optimizer_kwargs": {"lr": options["learning_rate"]},
+            "l2_weight": options["l2_weight"],
+            "device": device,
+            "custom_logger": logger,
+        }
+        self._dagger = self.make_trainer(
+            task,
+            bc,
             venv=venv,
-            scratch_dir=self._folder.name,
             expert_policy=_with_spaces_of(task, task.expert),
             rng=rng,
-            beta_schedule=LinearBetaSchedule(options["beta_rampdown_rounds"]),
-            bc_trainer=learner,
             custom_logger=logger,
+        )
+
+    def make_trainer(
+        self, task: Task, bc: Mapping[str, Any], **shared: Any
+    ) -> SimpleDAggerTrainer | GatedDAgger:
+        """Creates the trainer with its policy.
+
+        Args:
+            task: Spaces and hyper-parameters.
+            bc: Arguments of `BC` and of its subclasses.
+            **shared: Arguments of every trainer.
+        """
+        options: dict[str, Any] = dict(task.hyperparameters)
+        # The state includes demonstrations, so the working folder may end with the process.
+        self._folder = tempfile.TemporaryDirectory(prefix="imitbench-dagger-")
+        return SimpleDAggerTrainer(
+            scratch_dir=self._folder.name,
+            beta_schedule=LinearBetaSchedule(options["beta_rampdown_rounds"]),
+            bc_trainer=BC(
+                observation_space=task.observation_space,
+                action_space=task.action_space,
+                policy=make_clone_policy(task),
+                ent_weight=options["ent_weight"],
+                **bc,
+            ),
+            **shared,
         )
 
     def train(
@@ -100,9 +127,20 @@ class DAggerLearner(Learner):
             )
             self._last_round = collected.env_steps
             self._env_steps += collected.env_steps
-            callback(self._env_steps, {**_describe(collected), **self._losses.pop()})
+            callback(self._env_steps, {**self.describe(collected), **self._losses.pop()})
             checkpoint()
         return self._env_steps
+
+    def describe(self, collected: CollectedRound) -> dict[str, float]:
+        """Returns what the curve has of a round, apart from losses."""
+        episodes = collected.trajectories
+        cut = [bool(t.infos is not None and t.infos[-1]["TimeLimit.truncated"]) for t in episodes]
+        return {
+            "rollout/return_mean": float(np.mean([t.rews.sum() for t in episodes])),
+            "rollout/length_mean": float(np.mean([len(t) for t in episodes])),
+            "rollout/termination_rate": 1.0 - float(np.mean(cut)),
+            "dagger/beta": collected.beta,
+        }
 
     def _round_timesteps(self, budget: Budget) -> int:
         """Least steps of a round: limits the number of rounds, as each trains on all data."""
@@ -177,14 +215,3 @@ def _with_spaces_of(task: Task, expert: BasePolicy) -> BasePolicy:
         task.action_space,
     )
     return expert if same else _SpaceAdapter(expert, task)
-
-
-def _describe(collected: CollectedRound) -> dict[str, float]:
-    episodes = collected.trajectories
-    cut = [bool(t.infos is not None and t.infos[-1]["TimeLimit.truncated"]) for t in episodes]
-    return {
-        "rollout/return_mean": float(np.mean([t.rews.sum() for t in episodes])),
-        "rollout/length_mean": float(np.mean([len(t) for t in episodes])),
-        "rollout/termination_rate": 1.0 - float(np.mean(cut)),
-        "dagger/beta": collected.beta,
-    }

@@ -103,7 +103,7 @@ class SlurmExecutor(Executor):
     limits_memory = True
     distributed = True
     outlives = True
-    packs = True
+    combines_jobs = True
 
     def __init__(self, worker: Worker, out: Path, options: RunOptions) -> None:
         super().__init__(worker)

@@ -107,7 +107,7 @@ function runTable(environment, runs) {
     return h("tr", { "data-run": run.id }, ...cells, h("td", {}, button));
   });
   const references = environment.references.map(
-    ({ version, random, expert }) => `version ${version}: random ${rawText(random)}, expert ${rawText(expert)}`);
+    ({ version, random, expert, score_one: one = "expert" }) => `version ${version}: random ${rawText(random)}, ${one === "expert" ? "expert" : `score 1 (${one})`} ${rawText(expert)}`);
   const protocols = new Set(runs.filter((run) => run.spec).map((run) => run.spec.protocol.episodes));
   const episodes = protocols.size === 1 ? `${[...protocols][0]} episodes of the stochastic policy. ` : "";
   const caption = `One row for each run; raw returns are means over ${episodes || "evaluation episodes. "}References, ${references.join("; ") || "not recorded"}.`;

@@ -43,7 +43,8 @@ def render_index(board: Board) -> str:
 
 def footer(board: Board) -> Markup:
     """Returns the footer of every page, with the methods behind the numbers."""
-    said = text.protocol(Report(board.method, (), ()))
+    sections = tuple(part.section for part in board.sections)
+    said = text.protocol(Report(board.method, sections, ()))
     return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -49,13 +49,13 @@ def check_place(site: Path, results: Path) -> None:
     files.check_place(site, _check_old)
 
 
-def write_site(board: Board, site: Path, *, results: Path) -> int:
+def write_site(board: Board, site: Path, *, results: Sequence[Path]) -> int:
     """Writes all files of a board.
 
     Args:
         board: The whole leaderboard.
         site: Folder of the site; created, or replaced if it is an earlier site.
-        results: Folder of the results, which must not be inside the site.
+        results: Folders of the results, which must not be inside the site.
 
     Returns:
         The number of files.
@@ -63,7 +63,8 @@ def write_site(board: Board, site: Path, *, results: Path) -> int:
     Raises:
         InputError: The folder has other content, or cannot be written.
     """
-    check_place(site, results)
+    for place in results:
+        check_place(site, place)
     count = 0
     with files.new_folder(site, _check_old) as draft:
         for name, content in _files(board):

@@ -119,6 +119,7 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
             "train_s": result.train_s,
             "wall_s": result.wall_s,
             "finished_at": result.finished_at,
+            "score_one": result.references.score_one,
         }
     )
 
@@ -140,6 +141,8 @@ def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
         version=references.version,
         random=references.random,
         expert=references.expert,
+        score_one=references.score_one,
+        demonstrations=references.demonstrations,
     )
 
 

@@ -49,4 +49,5 @@ class Reach(gym.Env[Vector, Vector]):
         return np.concatenate([self._point, self._target]).astype(np.float32)
 
 
-gym.register("my_suite/Reach-v0", entry_point=lambda **kwargs: Reach(**kwargs))
+# By name, so that the specification of the environment can be stored, as collectors do.
+gym.register("my_suite/Reach-v0", entry_point=f"{__name__}:Reach")

@@ -27,15 +27,21 @@ SETTINGS = {
     "num_iterations": "1",
     "fragment_length": "10",
     "reward_epochs": "1",
+    "learning_starts": "20",
+    "buffer_size": "1000",
+    "bc_updates": "2",
+    "critic_updates": "2",
 }
-BUDGETS = {"env_steps": 130, "batches": 3}
+BUDGETS = {"env_steps": 130, "replay_steps": 40, "batches": 3}
 MORE = {"preference_comparisons": 2300}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 
 
 def set_up(name, device):
     suite = "tabular" if load_algorithm(name).needs.tabular else "classic"
-    env = None if suite == "tabular" else "seals/CartPole-v0"
+    discrete = "discrete" in load_algorithm(name).needs.action_spaces
+    classic = "seals/CartPole-v0" if discrete else "Pendulum-v1"
+    env = None if suite == "tabular" else classic
     known = load_algorithm(name).hyperparameters
     overrides = {key: value for key, value in SETTINGS.items() if key in known}
     plan = make_plan(

@@ -16,8 +16,12 @@ from imitbench.testing.reward_improvement import (
 pytestmark = pytest.mark.slow
 
 # Enough for a clear difference on Pendulum: from about -1,200 of random actions to -150.
-AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 60_000, "airl": 200_000, "density": 200_000}
+AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 200_000, "airl": 400_000, "density": 200_000}
 AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 80_000}
+AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
+AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
+AMOUNTS |= dict.fromkeys(("adril", "csil", "dac", "hype", "iq_learn", "ls_iq", "pwil"), 8000)
+AMOUNTS |= {"value_dice": 8000}
 TRAINED = [
     name
     for name in algorithm_names()

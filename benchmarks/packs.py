@@ -1,0 +1,162 @@
+"""Compares the off-policy core, alone and in packs of seeds, with Stable-Baselines3's SAC.
+
+    python benchmarks/packs.py
+
+All train in turns in this process, with one thread, on seals/HalfCheetah-v1, with an update after
+each step. AdRIL stands for the core, because it has no network of its own: its batches, half the
+learner's and half the expert's, are as large as those of SAC. `--only update` and `--only packs`
+select a part: the second part compares whole trainings in two processes, in packs and alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+
+import comparison
+import gymnasium as gym
+import numpy as np
+import torch as th
+from stable_baselines3 import SAC
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from imitbench.algorithms.off_policy.adril import AdRIL
+from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
+from imitbench.data import types
+from imitbench.util.serial_vec_env import SerialVecEnv
+
+ENVIRONMENT = "seals/HalfCheetah-v1"
+SIZES = ((64, 256), (256, 512))  # units of each layer, samples of a batch
+STEPS = 150  # of each seed in a turn
+PACKS = (1, 4, 8)
+SEEDS, PROCESSES = 8, 2
+
+
+def make_venv(count: int, cls: type[DummyVecEnv] = SerialVecEnv) -> DummyVecEnv:
+    """Creates environments."""
+    gym.register_envs(__import__("seals"))
+    return cls([lambda: gym.make(ENVIRONMENT) for _ in range(count)])
+
+
+def make_core(seeds: Sequence[int], units: int, batch: int) -> AdRIL:
+    """Creates the core for some seeds, with random demonstrations."""
+    venv = make_venv(len(seeds))
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(1001, *(venv.observation_space.shape or ())))
+    acts = rng.uniform(-1, 1, size=(1000, *(venv.action_space.shape or ()))).astype(np.float32)
+    demo = types.Trajectory(obs=obs, acts=acts, infos=None, terminal=False)
+    return AdRIL(
+        venv=venv,
+        demonstrations=[demo],
+        seeds=seeds,
+        options=OffPolicyOptions(
+            agent=AgentOptions(hidden_sizes=(units, units)),
+            batch_size=batch // 2,
+            learning_starts=100,
+            buffer_size=100_000,
+        ),
+    )
+
+
+def steps_per_second(train: object, seeds: int) -> float:
+    """Returns environment steps, with an update each, per second of CPU time, over all seeds."""
+    start = time.process_time()
+    if isinstance(train, AdRIL):
+        train.train(STEPS)
+    else:
+        assert isinstance(train, SAC)
+        train.learn(STEPS, reset_num_timesteps=False)
+    return seeds * STEPS / (time.process_time() - start)
+
+
+def measure_updates(repeats: int) -> None:
+    """Prints steps with an update per second: the core in packs, and Stable-Baselines3."""
+    for units, batch in SIZES:
+        theirs = SAC(
+            "MlpPolicy",
+            make_venv(1, DummyVecEnv),
+            learning_starts=100,
+            batch_size=batch,
+            policy_kwargs={"net_arch": [units, units]},
+            device="cpu",
+        ).learn(200)
+        cores = {size: make_core(range(size), units, batch) for size in PACKS}
+        for core in cores.values():
+            core.train(200)
+        turns = [
+            [steps_per_second(theirs, 1)]
+            + [steps_per_second(core, size) for size, core in cores.items()]
+            for _ in range(repeats)
+        ]
+        what = f"2 x {units} units, batches of {batch}"
+        print(comparison.row(f"Stable-Baselines3's SAC, {what}, steps/s", [t[0] for t in turns], 0))
+        for index, size in enumerate(PACKS, start=1):
+            name = "the core" if size == 1 else f"packs of {size}"
+            print(comparison.row(f"{name}, {what}, steps/s", [t[index] for t in turns], 0))
+            target = " (target: at least 1.5)" if size == 1 else ""
+            ratios = [t[index] / t[0] for t in turns]
+            print(comparison.row(f"ratio, pair by pair{target}", ratios, 2), flush=True)
+
+
+def train_in_this_process(seeds: list[int], units: int, batch: int, steps: int) -> None:
+    """Trains seeds together."""
+    th.set_num_threads(1)
+    make_core(seeds, units, batch).train(steps)
+
+
+def wall_seconds(groups: Sequence[Sequence[int]], steps: int) -> float:
+    """Returns the seconds in which two processes train groups of seeds, one after another."""
+    start = time.perf_counter()
+    waiting = [list(group) for group in groups]
+    running: list[subprocess.Popen[bytes]] = []
+    while waiting or running:
+        running = [process for process in running if process.poll() is None]
+        while waiting and len(running) < PROCESSES:
+            seeds = ",".join(map(str, waiting.pop(0)))
+            command = [sys.executable, __file__, "--seeds", seeds, "--steps", str(steps)]
+            running.append(subprocess.Popen(command))
+        time.sleep(0.02)
+    return time.perf_counter() - start
+
+
+def measure_packs(repeats: int, steps: int) -> None:
+    """Prints seeds per hour of 8 seeds in two processes, alone and in packs."""
+    alone = [[seed] for seed in range(SEEDS)]
+    packed = [list(range(SEEDS))[start::PROCESSES] for start in range(PROCESSES)]
+    turns = [[wall_seconds(groups, steps) for groups in (packed, alone)] for _ in range(repeats)]
+    for name, index in (("two packs of 4", 0), ("8 single runs", 1)):
+        rates = [SEEDS * 3600 / turn[index] for turn in turns]
+        print(comparison.row(f"{name}, {steps:,} steps, seeds per hour", rates, 0))
+    ratios = [single / pack for pack, single in turns]
+    print(comparison.row("ratio, pair by pair (target: at least 1.5)", ratios, 2), flush=True)
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=["update", "packs"])
+    parser.add_argument("--seeds", help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, default=3000)
+    options = parser.parse_args()
+    th.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if options.seeds:
+        train_in_this_process(
+            [int(each) for each in options.seeds.split(",")], 64, 256, options.steps
+        )
+        return
+    comparison.print_heading(options.repeats)
+    if options.only != "packs":
+        measure_updates(options.repeats)
+    if options.only != "update":
+        measure_packs(options.repeats, options.steps)
+
+
+if __name__ == "__main__":
+    main()

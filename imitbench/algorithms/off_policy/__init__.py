@@ -1,0 +1,1 @@
+"""Imitation learning from a replay buffer: one agent, and a class for each method."""

@@ -1,0 +1,102 @@
+"""Adversarial reward-moment imitation learning (AdRIL): rewards in closed form, by rounds.
+
+Source: Swamy et al. 2021, "Of Moments and Matching: A Game-Theoretic Framework for Closing the
+Imitation Gap", arXiv:2103.03236.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch as th
+
+from imitbench.algorithms import base
+from imitbench.algorithms.off_policy.collector import Rows
+from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
+from imitbench.algorithms.off_policy.transitions import Batch
+
+
+class AdRIL(OffPolicyTrainer):
+    """Trains the agent on rewards that tell the expert's pairs from those of earlier rounds.
+
+    The reward that separates the moments of expert and learner best over a reproducing kernel
+    Hilbert space is the difference of their mean embeddings. With the kernel that is 1 for equal
+    pairs and else 0, each sampled pair has its own reward. In round k it is
+
+        1 / N          for a pair of the N demonstrations,
+        0              for a pair of the learner from round k,
+        -1 / M_k       for a pair of the learner from an earlier round,
+
+    where M_k is the number of trajectories from earlier rounds, in lengths of a demonstration. A
+    round is a fixed number of environment steps. Half of each batch is the expert's.
+
+    Args:
+        round_steps: Environment steps of each round; 0 for a single round, which is SQIL (Reddy et
+            al. 2020) with other units.
+        reward_scale: Factor of all rewards.
+        **kwargs: As for `OffPolicyTrainer`.
+
+    Raises:
+        ValueError: A value is out of range, or as `OffPolicyTrainer`.
+    """
+
+    discrete_actions = True
+
+    def __init__(
+        self, *, round_steps: int = 1250, reward_scale: float = 1.0, **kwargs: Any
+    ) -> None:
+        if round_steps < 0:
+            raise ValueError(f"round_steps must not be negative, not {round_steps}")
+        if not reward_scale > 0:
+            raise ValueError(f"reward_scale must be positive, not {reward_scale}")
+        super().__init__(**kwargs)
+        self.round_steps = round_steps
+        self.reward_scale = reward_scale
+
+    @property
+    def current_round(self) -> int:
+        """Number of the current round, from 0."""
+        return self.num_timesteps // self.round_steps if self.round_steps else 0
+
+    def set_demonstrations_of_seeds(self, demonstrations: Sequence[base.AnyTransitions]) -> None:
+        """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations_of_seeds`."""
+        super().set_demonstrations_of_seeds(demonstrations)
+        steps = [rows["dones"] for rows in self._demonstrations]
+        # Fragments of episodes have no end, and count together as one.
+        counts = th.tensor([max(1, int(dones.sum())) for dones in steps])
+        lengths = th.tensor([len(dones) for dones in steps]) / counts
+        self._trajectories, self._length = (
+            each.float().unsqueeze(1).to(self.streams.device) for each in (counts, lengths)
+        )
+
+    def label(self, seed: int, rows: Rows) -> Rows:
+        """Stores the number of the round in place of a reward, which changes between rounds."""
+        del seed
+        rows["rewards"][:] = self.current_round
+        return rows
+
+    def rewards(self, own: Batch, expert: Batch) -> th.Tensor:
+        """Rewards of this round.
+
+        Args:
+            own: Transitions of the learner.
+            expert: Transitions of the expert.
+
+        Returns:
+            Those of the learner, then those of the expert, shape (seeds, both batches).
+        """
+        old = (own.rewards < self.current_round).float()
+        # There are no old pairs in round 0, whose number of earlier trajectories is 0.
+        earlier = max(self.current_round, 1) * self.round_steps / self._length
+        ours = -old / earlier if self.round_steps else th.zeros_like(old)
+        theirs = 1 / self._trajectories + th.zeros_like(expert.rewards)
+        return self.reward_scale * th.cat([ours, theirs], dim=1)
+
+    def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
+        """Temporal differences on both halves."""
+        return self.td_loss(own.joined(expert), self.rewards(own, expert))
+
+    def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
+        """The observations of both halves."""
+        return th.cat([own.obs, expert.obs], dim=1)

@@ -1,0 +1,388 @@
+"""The agent that all off-policy methods train: a soft actor-critic, or soft Q-learning.
+
+Every tensor has the seeds on its first axis, and losses are summed over them: gradients do not
+cross seeds, so each learns as it would alone.
+
+Sources: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications"; Haarnoja et al.
+2017, "Reinforcement Learning with Deep Energy-Based Policies".
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch as th
+
+from imitbench.algorithms.off_policy import squashed_gaussian
+from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.util.adam import direct_step, load_optimizer_state
+
+Critics = Literal["online", "target", "frozen"]
+"""Whose values: the critics', their targets', or the critics' without derivatives by parameters."""
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """Settings of the agent.
+
+    Attributes:
+        hidden_sizes: Units of each hidden layer, of actor and critics alike.
+        actor_learning_rate: Learning rate of actor and temperature.
+        critic_learning_rate: Learning rate of the critics.
+        gamma: Discount factor.
+        tau: Share by which target critics follow after each update.
+        temperature: Weight of the entropy; the initial one if it is learned.
+        learn_temperature: Whether the temperature is learned so that the entropy stays at
+            `target_entropy`; only for continuous actions.
+        target_entropy: In nats; `None` for minus the number of action entries.
+        n_critics: Number of critics; the least value counts.
+
+    Raises:
+        ValueError: A value is out of range.
+    """
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    gamma: float = 0.99
+    tau: float = 0.005
+    temperature: float = 0.1
+    learn_temperature: bool = True
+    target_entropy: float | None = None
+    n_critics: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
+        if not 0 < self.tau <= 1:
+            raise ValueError(f"tau must lie in (0, 1], not {self.tau}")
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive, not {self.temperature}")
+        if self.n_critics < 1:
+            raise ValueError(f"n_critics must be at least 1, not {self.n_critics}")
+
+
+class Adam:
+    """Torch's Adam on one tensor.
+
+    Args:
+        tensor: The parameters.
+        learning_rate: Learning rate.
+    """
+
+    def __init__(self, tensor: th.Tensor, learning_rate: float) -> None:
+        self._tensor = tensor
+        tensor.grad = th.zeros_like(tensor)
+        self._optimizer = th.optim.Adam([tensor], lr=learning_rate, fused=True)
+        self._step = direct_step(self._optimizer)
+
+    def step(self, loss: th.Tensor, *, keep_graph: bool = False) -> None:
+        """Takes a step down the gradient of a loss.
+
+        Args:
+            loss: A scalar.
+            keep_graph: Whether another step will use parts of the loss's graph.
+        """
+        (gradient,) = th.autograd.grad(loss, self._tensor, retain_graph=keep_graph)
+        assert self._tensor.grad is not None, "the constructor made it"
+        self._tensor.grad.copy_(gradient)
+        self._step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's state."""
+        return copy.deepcopy(self._optimizer.state_dict())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        load_optimizer_state(self._optimizer, state)
+        self._step = direct_step(self._optimizer)
+
+
+class Agent(ABC):
+    """Critics, their targets, and a policy that is soft in the critics' values.
+
+    Args:
+        inputs: Inputs of each critic.
+        outputs: Outputs of each critic.
+        options: Settings.
+        streams: Randomness of each seed.
+        n_critics: Number of critics.
+
+    Attributes:
+        options: As given.
+        streams: As given.
+        n_critics: As given.
+        critics: All critics; members are ordered by critic, then by seed.
+        targets: Their targets.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        options: AgentOptions,
+        streams: SeedStreams,
+        n_critics: int,
+    ) -> None:
+        self.options = options
+        self.streams = streams
+        self.n_critics = n_critics
+        self.critics = StackedMlp(
+            (inputs, *options.hidden_sizes, outputs), streams.torch * n_critics, streams.device
+        )
+        self.targets = self.critics.copy()
+        self._critic_adam = Adam(self.critics.vector, options.critic_learning_rate)
+
+    @abstractmethod
+    def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
+        """Q(s, a) by each critic, with derivatives by the parameters of the online ones.
+
+        Args:
+            obs: Shape (seeds, batch, features).
+            acts: Shape (seeds, batch, actions), or (seeds, batch) for discrete ones.
+            critics: Which critics to ask.
+
+        Returns:
+            Shape (critics, seeds, batch).
+        """
+
+    @abstractmethod
+    def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:
+        """V(s) = E[Q(s, a) - temperature * log pi(a|s)] by each critic.
+
+        For continuous actions the expectation is one sample of the policy, without derivatives by
+        the policy.
+
+        Args:
+            obs: Shape (seeds, batch, features).
+            critics: Which critics to ask; derivatives are by the online ones.
+
+        Returns:
+            Shape (critics, seeds, batch).
+        """
+
+    @abstractmethod
+    def act(self, obs: th.Tensor) -> th.Tensor:
+        """Samples actions without derivatives.
+
+        Args:
+            obs: Shape (seeds, batch, features).
+
+        Returns:
+            Shape (seeds, batch, actions) in [-1, 1], or (seeds, batch) for discrete ones.
+        """
+
+    @abstractmethod
+    def log_prob(self, obs: th.Tensor, acts: th.Tensor) -> th.Tensor:
+        """Log-probability of actions, with derivatives by the actor's parameters.
+
+        Returns:
+            Shape (seeds, batch).
+        """
+
+    def update_critics(self, loss: th.Tensor) -> None:
+        """Takes a step of the critics down the gradient of a loss, summed over seeds."""
+        self._critic_adam.step(loss)
+
+    def update_actor(self, obs: th.Tensor) -> dict[str, th.Tensor]:
+        """Takes a step of policy and temperature, where they have parameters of their own.
+
+        Args:
+            obs: Shape (seeds, batch, features).
+
+        Returns:
+            What to log, each of shape (seeds,).
+        """
+        del obs
+        return {}
+
+    def follow(self) -> None:
+        """Moves the targets towards the critics."""
+        self.targets.follow(self.critics, self.options.tau)
+
+    def _critics(self, inputs: th.Tensor, critics: Critics) -> th.Tensor:
+        """Outputs of each critic, shape (critics, seeds, batch, outputs)."""
+        passes: dict[Critics, Callable[[th.Tensor], th.Tensor]] = {
+            "online": self.critics, "target": self.targets, "frozen": self.critics.frozen
+        }  # fmt: skip
+        copies = inputs.repeat(self.n_critics, 1, 1) if self.n_critics > 1 else inputs
+        return passes[critics](copies).view(self.n_critics, *inputs.shape[:2], -1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and optimizers."""
+        return {
+            "critics": self.critics.vector.detach().cpu().clone(),
+            "targets": self.targets.vector.cpu().clone(),
+            "critic_adam": self._critic_adam.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        with th.no_grad():
+            self.critics.vector.copy_(state["critics"])
+            self.targets.vector.copy_(state["targets"])
+        self._critic_adam.load_state_dict(state["critic_adam"])
+
+
+class SoftActorCritic(Agent):
+    """An agent for continuous actions.
+
+    Args:
+        features: Entries of an encoded observation.
+        actions: Entries of an action.
+        options: Settings.
+        streams: Randomness of each seed.
+
+    Attributes:
+        actor: Its outputs are the mean and the log standard deviation of actions before squashing.
+        log_temperature: Shape (seeds,).
+        prior: Outputs of an actor for observations: the policy that the temperature pulls to, so
+            that minus the divergence from it stands in for the entropy. `None` for the entropy.
+    """
+
+    def __init__(
+        self, features: int, actions: int, options: AgentOptions, streams: SeedStreams
+    ) -> None:
+        super().__init__(features + actions, 1, options, streams, options.n_critics)
+        self._actions = actions
+        sizes = (features, *options.hidden_sizes, 2 * actions)
+        self.actor = StackedMlp(sizes, streams.torch, streams.device)
+        start = math.log(options.temperature)
+        self.log_temperature = th.full((len(streams),), start, device=streams.device)
+        self.log_temperature.requires_grad_()
+        goal = options.target_entropy
+        self._target_entropy = -float(actions) if goal is None else goal
+        rate = options.actor_learning_rate
+        self.prior: Callable[[th.Tensor], th.Tensor] | None = None
+        self._actor_adam = Adam(self.actor.vector, rate)
+        self._temperature_adam = Adam(self.log_temperature, rate)
+
+    def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
+        """Q(s, a) by each critic; see `Agent.values`."""
+        return self._critics(th.cat([obs, acts], dim=-1), critics).squeeze(-1)
+
+    def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:
+        """V(s) by each critic; see `Agent.soft_values`."""
+        with th.no_grad():
+            acts, cost = self._sample_at_cost(obs)
+            cost = self.temperature * cost
+        return self.values(obs, acts, critics) - cost
+
+    def sample(self, obs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Actions of the policy with log-probabilities, both with derivatives.
+
+        Args:
+            obs: Shape (seeds, batch, features).
+
+        Returns:
+            Shapes (seeds, batch, actions) and (seeds, batch).
+        """
+        noise = self.streams.normal(obs.shape[1], self._actions)
+        return squashed_gaussian.sample(self.actor(obs), noise)
+
+    def _sample_at_cost(self, obs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Actions, and what the temperature weighs: log pi(a|s), or the divergence from a prior."""
+        if self.prior is None:
+            return self.sample(obs)
+        outputs = self.actor(obs)
+        acts, _ = squashed_gaussian.sample(
+            outputs, self.streams.normal(obs.shape[1], self._actions)
+        )
+        with th.no_grad():
+            prior = self.prior(obs)
+        return acts, squashed_gaussian.divergence(outputs, prior)
+
+    @property
+    def temperature(self) -> th.Tensor:
+        """Weight of the entropy, shape (seeds, 1), without derivatives."""
+        return self.log_temperature.detach().exp().unsqueeze(1)
+
+    def act(self, obs: th.Tensor) -> th.Tensor:
+        """Samples actions; see `Agent.act`."""
+        with th.no_grad():
+            return self.sample(obs)[0]
+
+    def log_prob(self, obs: th.Tensor, acts: th.Tensor) -> th.Tensor:
+        """Log-probability of actions; see `Agent.log_prob`."""
+        return squashed_gaussian.log_prob(self.actor(obs), acts)
+
+    def step_actor(self, loss: th.Tensor) -> None:
+        """Takes a step of the actor alone down the gradient of a loss, summed over seeds."""
+        self._actor_adam.step(loss)
+
+    def update_actor(self, obs: th.Tensor) -> dict[str, th.Tensor]:
+        """Takes a step of policy and temperature; see `Agent.update_actor`."""
+        acts, cost = self._sample_at_cost(obs)
+        values = self.values(obs, acts, "frozen").amin(dim=0)
+        loss = (self.temperature * cost - values).mean(dim=1)
+        self.step_actor(loss.sum())
+        entropy = -cost.detach().mean(dim=1)
+        if self.options.learn_temperature:
+            self._temperature_adam.step(
+                (self.log_temperature * (entropy - self._target_entropy)).sum()
+            )
+        return {"actor_loss": loss.detach(), "entropy": entropy}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and optimizers."""
+        return {
+            **super().state_dict(),
+            "actor": self.actor.vector.detach().cpu().clone(),
+            "actor_adam": self._actor_adam.state_dict(),
+            "log_temperature": self.log_temperature.detach().cpu().clone(),
+            "temperature_adam": self._temperature_adam.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
+        with th.no_grad():
+            self.actor.vector.copy_(state["actor"])
+            self.log_temperature.copy_(state["log_temperature"])
+        self._actor_adam.load_state_dict(state["actor_adam"])
+        self._temperature_adam.load_state_dict(state["temperature_adam"])
+
+
+class SoftQ(Agent):
+    """An agent for discrete actions: pi(a|s) is proportional to exp(Q(s, a) / temperature).
+
+    Args:
+        features: Entries of an encoded observation.
+        actions: Number of choices.
+        options: Settings; the temperature is fixed, and there is one critic.
+        streams: Randomness of each seed.
+    """
+
+    def __init__(
+        self, features: int, actions: int, options: AgentOptions, streams: SeedStreams
+    ) -> None:
+        super().__init__(features, actions, options, streams, 1)
+
+    def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
+        """Q(s, a) by the critic; see `Agent.values`."""
+        outputs = self._critics(obs, critics)
+        return outputs.gather(-1, acts[None, ..., None]).squeeze(-1)
+
+    def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:
+        """V(s) = temperature * log sum exp(Q(s, a) / temperature); see `Agent.soft_values`."""
+        temperature = self.options.temperature
+        return temperature * th.logsumexp(self._critics(obs, critics) / temperature, dim=-1)
+
+    def act(self, obs: th.Tensor) -> th.Tensor:
+        """Samples actions; see `Agent.act`."""
+        with th.no_grad():
+            logits = self._critics(obs, "online")[0] / self.options.temperature
+            # Gumbel's trick: the largest of logits with such noise is a sample.
+            uniform = self.streams.uniform(*logits.shape[1:])
+            return (logits - th.log(-th.log(uniform.clamp_min(1e-20)))).argmax(dim=-1)
+
+    def log_prob(self, obs: th.Tensor, acts: th.Tensor) -> th.Tensor:
+        """Log-probability of actions, with derivatives by the critic; see `Agent.log_prob`."""
+        logits = self._critics(obs, "online")[0] / self.options.temperature
+        return th.log_softmax(logits, dim=-1).gather(-1, acts.unsqueeze(-1)).squeeze(-1)

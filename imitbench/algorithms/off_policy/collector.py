@@ -1,0 +1,161 @@
+"""Acting in environments, and how transitions are encoded for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.algorithms.off_policy.agent import Agent
+from imitbench.algorithms.off_policy.encoding import ObservationEncoder
+from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.util.actions import scale_actions, unscale_actions
+
+Array = npt.NDArray[Any]
+Rows = dict[str, Array]
+
+
+class Collector:
+    """Steps the environments of all seeds together.
+
+    Args:
+        venv: Environments: those of the first seed, those of the second, and so on.
+        encoders: Encoder of each seed.
+        streams: Randomness of each seed.
+
+    Attributes:
+        n_envs: Environments of each seed.
+        lengths: Lengths, in steps, of the episodes that ended in the last step.
+        ended: Whether the episode of each environment ended in the last step, for good or by its
+            time limit; shape (environments of all seeds,), bool.
+
+    Raises:
+        ValueError: The number of environments is not a multiple of the number of seeds.
+    """
+
+    def __init__(
+        self, venv: VecEnv, encoders: Sequence[ObservationEncoder], streams: SeedStreams
+    ) -> None:
+        if venv.num_envs % len(streams):
+            raise ValueError(
+                f"venv has {venv.num_envs} environments, which {len(streams)} seeds cannot share"
+            )
+        self._venv = venv
+        self._encoders = encoders
+        self._streams = streams
+        self.n_envs = venv.num_envs // len(streams)
+        self._obs: Array | None = None
+        self._steps = np.zeros(venv.num_envs, np.int64)
+        self.lengths: list[int] = []
+        self.ended: Array = np.zeros(venv.num_envs, bool)
+
+    def step(self, agent: Agent | None) -> list[Rows]:
+        """Takes a step in every environment.
+
+        Args:
+            agent: Chooses the actions; `None` for random ones.
+
+        Returns:
+            Encoded transitions of each seed, by the fields of `Batch`.
+        """
+        if self._obs is None:
+            self._obs = np.asarray(self._venv.reset())
+        obs, space = self._obs, self._venv.action_space
+        acts = self._random() if agent is None else self._chosen(agent, obs)
+        executed = unscale_actions(acts.reshape(-1, *(space.shape or ())), space)
+        # The environment's rewards are not the method's to see.
+        stepped, _, dones, infos = self._venv.step(executed)
+        self._obs = np.asarray(stepped)
+        self._steps += 1
+        self.ended = np.array(dones)
+        self.lengths = self._steps[dones].tolist()
+        self._steps[dones] = 0
+        next_obs, terminal = np.array(self._obs), np.array(dones)
+        for index in np.flatnonzero(dones):
+            next_obs[index] = infos[index]["terminal_observation"]
+            terminal[index] = not infos[index].get("TimeLimit.truncated", False)
+        parts = (np.split(each, len(self._streams)) for each in (obs, acts, next_obs, terminal))
+        return [encoded_rows(*each) for each in zip(self._encoders, *parts, strict=True)]
+
+    def _random(self) -> Array:
+        space = self._venv.action_space
+        if isinstance(space, spaces.Discrete):
+            uniform = self._streams.uniform(self.n_envs).cpu().numpy()
+            return np.asarray((uniform * space.n).astype(np.int64).ravel())
+        uniform = self._streams.uniform(self.n_envs, spaces.flatdim(space)).cpu().numpy()
+        return np.asarray((2 * uniform - 1).reshape(self._venv.num_envs, -1))
+
+    def _chosen(self, agent: Agent, obs: Array) -> Array:
+        parts = np.split(obs, len(self._streams))
+        encoded = np.stack([code(part) for code, part in zip(self._encoders, parts, strict=True)])
+        acts = agent.act(th.from_numpy(encoded).to(self._streams.device)).cpu().numpy()
+        return acts.reshape(len(obs), *acts.shape[2:])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Latest observations and lengths of the running episodes."""
+        obs = None if self._obs is None else self._obs.copy()
+        return {"obs": obs, "steps": self._steps.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self._obs = None if state["obs"] is None else np.array(state["obs"])
+        self._steps = np.array(state["steps"])
+
+
+def encoded_rows(
+    encoder: ObservationEncoder, obs: Array, acts: Array, next_obs: Array, terminal: Array
+) -> Rows:
+    """Encodes transitions, with those into and inside the absorbing state.
+
+    Args:
+        encoder: The encoder.
+        obs: Shape (n, *observation_shape).
+        acts: In [-1, 1], shape (n, actions), or numbers of choices, shape (n,).
+        next_obs: Like `obs`.
+        terminal: Whether the episode ended for good, shape (n,), bool.
+
+    Returns:
+        The fields of `Batch`, each of shape (m, …). Rewards are 0.
+    """
+    rows = _rows(encoder(obs), acts, encoder(next_obs), terminal)
+    count = int(terminal.sum())
+    if not encoder.absorbing or not count:
+        return rows
+    absorbing = encoder.absorbing_states(count)
+    rows["next_obs"][terminal] = absorbing
+    rows["terminal"][:] = 0.0
+    still = np.zeros((count, *acts.shape[1:]), acts.dtype)
+    loops = _rows(absorbing, still, absorbing, np.zeros(count, bool))
+    return {name: np.concatenate([rows[name], loops[name]]) for name in rows}
+
+
+def encoded_demonstrations(
+    encoder: ObservationEncoder, rows: Rows, space: spaces.Space[Any]
+) -> Rows:
+    """Encodes demonstrations.
+
+    Args:
+        encoder: The encoder.
+        rows: From `expert_transitions`.
+        space: Space of one action.
+    """
+    acts = scale_actions(rows["acts"], space)
+    if isinstance(space, spaces.Box):
+        acts = acts.reshape(len(acts), -1).astype(np.float32)
+    terminal = rows["dones"].astype(bool) & ~rows["timeouts"]
+    return encoded_rows(encoder, rows["obs"], acts, rows["next_obs"], terminal)
+
+
+def _rows(obs: Array, acts: Array, next_obs: Array, terminal: Array) -> Rows:
+    return {
+        "obs": obs,
+        "acts": acts,
+        "next_obs": next_obs,
+        "terminal": terminal.astype(np.float32),
+        "rewards": np.zeros(len(acts), np.float32),
+    }

@@ -1,0 +1,115 @@
+"""A discriminator of expert and learner, with the gradient penalty of Wasserstein GANs.
+
+It minimizes the cross-entropy, or it is a moment of both that differs as much as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch as th
+from torch.nn import functional
+
+from imitbench.algorithms.off_policy.agent import Adam
+from imitbench.algorithms.off_policy.gradient_penalty import gradient_penalty
+from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.algorithms.off_policy.transitions import Batch
+
+Objective = Literal["cross_entropy", "moments"]
+
+
+class Discriminator:
+    """Distinguishes the expert's pairs of observation and action from the learner's.
+
+    Args:
+        features: Entries of an encoded observation.
+        actions: Entries of an action; for discrete ones the number of choices.
+        discrete: Whether actions are discrete.
+        hidden_sizes: Units of each hidden layer.
+        learning_rate: Learning rate of Adam.
+        penalty: Weight of the gradient penalty.
+        streams: Randomness of each seed.
+        hidden_entries: Entries of observations that it does not see.
+        objective: `cross_entropy`, or `moments`: its mean over the learner's pairs minus that
+            over the expert's (Swamy et al. 2021, "Of Moments and Matching").
+    """
+
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        *,
+        discrete: bool,
+        hidden_sizes: Sequence[int],
+        learning_rate: float,
+        penalty: float,
+        streams: SeedStreams,
+        hidden_entries: Sequence[int] = (),
+        objective: Objective = "cross_entropy",
+    ) -> None:
+        self._objective = objective
+        self._choices = actions if discrete else None
+        self._penalty = penalty
+        self._streams = streams
+        self._net = StackedMlp(
+            (features + actions, *hidden_sizes, 1), streams.torch, streams.device
+        )
+        self._adam = Adam(self._net.vector, learning_rate)
+        self._visible = th.ones(features, device=streams.device)
+        self._visible[list(hidden_entries)] = 0.0
+
+    def inputs(self, batch: Batch) -> th.Tensor:
+        """Pairs as vectors, shape (seeds, batch, features + actions)."""
+        acts = batch.acts
+        if self._choices is not None:
+            acts = functional.one_hot(acts, self._choices).to(batch.obs)
+        return th.cat([batch.obs * self._visible, acts], dim=-1)
+
+    def logits(self, batch: Batch) -> th.Tensor:
+        """What is high for the expert, without derivatives; shape (seeds, batch).
+
+        With cross-entropy this is log D - log(1 - D).
+        """
+        with th.no_grad():
+            return self._net(self.inputs(batch)).squeeze(-1)
+
+    def update(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
+        """Takes a step down the objective plus the gradient penalty.
+
+        Args:
+            own: The learner's transitions.
+            expert: As many of the expert.
+
+        Returns:
+            Loss, accuracy and penalty, each of shape (seeds,). The loss is half of the objective;
+            the accuracy is the share of logits with the right sign.
+        """
+        theirs, ours = self.inputs(expert), self.inputs(own)
+        count = theirs.shape[1]
+        logits = self._net(th.cat([theirs, ours], dim=1)).squeeze(-1)
+        signs = th.ones_like(logits)
+        signs[:, count:] = -1.0
+        wrong = -signs * logits
+        if self._objective == "cross_entropy":
+            wrong = functional.softplus(wrong)
+        loss = wrong.mean(dim=1)
+        penalty = gradient_penalty(self._net, theirs, ours, self._streams)
+        self._adam.step((2 * loss + self._penalty * penalty).sum())
+        accuracy = (signs * logits > 0).float().mean(dim=1)
+        return {
+            "discriminator/loss": loss.detach(),
+            "discriminator/accuracy": accuracy,
+            "discriminator/penalty": penalty.detach(),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and optimizer."""
+        return {"net": self._net.vector.detach().cpu().clone(), "adam": self._adam.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        with th.no_grad():
+            self._net.vector.copy_(state["net"])
+        self._adam.load_state_dict(state["adam"])

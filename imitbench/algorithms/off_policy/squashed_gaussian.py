@@ -1,0 +1,107 @@
+"""The distribution of a soft actor-critic's actions: tanh of a normal distribution.
+
+Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", appendix C.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch as th
+from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
+from torch.nn import functional
+
+_LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
+# Actions at their bounds have an infinite preimage.
+_EDGE = 1 - 1e-6
+# Where the tails of `tailed_log_prob` begin, as in Acme's distributions.
+_TAIL = 0.999
+
+
+def parameters_of(outputs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    """Mean and log standard deviation before squashing.
+
+    Args:
+        outputs: Outputs of an actor, shape (…, 2 * actions).
+
+    Returns:
+        Two tensors of shape (…, actions); the second within Stable-Baselines3's limits.
+    """
+    mean, log_std = outputs.chunk(2, dim=-1)
+    return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+
+
+def sample(outputs: th.Tensor, noise: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+    """Actions with their log-probabilities, both with derivatives.
+
+    Args:
+        outputs: Outputs of an actor, shape (…, 2 * actions).
+        noise: Standard normal numbers, shape (…, actions).
+
+    Returns:
+        Actions in (-1, 1), shape (…, actions), and log-probabilities, shape (…).
+    """
+    mean, log_std = parameters_of(outputs)
+    raw = mean + log_std.exp() * noise
+    normal = -0.5 * noise.square() - log_std - _LOG_ROOT_2_PI
+    return th.tanh(raw), (normal - _log_slope(raw)).sum(dim=-1)
+
+
+def log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    """Log-probability of given actions.
+
+    Args:
+        outputs: Outputs of an actor, shape (…, 2 * actions).
+        actions: In [-1, 1], shape (…, actions).
+
+    Returns:
+        Shape (…).
+    """
+    mean, log_std = parameters_of(outputs)
+    raw = th.atanh(actions.clamp(-_EDGE, _EDGE))
+    normal = -0.5 * ((raw - mean) * (-log_std).exp()).square() - log_std - _LOG_ROOT_2_PI
+    return (normal - _log_slope(raw)).sum(dim=-1)
+
+
+def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    """Log-probability of given actions, with each tail's probability spread evenly over the tail.
+
+    The tails are actions beyond ±0.999. Actions at their bounds, whose density would be infinite
+    or 0, have at most log 1000 for each entry.
+
+    Args:
+        outputs: Outputs of an actor, shape (…, 2 * actions).
+        actions: In [-1, 1], shape (…, actions).
+
+    Returns:
+        Shape (…).
+    """
+    mean, log_std = parameters_of(outputs)
+    edge, shrink = math.atanh(_TAIL), (-log_std).exp()
+    raw = th.atanh(actions.clamp(-_TAIL, _TAIL))
+    normal = -0.5 * ((raw - mean) * shrink).square() - log_std - _LOG_ROOT_2_PI
+    beyond = th.special.log_ndtr((actions.sign() * mean - edge) * shrink) - math.log(1 - _TAIL)
+    return th.where(actions.abs() > _TAIL, beyond, normal - _log_slope(raw)).sum(dim=-1)
+
+
+def divergence(outputs: th.Tensor, others: th.Tensor) -> th.Tensor:
+    """Kullback-Leibler divergence of one actor's actions from another's.
+
+    It is that of the normal distributions, because both are squashed alike.
+
+    Args:
+        outputs: Outputs of the actor that acts, shape (…, 2 * actions).
+        others: Outputs of the other, of the same shape.
+
+    Returns:
+        In nats, shape (…).
+    """
+    (mean, log_std), (other, other_log_std) = parameters_of(outputs), parameters_of(others)
+    ratio = log_std - other_log_std
+    distance = ((mean - other) * (-other_log_std).exp()).square()
+    return (0.5 * ((2 * ratio).exp() + distance - 1) - ratio).sum(dim=-1)
+
+
+def _log_slope(raw: th.Tensor) -> th.Tensor:
+    """log(1 - tanh² x), without loss of precision where x is large."""
+    return 2 * (math.log(2) - raw - functional.softplus(-2 * raw))

@@ -1,0 +1,253 @@
+"""The learners for methods that learn from a replay buffer and demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from imitbench.algorithms.off_policy.adril import AdRIL
+from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.csil import CSIL
+from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.hype import HyPE
+from imitbench.algorithms.off_policy.iq_learn import IQLearn
+from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
+from imitbench.algorithms.off_policy.value_dice import ValueDICE
+from imitbench.bench.curve import EpisodeLog, silent_logger
+from imitbench.bench.environments import make_packed_environments
+from imitbench.bench.learner import Callback, Checkpoint, PackedLearner, Task, no_checkpoint
+from imitbench.bench.learners.algorithm_learner import CURVE_POINTS
+from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.records.runs import Budget
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+
+class OffPolicyImitationLearner(PackedLearner):
+    """Trains one off-policy method; the budget is in environment steps.
+
+    Attributes:
+        method: The method.
+        arguments: Its arguments that are hyper-parameters with the same name.
+        options: Every hyper-parameter by name.
+        trainer: The method's instance.
+    """
+
+    method: ClassVar[type[OffPolicyTrainer]]
+    arguments: ClassVar[tuple[str, ...]]
+    options: Mapping[str, Any]
+    trainer: OffPolicyTrainer
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method.
+
+        Args:
+            task: Environment and hyper-parameters.
+            **shared: Other arguments of the method.
+        """
+        del task
+        return self.method(**{name: self.options[name] for name in self.arguments}, **shared)
+
+    def setup_pack(
+        self,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
+        device: str,
+    ) -> None:
+        """Builds environments and method."""
+        task = tasks[0]
+        self.options = dict(task.hyperparameters)
+        environment = task.environment
+        self._environments = make_packed_environments(
+            environment, self.options["n_envs"], [each.seed for each in tasks]
+        )
+        self._episodes = EpisodeLog(self._environments, len(tasks))
+        self.curves: list[list[Mapping[str, float]]] = [[] for _ in tasks[1:]]
+        self.trainer = self.make_trainer(
+            task,
+            venv=self._episodes,
+            demonstrations=None,
+            options=shared_options(self.options),
+            seeds=[int(rng.integers(2**32)) for rng in rngs],
+            device=device,
+            custom_logger=silent_logger(),
+            allow_variable_horizon=environment.horizon == "variable",
+        )
+        self.trainer.set_demonstrations_of_seeds(demos)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains for the budget, in whole steps of all environments."""
+        trainer, n_envs = self.trainer, int(self.options["n_envs"])
+        total = budget.amount // n_envs * n_envs
+        part = max(1, total // CURVE_POINTS // n_envs) * n_envs
+        while trainer.num_timesteps < total:
+            logged = trainer.train_seeds(min(part, total - trainer.num_timesteps))
+            step = trainer.num_timesteps
+            first, *others = (
+                {**self._episodes.pop(seed), **each} for seed, each in enumerate(logged)
+            )
+            for curve, metrics in zip(self.curves, others, strict=True):
+                curve.append({"step": step, **metrics})
+            callback(step, first)
+            checkpoint()
+        return trainer.num_timesteps
+
+    def policies(self) -> Sequence[BasePolicy]:
+        """The agent's policy of each seed."""
+        return self.trainer.policies
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of method and environments, between two steps."""
+        return {
+            "trainer": self.trainer.state_dict(),
+            "environments": episode_states(self._environments),
+            "curves": [[dict(point) for point in curve] for curve in self.curves],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        restore_episodes(self._environments, state["environments"])
+        self.curves = [list(curve) for curve in state["curves"]]
+        self.trainer.load_state_dict(state["trainer"])
+
+
+_AGENT_SETTINGS = (
+    "actor_learning_rate",
+    "critic_learning_rate",
+    "gamma",
+    "tau",
+    "temperature",
+    "learn_temperature",
+    "n_critics",
+)
+_TRAINER_SETTINGS = (
+    "batch_size",
+    "buffer_size",
+    "learning_starts",
+    "steps_per_update",
+    "updates",
+    "absorbing_states",
+    "standardize",
+)
+
+
+def shared_options(options: Mapping[str, Any]) -> OffPolicyOptions:
+    """Returns the settings that all off-policy methods share from a card's hyper-parameters.
+
+    A card leaves out those without meaning for its method.
+    """
+
+    def given(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: options[name] for name in names if name in options}
+
+    hidden_sizes = (options["hidden_size"],) * options["hidden_layers"]
+    agent = AgentOptions(hidden_sizes=hidden_sizes, **given(_AGENT_SETTINGS))
+    return OffPolicyOptions(agent=agent, **given(_TRAINER_SETTINGS))
+
+
+class AdversarialLearner(OffPolicyImitationLearner):
+    """A method with a discriminator, which does not see hidden positions."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"]
+        hidden = task.environment.hidden_positions or ()
+        return super().make_trainer(task, disc_hidden_sizes=sizes, hidden_entries=hidden, **shared)
+
+
+class DACLearner(AdversarialLearner):
+    """Discriminator-actor-critic."""
+
+    method = DAC
+    arguments = ("disc_learning_rate", "gradient_penalty")
+
+
+class HyPELearner(AdversarialLearner):
+    """Hybrid policy emulation."""
+
+    method = HyPE
+    arguments = ("disc_learning_rate", "gradient_penalty", "reward_interval", "objective")
+
+
+class AdRILLearner(OffPolicyImitationLearner):
+    """Adversarial reward-moment imitation learning."""
+
+    method = AdRIL
+    arguments = ("round_steps", "reward_scale")
+
+
+class PWILLearner(OffPolicyImitationLearner):
+    """Primal Wasserstein imitation learning."""
+
+    method = PWIL
+    arguments = ("alpha", "beta", "subsampling", "prefill")
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates PWIL."""
+        hidden = task.environment.hidden_positions or ()
+        horizon = self.options["horizon"] or None
+        return super().make_trainer(task, horizon=horizon, hidden_entries=hidden, **shared)
+
+
+class ImplicitRewardLearner(OffPolicyImitationLearner):
+    """A method whose values define the reward; its agent does not see hidden positions either."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        hidden = tuple(task.environment.hidden_positions or ())
+        shared["options"] = replace(shared["options"], hidden_entries=hidden)
+        return super().make_trainer(task, **shared)
+
+
+class IQLearnLearner(ImplicitRewardLearner):
+    """Inverse soft-Q learning."""
+
+    method = IQLearn
+    arguments = ("value_loss", "regularization", "alpha", "use_targets")
+
+
+class LSIQLearner(ImplicitRewardLearner):
+    """Least-squares inverse Q-learning."""
+
+    method = LSIQ
+    arguments = (
+        "regularization",
+        "expert_targets",
+        "policy_loss",
+        "clip_targets",
+        "absorbing_values",
+    )
+
+
+class CSILLearner(OffPolicyImitationLearner):
+    """Coherent soft imitation learning."""
+
+    method = CSIL
+    arguments = (
+        "reward_scale",
+        "least_std",
+        "bc_updates",
+        "bc_learning_rate",
+        "prior_weight",
+        "critic_updates",
+        "action_gradient_weight",
+        "reward_learning_rate",
+    )
+
+
+class ValueDICELearner(OffPolicyImitationLearner):
+    """ValueDICE."""
+
+    method = ValueDICE
+    arguments = ("replay_weight", "gradient_penalty", "orthogonality")

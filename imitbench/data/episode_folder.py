@@ -1,0 +1,97 @@
+"""Reads a folder with a file or a folder of plain arrays for each episode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from imitbench.data.csv_source import open_csv
+from imitbench.data.json_lines import JsonLinesSource
+from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
+from imitbench.data.trajectories import Trajectory
+from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+_FILES = (".csv", ".jsonl", ".npz")
+
+
+def is_array_folder(folder: Path) -> bool:
+    """Whether a folder holds arrays as `.npy` files."""
+    return (folder / "obs.npy").is_file() or (folder / "acts.npy").is_file()
+
+
+def episode_places(folder: Path) -> list[Path]:
+    """Returns the episodes of a folder in natural order: 2 before 10; empty if there are none."""
+    places = [
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".")
+        and (path.suffix in _FILES if path.is_file() else path.is_dir() and is_array_folder(path))
+    ]
+    return sorted(places, key=lambda path: natural(path.name))
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Returns a sort key that puts `episode_10` after `episode_2`."""
+    parts = re.split(r"(\d{1,18})", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+class EpisodeFolder(TrajectorySource):
+    """A folder with one file or folder per episode.
+
+    Each is a `.csv`, `.npz` or `.jsonl` file or a folder of `.npy` files. Without `dones`, it is a
+    single episode; its `obs` may then have one row more than its `acts`.
+
+    Args:
+        folder: The folder; entries that are none of these are not read.
+
+    Raises:
+        InputError: An episode is damaged, or they are of several formats.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.where = str(folder)
+        places = episode_places(folder)
+        kinds = sorted({path.suffix if path.is_file() else "folder of .npy" for path in places})
+        if len(kinds) > 1:
+            raise InputError(
+                f"{folder}: holds episodes as {' and '.join(kinds)}: convert one format at a time"
+            )
+        self._episodes = [_open(path) for path in places]
+        self.form = f"{len(places)} episodes, {self._episodes[0].form}"
+        self.untyped = self._episodes[0].untyped
+        others = sorted(p.name for p in folder.iterdir() if p not in places)
+        notes = dict.fromkeys(note for episode in self._episodes for note in episode.notes)
+        if others:
+            notes[f"not read: {one_line(', '.join(others), 120)}"] = None
+        self.notes = tuple(notes)
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return sum(map(len, self._episodes))
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
+        """See `TrajectorySource.chunks`; there are no infos."""
+        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        every = (t for episode in self._episodes for t in episode._trajectories(False, None))
+        return islice(every, limit)
+
+
+def _open(place: Path) -> TrajectorySource:
+    if place.is_dir():
+        reader = open_npy_folder(place)
+        return ArraysSource(reader, where=str(place), form=".npy arrays", single=True)
+    if place.suffix == ".csv":
+        return open_csv(place, single=True)
+    if place.suffix == ".jsonl":
+        return JsonLinesSource(place)
+    arrays = NpzReader(place)
+    return ArraysSource(
+        arrays, where=str(place), form=".npz arrays", single=True, others=tuple(arrays.others)
+    )

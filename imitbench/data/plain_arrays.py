@@ -1,0 +1,271 @@
+"""Reads plain arrays with one row per step, as scripts and robots record them.
+
+`obs`, `acts` and `dones` have one row per step; `dones` is true at the last step of each episode.
+`rewards` and `next_obs` are optional. They are the arrays of an `.npz` archive, or `.npy` files of
+these names in a folder; `imitbench.data.csv_source` reads the same names as columns of a table.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.data.npz_source import NpzMember, opened_npz, refuse_bomb
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.errors import InputError, did_you_mean
+from imitbench.util.parse_errors import DAMAGED_NPZ
+from imitbench.util.text_line import one_line
+
+Array = npt.NDArray[Any]
+
+NAMES = ("obs", "acts", "dones", "rewards", "next_obs", "episode")
+"""Names of the arrays; `episode` numbers the episodes, in place of `dones` or in addition."""
+
+LAYOUT = (
+    "obs, acts and dones of one row per step, dones true at the end of an episode; optional "
+    "rewards, next_obs, episode"
+)
+"""The arrays, for messages."""
+
+
+class Column(Protocol):
+    """An array that is read in order."""
+
+    def take(self, count: int) -> Array:
+        """Returns the next `count` rows."""
+
+
+class ArrayReader(ABC):
+    """Arrays by name, which are read in order.
+
+    Attributes:
+        shapes: Shape of each array.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[Mapping[str, Column]]:
+        """Opens the arrays at their first rows."""
+
+
+class MemoryColumn:
+    """An array in memory, or mapped into it."""
+
+    def __init__(self, values: Array) -> None:
+        self._values, self._place = values, 0
+
+    def take(self, count: int) -> Array:
+        """Returns a copy of the next `count` rows."""
+        self._place += count
+        return np.array(self._values[self._place - count : self._place])
+
+
+class MemoryReader(ArrayReader):
+    """Arrays in memory.
+
+    Args:
+        arrays: Arrays by name, at least 1-D.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+        self.shapes = {name: values.shape for name, values in arrays.items()}
+
+    @contextmanager
+    def opened(self) -> Iterator[Mapping[str, Column]]:
+        """See `ArrayReader.opened`."""
+        yield {name: MemoryColumn(values) for name, values in self._arrays.items()}
+
+
+class NpzReader(ArrayReader):
+    """The arrays of an `.npz` archive; others than `NAMES` are not read.
+
+    Raises:
+        InputError: The archive is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with opened_npz(path) as archive:
+            refuse_bomb(archive)
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            if not names:
+                raise ValueError("no arrays in it")
+            self.others = sorted(set(names) - set(NAMES))
+            self.shapes = {name: NpzMember(archive, name).shape for name in NAMES if name in names}
+
+    @contextmanager
+    def opened(self) -> Iterator[Mapping[str, Column]]:
+        """See `ArrayReader.opened`."""
+        with opened_npz(self._path) as archive:
+            yield {name: NpzMember(archive, name) for name in self.shapes}
+
+
+def open_npy_folder(folder: Path) -> MemoryReader:
+    """Opens `.npy` files of the names `NAMES` in a folder, without reading them into memory.
+
+    Raises:
+        InputError: A file is damaged, or does not hold numbers.
+    """
+    arrays = {}
+    for name in NAMES:
+        file = folder / f"{name}.npy"
+        if not file.is_file():
+            continue
+        try:
+            values = np.load(file, mmap_mode="r", allow_pickle=False)
+        except DAMAGED_NPZ as error:
+            raise InputError(
+                f"{file}: not a readable .npy file of numbers ({one_line(error, 120)}): write it "
+                "with numpy.save"
+            ) from error
+        if values.dtype.kind not in "fiub" or not values.ndim:
+            raise InputError(
+                f"{file}: holds {one_line(values.dtype)} of shape {values.shape}, not numbers of "
+                "one row per step"
+            )
+        arrays[name] = values
+    return MemoryReader(arrays)
+
+
+class ArraysSource(TrajectorySource):
+    """Plain arrays of one row per step.
+
+    Without `next_obs`, the observation after the last step of an episode is unknown; the last
+    known one is repeated in its place, which a note says.
+
+    Args:
+        reader: The arrays.
+        where: Name of the data set in messages.
+        form: Name of the format.
+        single: Whether the arrays are a single episode if they do not say where episodes end;
+            `obs` may then have one row more than `acts`.
+        untyped: See `TrajectorySource`.
+        others: Names of arrays that are not read, for a note.
+
+    Raises:
+        InputError: An array is missing, or their numbers of rows differ.
+    """
+
+    def __init__(
+        self,
+        reader: ArrayReader,
+        *,
+        where: str,
+        form: str,
+        single: bool = False,
+        untyped: bool = False,
+        others: tuple[str, ...] = (),
+    ) -> None:
+        self.where, self.form, self.untyped = where, form, untyped
+        self._reader, self._others = reader, others
+        self._check_names(single)
+        steps = reader.shapes["acts"][0]
+        ends = {"dones", "episode"} & set(reader.shapes)
+        self._has_last = not ends and reader.shapes["obs"][0] == steps + 1
+        self._check_rows(steps)
+        self._ends, self._terminal = self._cut(steps)
+        self.notes = self._remarks()
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return len(self._ends)
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
+        """See `TrajectorySource.chunks`; there are no infos."""
+        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        return islice(self._episodes(), limit)
+
+    def _episodes(self) -> Iterator[Trajectory]:
+        start = 0
+        with self._reader.opened() as columns:
+            for end, terminal in zip(self._ends, self._terminal, strict=True):
+                length, start = int(end) - start, int(end)
+                obs = columns["obs"].take(length + self._has_last)
+                if not self._has_last:
+                    later = columns["next_obs"].take(length) if "next_obs" in columns else obs
+                    obs = np.concatenate([obs, later[-1:]])
+                acts = columns["acts"].take(length)
+                if "rewards" not in columns:
+                    yield Trajectory(obs, acts, None, bool(terminal))
+                    continue
+                rewards = columns["rewards"].take(length).reshape(-1).astype(np.float64)
+                yield TrajectoryWithRew(obs, acts, None, bool(terminal), rewards)
+
+    def _check_names(self, single: bool) -> None:
+        found = self._reader.shapes
+        missing = [name for name in ("obs", "acts") if name not in found]
+        if not single and not {"dones", "episode"} & set(found):
+            missing.append("dones")
+        if missing:
+            names = [*found, *self._others]
+            near = did_you_mean(missing[0], names).partition("? ")
+            hint = f"{near[0]}? " if near[1] else ""
+            raise InputError(
+                f"{self.where}: no {' and no '.join(missing)} among "
+                f"{one_line(', '.join(names), 120) or 'nothing'}; {hint}needed are {LAYOUT}"
+            )
+
+    def _check_rows(self, steps: int) -> None:
+        for name, shape in self._reader.shapes.items():
+            due = steps + (self._has_last and name == "obs")
+            if shape[0] != due:
+                raise InputError(
+                    f"{self.where}: {name} has {shape[0]} rows and acts {steps}: store one row of "
+                    "each per step"
+                )
+            if name in ("dones", "rewards", "episode") and shape[1:] not in ((), (1,)):
+                raise InputError(
+                    f"{self.where}: {name} has shape {shape}: store one number per step"
+                )
+        shapes = self._reader.shapes
+        if "next_obs" in shapes and shapes["next_obs"] != shapes["obs"]:
+            raise InputError(
+                f"{self.where}: next_obs has shape {shapes['next_obs']} and obs {shapes['obs']}: "
+                "store the same kind of observation in both"
+            )
+        if not steps:
+            raise InputError(f"{self.where}: has no steps: record some first")
+
+    def _cut(self, steps: int) -> tuple[Array, Array]:
+        """Returns where episodes end, and whether each is marked as a whole one."""
+        with self._reader.opened() as columns:
+            dones = columns["dones"].take(steps).reshape(-1) if "dones" in columns else None
+            number = columns["episode"].take(steps).reshape(-1) if "episode" in columns else None
+        last = np.zeros(steps, bool)
+        last[-1] = True
+        if number is not None:
+            last[:-1] |= number[1:] != number[:-1]
+        if dones is None:
+            return np.flatnonzero(last) + 1, np.ones(int(last.sum()), bool)
+        odd = np.flatnonzero(~np.isin(dones, (0, 1)))
+        if len(odd):
+            raise InputError(
+                f"{self.where}: dones is {dones[odd[0]]} at step {odd[0]}: it must be 1 at the "
+                "last step of each episode and 0 elsewhere"
+            )
+        done = dones.astype(bool)
+        last |= done
+        return np.flatnonzero(last) + 1, done[last]
+
+    def _remarks(self) -> tuple[str, ...]:
+        remarks = []
+        if not self._has_last and "next_obs" not in self._reader.shapes:
+            remarks.append(
+                "without next_obs, the last observation of each episode is repeated as the one "
+                "after its last action"
+            )
+        if self._others:
+            remarks.append(f"not read: {one_line(', '.join(self._others), 120)}")
+        return tuple(remarks)

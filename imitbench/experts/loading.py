@@ -1,0 +1,95 @@
+"""Loads the policy and the learned reward of a run."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch as th
+
+from imitbench.errors import InputError
+from imitbench.experts.evaluation import spaces_of, with_own_arguments
+from imitbench.experts.lookup import find_named_policy
+from imitbench.policies.expert import load_expert_policy
+from imitbench.policies.expert_folder import open_expert_folder
+from imitbench.policies.storage import load_policy
+from imitbench.rewards.storage import DESCRIPTION_FILE, load_reward_net
+from imitbench.store.overview import find_run
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.hub_client import silent
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.rewards.base import RewardNet
+
+
+def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> BasePolicy:
+    """Loads the policy of a run, or another stored policy.
+
+    Args:
+        run: Id of a run or its start, a row of results, or whatever `imitbench eval` accepts.
+        out: Results folder in which ids are looked up.
+        device: Device of the policy.
+
+    Raises:
+        InputError: There is no such policy, it was not published, or it cannot be read.
+    """
+    named = find_named_policy(run_name(run), out=out, revision=None, notify=silent)
+    found = open_expert_folder(named.path)
+    if not found.is_zip:
+        return load_policy(found.policy, device=device)
+    if named.environment is None:
+        raise InputError(
+            f"{named.label}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
+            "load_policy takes the environment"
+        )
+    spec = with_own_arguments(named.environment, found)
+    return load_expert_policy(found, spaces_of(spec), trust=False).to(device)
+
+
+def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> RewardNet:
+    """Loads the reward network that a run learned.
+
+    Args:
+        run: Id of a run or its start, a row of results, or the folder of a run or of a network.
+        out: Results folder in which ids are looked up.
+        device: Device of the network.
+
+    Raises:
+        InputError: There is no such run, or it has no stored reward.
+    """
+    name = run_name(run)
+    path = Path(name) if Path(name).exists() else find_run(out, name).path
+    folder = next(
+        (each for each in (path, RunDirectory(path).reward) if (each / DESCRIPTION_FILE).is_file()),
+        None,
+    )
+    if folder is None:
+        raise InputError(f"{path}: has no stored reward; methods such as gail and airl learn one")
+    return load_reward_net(folder, device)
+
+
+def run_name(run: Any) -> str:
+    """Returns the name of a run: itself, or that in a row of results.
+
+    Args:
+        run: A name or path, or a row with `path` or `run_id`: a mapping, a row of a data frame, or
+            a record.
+
+    Raises:
+        InputError: A row says that there is no policy, or it has neither column.
+    """
+    if isinstance(run, (str, PathLike)):
+        return str(fspath(run))
+    value = run.get if hasattr(run, "get") else lambda name: getattr(run, name, None)
+    path, run_id = value("path"), value("run_id")
+    if isinstance(path, str):
+        return path
+    if run_id is None:
+        raise InputError(f"run {run!r}: must be the id of a run, its folder, or a row of results")
+    columns = run.keys() if hasattr(run, "keys") else dir(run)
+    if "path" in columns:
+        raise InputError(f"run {run_id}: its policy was not published; train it again")
+    return str(run_id)

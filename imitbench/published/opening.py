@@ -1,0 +1,228 @@
+"""Opens the results of run folders and of published folders as one database.
+
+Published folders are only read: their database is in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imitbench.errors import InputError
+from imitbench.published.results_folder import MANIFEST_FILE
+from imitbench.published.results_sources import (
+    ResultsSource,
+    read_imports,
+    read_source,
+    submission_folders,
+)
+from imitbench.published.submission import is_submission
+from imitbench.records.published import PublishedRun
+from imitbench.store import database
+from imitbench.store.collector import external_table
+from imitbench.store.database_home import collected
+from imitbench.store.overview import STATES, CellStatus
+from imitbench.store.run_rows import arrow_tables, published_rows
+from imitbench.store.scan import EXTERNAL_FOLDER, run_directories
+from imitbench.store.sweep_file import SWEEPS_FOLDER
+from imitbench.util.hub_errors import Notify
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+PUBLISHED = "published"
+"""Name of the results that ship with this package, wherever a results folder is named."""
+
+
+def results_place(name: str | PathLike[str]) -> Path:
+    """Returns the folder of results that a user names; `published` is that of this package.
+
+    A folder of the same name can be named as `./published`.
+    """
+    if name == PUBLISHED:
+        return Path(str(resources.files("imitbench.published.bundled")))
+    return Path(name)
+
+
+@dataclass(frozen=True)
+class ResultsPlace:
+    """What a folder of results has.
+
+    Attributes:
+        path: The folder.
+        has_runs: Whether runs are written into it.
+        submissions: Folders of published results: itself, or inside it.
+    """
+
+    path: Path
+    has_runs: bool
+    submissions: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, path: Path) -> ResultsPlace:
+        """Looks into a folder.
+
+        Raises:
+            InputError: There is no such folder.
+        """
+        if not path.is_dir():
+            what = "is not a folder" if path.exists() else "no such folder"
+            raise InputError(f"--out {path}: {what}; run `imitbench run --out {path}` first")
+        if (path / MANIFEST_FILE).exists():
+            return cls(path, has_runs=False, submissions=(path,))
+        found = submission_folders(path)
+        has_runs = next(run_directories(path), None) is not None
+        if has_runs:  # folders of other tools may have a manifest, too
+            found = [folder for folder in found if is_submission(folder)]
+        return cls(path, has_runs or not found, tuple(found))
+
+    def check_use(self) -> None:
+        """Checks that something is here, so that a folder of other content gets no database.
+
+        Raises:
+            InputError: There are no results, and no command has written into the folder.
+        """
+        marks = (database.DATABASE_FILE, EXTERNAL_FOLDER, SWEEPS_FOLDER)
+        if self.submissions or any((self.path / name).exists() for name in marks):
+            return
+        if next(run_directories(self.path), None) is None:
+            raise InputError(
+                f"--out {self.path}: no results found; run `imitbench run --out {self.path}` first"
+            )
+
+
+@contextmanager
+def open_results(places: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPyConnection]:
+    """Opens results of one or several folders for reading; finished runs are collected first.
+
+    Args:
+        places: Results folders, folders of published results, and folders of these. Of two runs
+            with the same id, the one in the earlier folder counts.
+        notify: Called with messages about results that are excluded.
+
+    Raises:
+        InputError: A folder has no results, or published results contradict themselves.
+    """
+    found = [ResultsPlace.of(path) for path in dict.fromkeys(places)]
+    with ExitStack() as stack:
+        opened: list[tuple[Path, Path]] = []
+        for place in found:
+            place.check_use()
+            if place.has_runs:
+                home = stack.enter_context(collected(place.path))
+                for left_out in home.summary.quarantined:
+                    notify(f"skipped: {left_out.path}: {left_out.reason}")
+                opened.append((place.path, home.place))
+            if place.submissions:
+                scratch = _scratch(stack)
+                _write(place, scratch, notify)
+                opened.append((place.path, scratch))
+        if len(opened) == 1:
+            [(path, folder)] = opened
+            yield stack.enter_context(database.reader(path, place=folder))
+        else:
+            file = _merge(opened, _scratch(stack), notify)
+            yield stack.enter_context(database.reader_of_file(file))
+
+
+def _scratch(stack: ExitStack) -> Path:
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-")))
+
+
+def _write(place: ResultsPlace, home: Path, notify: Notify) -> None:
+    """Writes the database of published results."""
+    rows = []
+    known: set[str] = set()
+    for folder, source in read_sources(place, notify):
+        fresh = [run for run in source.runs if run.spec.run_id not in known]
+        if len(fresh) < len(source.runs):
+            again = len(source.runs) - len(fresh)
+            notify(f"skipped: {again} runs of {source.name}, which other folders have as well")
+        known |= {run.spec.run_id for run in fresh}
+        inside = folder.relative_to(place.path)
+        rows += [published_rows(run, _policy_path(folder, inside, run)) for run in fresh]
+    tables = arrow_tables(rows)
+    imports = _external_tables(place, notify)
+    if imports is not None:
+        tables["external"] = imports
+    with database.revision(home, rebuild=True) as connection:
+        database.insert(connection, tables)
+
+
+def read_sources(place: ResultsPlace, notify: Notify) -> list[tuple[Path, ResultsSource]]:
+    """Reads the published results of a folder.
+
+    Args:
+        place: The folder.
+        notify: Called with messages about results that do not pass their checks.
+
+    Returns:
+        Folders with their results.
+
+    Raises:
+        InputError: The results contradict themselves.
+    """
+    sources = [(folder, read_source(folder)) for folder in place.submissions]
+    for _, source in sources:
+        if source.failed:
+            notify(f"{source.name}: does not pass the checks {', '.join(source.failed)}")
+    return sources
+
+
+def _policy_path(folder: Path, inside: Path, run: PublishedRun) -> str | None:
+    """Returns the folder of a run's policy, if it was published, below the results folder."""
+    policy = Path("policies", run.spec.run_id)
+    return (inside / policy).as_posix() if (folder / policy).is_dir() else None
+
+
+def _external_tables(place: ResultsPlace, notify: Notify) -> pa.Table | None:
+    if place.has_runs:  # its own database has them
+        return None
+    try:
+        imports = read_imports(place.path)
+    except InputError as error:
+        notify(f"skipped: {error}")
+        return None
+    import pyarrow as pa
+
+    tables = [external_table(each.header, each.runs) for each in imports]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _merge(opened: Sequence[tuple[Path, Path]], home: Path, notify: Notify) -> Path:
+    with database.revision(home, rebuild=True) as connection:
+        for path, place in opened:
+            again = database.insert_from(connection, path, place)
+            if again:
+                notify(f"skipped: {again} runs of {path}, which an earlier folder has as well")
+    return home / database.DATABASE_FILE
+
+
+def published_cells(place: ResultsPlace, *, notify: Notify) -> list[CellStatus]:
+    """Counts the runs of published results by state, as `StatusSurvey` does for run folders.
+
+    Args:
+        place: Folder of published results.
+        notify: Called with messages about results that do not pass their checks.
+
+    Raises:
+        InputError: The results contradict themselves.
+    """
+    counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    for _, source in read_sources(place, notify):
+        for run in source.runs:
+            spec = run.spec
+            state = "done" if run.failure is None else "failed"
+            counts[spec.suite, spec.algo_label, spec.environment.id][state] += 1
+    return [
+        CellStatus(*key, counts={state: found[state] for state in STATES})
+        for key, found in sorted(counts.items())
+    ]

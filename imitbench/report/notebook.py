@@ -1,0 +1,102 @@
+"""Shows results in notebooks, which call `_repr_html_` of a value at the end of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from imitbench.bench.summary import SweepSummary
+from imitbench.report import pairwise_text, text
+from imitbench.report.html_markup import Markup, join, tag
+from imitbench.report.model import AlgorithmResult, Report, Section
+from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+from imitbench.report.tables import build_report
+
+
+class ShownReport(Report):
+    """A report that notebooks show as tables of scores."""
+
+    @classmethod
+    def of(cls, report: Report) -> ShownReport:
+        """Returns the same report."""
+        return cls(**{each.name: getattr(report, each.name) for each in fields(report)})
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
+
+
+class ShownSummary(SweepSummary):
+    """The summary of a sweep, which notebooks show as tables of scores."""
+
+    @classmethod
+    def of(cls, summary: SweepSummary) -> ShownSummary:
+        """Returns the same summary."""
+        return cls(**{each.name: getattr(summary, each.name) for each in fields(summary)})
+
+    def _repr_html_(self) -> str:
+        outcome = self.outcome
+        counts = {
+            "done": outcome.done,
+            "already there": outcome.already_done,
+            "failed": len(self.failures),
+            "left": outcome.left,
+            "queued": outcome.queued,
+            "lost": outcome.lost,
+        }
+        said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        report = build_report(self.scores, self.failures, self.references)
+        return join(tag("p", f"{said or 'no runs'}; results in {self.out}"), report_html(report))
+
+
+def report_html(report: Report) -> Markup:
+    """Returns a table for each section: algorithms by their scores on each environment."""
+    if not report.sections:
+        return tag("p", text.EMPTY)
+    parts = [part for section in report.sections for part in _section(section)]
+    return tag("div", *parts, tag("p", text.protocol(report)))
+
+
+def comparison_html(found: Sequence[PairwiseComparison], options: PairwiseOptions) -> Markup:
+    """Returns verdicts, each with its table of environments."""
+    parts: list[Markup] = []
+    for comparison in found:
+        parts.append(tag("h4", pairwise_text.heading(comparison)))
+        for verdict in comparison.verdicts:
+            first, *lines = pairwise_text.summary(verdict)
+            parts.append(tag("p", tag("strong", first), *_broken(lines)))
+            rows = pairwise_text.environment_rows(comparison, verdict)
+            if rows:
+                parts.append(_table(pairwise_text.ENVIRONMENT_HEADER, rows))
+    return tag("div", *parts, tag("p", pairwise_text.method_text(options)))
+
+
+def _section(section: Section) -> Iterable[Markup]:
+    yield tag("h4", section.title)
+    header = ("Algorithm", "Seeds", "IQM score", "Mean score", *section.environments, "Failed runs")
+    yield _table(header, [_row(result) for result in section.algorithms])
+    if section.notes:
+        yield tag("ul", *(tag("li", note) for note in section.notes))
+
+
+def _row(result: AlgorithmResult) -> list[str]:
+    return [
+        text.label(result),
+        text.seeds(result),
+        text.interval(result.iqm, result),
+        text.score(result.mean.point if result.mean else None),
+        *(text.score(cell.score) for cell in result.cells),
+        str(result.failures),
+    ]
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    return tag(
+        "table",
+        tag("thead", tag("tr", *(tag("th", name) for name in header))),
+        tag("tbody", *(tag("tr", *(tag("td", entry) for entry in row)) for row in rows)),
+    )
+
+
+def _broken(lines: Iterable[str]) -> Iterable[Markup]:
+    for line in lines:
+        yield join(tag("br"), line.strip())

@@ -1,0 +1,139 @@
+"""Writes a LaTeX table for papers: algorithms by environments, with the best in bold."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from imitbench.report import text
+from imitbench.report.latex import column_layout, escape, number, table_row
+from imitbench.report.model import AlgorithmResult, Report, Section
+from imitbench.stats.aggregates import mean
+from imitbench.stats.bootstrap import Interval, stratified_bootstrap
+from imitbench.stats.coverage import count_failures
+
+PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need \usepackage{booktabs} and
+% \usepackage[T1]{fontenc} in the preamble."""
+_ALL = "IQM"
+_MISSING = "--"
+
+
+def render_paper_table(report: Report, *, captions: bool = True) -> str:
+    r"""Writes a table for each section of a report.
+
+    A column has the mean scores on an environment, with their bootstrap intervals; the last column
+    has the IQM over all environments. In each column, the best method is bold, and so are methods
+    whose value is within its interval. References, controls and anchors are never bold; neither
+    are values of methods that lack an environment in the column of the IQM.
+
+    Args:
+        report: The report to write.
+        captions: Whether each table floats and has a caption and a label; otherwise it is only a
+            `tabular`.
+
+    Returns:
+        Content of a file for `\input`, ending in a newline. Names from runs are escaped.
+    """
+    blocks = [PREAMBLE]
+    if not report.sections:
+        blocks.append(escape(text.EMPTY))
+    for place, section in enumerate(report.sections, start=1):
+        tabular = _tabular(section, report)
+        blocks.append(_floating(tabular, section, report, place) if captions else tabular)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _floating(tabular: str, section: Section, report: Report, place: int) -> str:
+    caption = (
+        f"{section.title}. Mean score, with its interval, of the runs on each environment, and "
+        f"interquartile mean (IQM) over all of them. Bold: the best method, and methods whose "
+        f"value is within its interval. Seeds: {text.all_seeds(section)}. "
+    )
+    inside = "\n".join(f"  {line}" for line in tabular.splitlines())
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape(caption + text.conditions(section, report))}}}",
+        rf"  \label{{tab:imitbench-paper-{place}}}",
+        inside,
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _tabular(section: Section, report: Report) -> str:
+    columns = [
+        *(_of_environment(section, report, env) for env in section.environments),
+        {result.algorithm: result.iqm for result in section.algorithms},
+    ]
+    methods = [result for result in section.algorithms if result.role == "method"]
+    bold = [_best(column, methods) for column in columns[:-1]]
+    bold.append(_best(columns[-1], [result for result in methods if not result.partial]))
+    header = ["Algorithm", *map(escape, section.environments), _ALL]
+    groups = [methods, [result for result in section.algorithms if result.role != "method"]]
+    lines = [rf"\begin{{tabular}}{{{column_layout(header, 1)}}}", r"\toprule", table_row(header)]
+    for group in filter(None, groups):
+        lines.append(r"\midrule")
+        for result in group:
+            entries = [
+                _entry(column.get(result.algorithm), result.algorithm in best)
+                for column, best in zip(columns, bold, strict=True)
+            ]
+            lines.append(table_row([escape(text.label(result)), *entries]))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _of_environment(section: Section, report: Report, env: str) -> dict[str, Interval | None]:
+    """Returns the mean score of each algorithm on an environment, with its interval."""
+    return {
+        result.algorithm: _interval(result, section, report, env) for result in section.algorithms
+    }
+
+
+def _interval(
+    result: AlgorithmResult, section: Section, report: Report, env: str
+) -> Interval | None:
+    method = report.method
+    cell = next(each for each in result.cells if each.environment == env)
+    runs = [row.score for row in section.runs if (row.env, row.algo) == (env, result.algorithm)]
+    if cell.kind == "reference" and cell.score is not None:
+        return Interval(cell.score, math.nan, math.nan, method.level)
+    found = count_failures(
+        {env: runs} if runs else {}, Counter({env: cell.failures}), method.failed_runs
+    ).scores
+    if env not in found or not np.isfinite(found[env]).all():
+        return None
+    return stratified_bootstrap(
+        found,
+        mean,
+        replicates=method.replicates,
+        level=method.level,
+        rng=np.random.default_rng(method.seed),
+    )
+
+
+def _best(column: Mapping[str, Interval | None], methods: Sequence[AlgorithmResult]) -> set[str]:
+    """Returns the best method in a column, and those whose value is within its interval."""
+    known = {each.algorithm: found for each in methods if (found := column[each.algorithm])}
+    if not known:
+        return set()
+    name = max(known, key=lambda each: known[each].point)
+    best = known[name]
+    within = {
+        each for each, found in known.items() if best.known and best.low <= found.point <= best.high
+    }
+    return {name} | within
+
+
+def _entry(found: Interval | None, bold: bool) -> str:
+    if found is None:
+        return _MISSING
+    point = number(text.score(found.point))
+    shown = rf"\textbf{{{point}}}" if bold else point
+    if not found.known:
+        return shown
+    ends = ", ".join(number(text.score(end)) for end in (found.low, found.high))
+    return rf"{shown} {{\scriptsize [{ends}]}}"

@@ -1,0 +1,1 @@
+"""Template of a method whose policy is a class of its own, and has a memory."""

@@ -1,0 +1,40 @@
+"""MyMethod learns, forgets at each episode, and resumes to the same result."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from imitbench.cards.algorithm import ActionSpace
+from imitbench.conformance.test_bed import MethodTester
+
+PRACTICE = MethodTester(Path(__file__).parent, amount=100)
+
+
+@pytest.mark.parametrize("space", PRACTICE.card.needs.action_spaces)
+def test_it_acts_in_every_space_that_its_card_names(space: ActionSpace) -> None:
+    learner = PRACTICE.trained(space)
+    observations = PRACTICE.observations(space)
+    actions, _ = learner.policy().predict(observations)
+    assert len(actions) == len(observations)
+    assert all(PRACTICE.action_space(space).contains(action) for action in actions)
+
+
+def test_resumed_training_ends_with_the_same_actions() -> None:
+    whole, resumed = PRACTICE.trained("box"), PRACTICE.trained("box", interrupted=True)
+    observations = PRACTICE.observations("box")
+    one, other = (
+        each.policy().predict(observations, deterministic=True)[0] for each in (whole, resumed)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_the_policy_plans_again_when_an_episode_starts() -> None:
+    policy = PRACTICE.trained("box").policy()
+    first, second = PRACTICE.observations("box")[:8].reshape(2, 4, -1)
+    _, state = policy.predict(first, deterministic=True)
+    starts = np.array([True, True, False, False])
+    actions, _ = policy.predict(second, state=state, episode_start=starts, deterministic=True)
+    fresh, _ = policy.predict(second, deterministic=True)
+    np.testing.assert_array_equal(actions[starts], fresh[starts])
+    assert (actions[~starts] != fresh[~starts]).any(axis=1).all()

@@ -1,0 +1,1 @@
+"""Template of a method that an external program trains, in any language."""

@@ -1,0 +1,1 @@
+"""Template of a suite with demonstrations and no expert."""

@@ -1,0 +1,181 @@
+"""Seeds that are trained together as one network have the runs that they have alone."""
+
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from imitbench.bench.implementation import learner_class
+from imitbench.bench.job import Job
+from imitbench.bench.learner import PackedLearner
+from imitbench.bench.stopping import RunStoppedError, StopRequest
+from imitbench.bench.worker import run_job
+from imitbench.bench.worker_death import on_worker_death
+from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
+from imitbench.errors import InputError
+from imitbench.records.runs import ReferenceScores
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.state_file import load_state
+
+SMALL = {
+    "n_envs": "8",
+    "learning_starts": "80",
+    "steps_per_update": "800",
+    "batch_size": "8",
+    "hidden_size": "8",
+    "disc_hidden_size": "8",
+    "buffer_size": "20000",
+}
+
+
+@pytest.fixture
+def pack_of(plan_of):
+    def make(seeds=range(4), pack=2, **settings):
+        return plan_of(["dac"], seeds=seeds, pack=pack, overrides=SMALL, **settings)
+
+    return make
+
+
+def directories(plan, out):
+    return [RunDirectory.of(out, spec) for spec in plan]
+
+
+def episodes(plan, out):
+    return [
+        pq.read_table(each.path / "episodes.parquet").to_pandas().raw_return.to_numpy()
+        for each in directories(plan, out)
+    ]
+
+
+def curves(plan, out):
+    return [(each.path / "metrics.jsonl").read_text() for each in directories(plan, out)]
+
+
+def same(one, other):
+    return all(np.array_equal(*pair) for pair in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_cards_say_which_methods_pack(name):
+    card = load_algorithm(name)
+    found = learner_class(card.implementation, None, name)
+    assert card.packs == issubclass(found, PackedLearner)
+
+
+def test_every_seed_of_a_pack_has_a_complete_run_of_its_own(tmp_path, pack_of, sweep):
+    plan = pack_of()
+    outcome = sweep(plan, tmp_path)
+    assert (outcome.done, outcome.failed, outcome.left) == (4, [], 0)
+    returns = episodes(plan, tmp_path)
+    assert not any(np.array_equal(returns[0], each) for each in returns[1:])
+    for spec, directory in zip(plan, directories(plan, tmp_path), strict=True):
+        result = directory.read_result()
+        assert result.env_steps == spec.budget.amount
+        assert not directory.checkpoints.exists()
+    learned = curves(plan, tmp_path)
+    assert len(set(learned)) == 4
+    for curve in learned:
+        assert len(curve.splitlines()) > 10
+        assert "discriminator/accuracy" in curve.splitlines()[-1]
+        assert "rollout/return_mean" in curve
+    first, second, *_ = directories(plan, tmp_path)
+    assert f"see the log of {first.path.name}" in second.log.read_text()
+
+
+def test_the_size_of_the_pack_is_part_of_the_identity(pack_of, plan_of):
+    alone = plan_of(["dac"], seeds=[0, 1, 2, 3], overrides=SMALL)
+    ids = [{spec.run_id for spec in plan} for plan in (alone, pack_of(), pack_of(pack=4))]
+    assert len(set.union(*ids)) == 12
+    assert {spec.variant.endswith("pack=2") for spec in pack_of()} == {True}
+    assert "pack" not in next(iter(alone)).model_dump(mode="json")
+
+
+def test_a_missing_seed_is_trained_with_its_pack_and_gives_the_same(tmp_path, pack_of, sweep):
+    plan = pack_of()
+    sweep(plan, tmp_path)
+    before = episodes(plan, tmp_path)
+    kept, missing, *others = directories(plan, tmp_path)
+    stamps = [each.outcome_stamp() for each in (kept, *others)]
+    shutil.rmtree(missing.path)
+    outcome = sweep(plan, tmp_path)
+    assert (outcome.already_done, outcome.done) == (3, 1)
+    assert same(episodes(plan, tmp_path), before)
+    assert [each.outcome_stamp() for each in (kept, *others)] == stamps
+
+
+@pytest.fixture
+def job_of(tmp_path):
+    def make(plan, out, **given):
+        runs = list(plan)
+        return Job(
+            **{
+                "out": str(out),
+                "source_root": str(suite_directory("classic")),
+                "runs": runs,
+                "references": ReferenceScores(random=0.0, expert=1.0, version="1"),
+                "command": "imitbench run",
+            }
+            | given
+        )
+
+    return make
+
+
+class StopAfter(StopRequest):
+    """Requests a stop at the n-th check."""
+
+    def __init__(self, checks):
+        super().__init__()
+        self.left = checks
+
+    def check(self, grace_s=0.0):
+        self.left -= 1
+        if not self.left:
+            raise RunStoppedError
+
+
+def test_an_interrupted_pack_continues_bit_for_bit(tmp_path, pack_of, job_of):
+    plan = pack_of(seeds=[0, 1])
+    outs = [tmp_path / "whole", tmp_path / "parts"]
+    run_job(job_of(plan, outs[0]))
+    job = job_of(plan, outs[1])
+    with pytest.raises(RunStoppedError):
+        run_job(job, StopAfter(20))
+    first = directories(plan, outs[1])[0]
+    (checkpoint,) = first.checkpoints.glob("*.state")
+    assert load_state(checkpoint)["learner"]["curves"][0]
+    run_job(job)
+    whole, parts = ([episodes(plan, out), curves(plan, out)] for out in outs)
+    assert same(whole[0], parts[0])
+    assert whole[1] == parts[1]
+
+
+def test_a_failure_is_that_of_every_seed(tmp_path, pack_of, job_of):
+    plan = pack_of(seeds=[0, 1])
+    run_job(job_of(plan, tmp_path, source_root=str(tmp_path / "nowhere"), retries=1))
+    for directory in directories(plan, tmp_path):
+        assert directory.read_failure().phase == "load"
+        assert directory.last_status().attempt == 2
+
+
+def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
+    plan = pack_of(seeds=[0, 1])
+    path = job_of(plan, tmp_path).write()
+    assert not on_worker_death(path, "worker was killed by SIGKILL")
+    for directory in directories(plan, tmp_path):
+        assert directory.read_failure().phase == "worker"
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "seeds", "pack", "said"),
+    [
+        (["dac", "bc"], range(4), 2, "bc cannot train several seeds as one network; name only"),
+        (["dac"], range(4), 3, "4 seeds cannot be divided into packs of 3; use --pack 2 or 4"),
+        (["dac"], range(4), 8, "use --pack 2 or 4"),
+        (["dac"], range(1), 2, "1 seeds cannot be divided into packs of 2; use more seeds"),
+    ],
+)
+def test_packs_that_cannot_be_made_are_refused(plan_of, algorithms, seeds, pack, said):
+    with pytest.raises(InputError, match=said):
+        plan_of(algorithms, seeds=seeds, pack=pack)

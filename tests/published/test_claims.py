@@ -1,0 +1,319 @@
+"""The table of claims is read strictly, and own results beside a claim are means over seeds."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.published.claim_outcomes import own_outcomes, read_best_points
+from imitbench.published.claims import COLUMNS, read_claims
+from imitbench.published.submission import read_results
+from imitbench.records.published import PublishedRun
+from imitbench.records.runs import RunFailure
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+HOPPER = {
+    "paper": "IQ-Learn",
+    "year": "2021",
+    "figure": "Table 3",
+    "url": "https://arxiv.org/abs/2106.12142",
+    "task": "Hopper-v2",
+    "expert_return": "3533",
+    "demos": "1",
+    "claimed_return": "3305",
+    "point": "not stated",
+    "algo": "dac",
+    "suite": "seals",
+    "env": "seals/Hopper-v1",
+    "budget": "default",
+    "n_demos": "1",
+    "config": "default",
+}
+CARTPOLE = HOPPER | {
+    "algo": "sqil",
+    "suite": "classic",
+    "env": "seals/CartPole-v0",
+    "budget": "full",
+    "n_demos": "all",
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes rows as a table of claims and returns its path."""
+
+    def write(*rows, header=None):
+        path = tmp_path / "claims.csv"
+        text = io.StringIO()
+        writer = csv.DictWriter(text, header or COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        path.write_text(text.getvalue(), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def read(write):
+    return lambda *rows, **options: read_claims(write(*rows, **options))
+
+
+@pytest.fixture
+def refused(read):
+    """Reads a table that must be refused; returns the message without the path."""
+
+    def refused(*rows, **options):
+        with pytest.raises(InputError) as caught:
+            read(*rows, **options)
+        message = str(caught.value)
+        assert "\n" not in message
+        return message.partition("claims.csv")[2]
+
+    return refused
+
+
+def test_empty_cells_are_unknown_values(read):
+    [claim] = read(HOPPER)
+    assert (claim.random_return, claim.env_steps, claim.seeds, claim.note) == (None,) * 4
+    assert (claim.claimed_return, claim.demos, claim.n_demos, claim.year) == (3305.0, 1, 1, 2021)
+
+
+def test_the_share_is_the_return_divided_by_the_experts(read):
+    [claim] = read(HOPPER)
+    assert claim.share == pytest.approx(3305 / 3533)
+    assert claim.score is None
+
+
+def test_the_score_follows_from_the_return_of_random_actions(read):
+    [claim] = read(HOPPER | {"expert_return": "150", "random_return": "-50", "claimed_return": "0"})
+    assert claim.score == pytest.approx(0.25)
+    assert claim.share == 0
+
+
+def test_a_stated_score_is_kept(read):
+    [claim] = read(HOPPER | {"claimed_score": "0.9"})
+    assert claim.score == 0.9
+
+
+def test_there_is_no_share_of_an_expert_with_a_negative_return(read):
+    [claim] = read(HOPPER | {"expert_return": "-98", "claimed_return": "-100"})
+    assert claim.share is None
+
+
+def test_the_command_names_what_differs_from_the_defaults(read):
+    hopper, cartpole, tuned = read(HOPPER, CARTPOLE, HOPPER | {"config": "tuned", "point": "last"})
+    start = "imitbench run --algo dac --suite seals --env seals/Hopper-v1 --seeds 10"
+    assert hopper.command() == f"{start} --n-demos 1"
+    assert tuned.command(pack=5, device="cuda") == (
+        f"{start} --n-demos 1 --config tuned --pack 5 --device cuda"
+    )
+    assert cartpole.command() == (
+        "imitbench run --algo sqil --suite classic --env seals/CartPole-v0 --seeds 10 --budget full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"year": "21"}, "year: Input should be greater than or equal to 1980"),
+        ({"claimed_return": "many"}, "claimed_return: Input should be a valid number"),
+        ({"claimed_return": "nan"}, "claimed_return: Input should be a finite number"),
+        ({"claimed_return": ""}, "needs claimed_return or claimed_score"),
+        ({"url": "http://example.org"}, "url: String should match"),
+        ({"point": "final"}, "point: Input should be 'last', 'best' or 'not stated'"),
+        ({"algo": "dacc"}, "algo 'dacc': did you mean 'dac'?"),
+        ({"suite": "seal"}, "suite 'seal': did you mean 'seals'?"),
+        ({"env": "Hopper-v1"}, "env 'Hopper-v1': did you mean 'seals/Hopper-v1'?"),
+        ({"budget": "huge"}, "budget: Input should be 'quick', 'default' or 'full'"),
+        ({"algo": "mce_irl"}, "algo mce_irl on seals/Hopper-v1: plans with the model"),
+        ({"n_demos": ""}, "n_demos of dac must be a number or all"),
+        ({"n_demos": "20"}, "n_demos 20: seals/Hopper-v1 has 20; write all"),
+        ({"algo": "dagger"}, "n_demos of dagger must be empty, it uses no demonstrations"),
+        ({"random_return": "4000"}, "random_return needs an expert_return above it"),
+        (
+            {"random_return": "1", "claimed_score": "0.9"},
+            "claimed_score is stated, so random_return must be empty",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_value_is_refused_with_its_line(refused, change, message):
+    told = refused(HOPPER, HOPPER | {"point": "best"} | change)
+    assert told.startswith(", line 3: ")
+    assert message in told
+
+
+def test_a_required_value_must_be_there(refused):
+    assert refused(HOPPER | {"task": ""}) == ", line 2: task: Field required"
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_one(refused):
+    told = refused(header=[*COLUMNS, "enviroment"])
+    assert told.startswith(", line 1: unknown column 'enviroment'; ")
+    assert "Accepted: algo, budget," in told
+    assert "did you mean 'seeds'?" in refused(header=["paper", "seedz"])
+
+
+def test_a_missing_column_is_refused(refused):
+    header = [name for name in COLUMNS if name != "budget"]
+    assert refused(header=header) == ", line 1: column budget is missing"
+
+
+def test_a_column_may_not_occur_twice(refused):
+    assert refused(header=[*COLUMNS, "note"]) == ", line 1: two columns are 'note'"
+
+
+def test_the_same_claim_twice_is_refused(refused):
+    assert refused(HOPPER, HOPPER).startswith(", line 3: the same claim as in line 2; ")
+
+
+def test_a_table_without_rows_is_refused(refused):
+    assert refused() == ": has no rows below its header"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty; its first line must name the columns"),
+        (b"paper\xff\n", "is not UTF-8; save the table as UTF-8"),
+        (b'paper,"year\n', "is not a CSV table"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path, content, message):
+    path = tmp_path / "claims.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_claims(path)
+
+
+def test_a_row_with_too_many_cells_is_refused(write):
+    path = write(HOPPER)
+    path.write_text(path.read_text().rstrip("\n") + ",more\n")
+    with pytest.raises(InputError, match=r"line 2: 21 cells, and the header has 20"):
+        read_claims(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_claims(tmp_path / "claims.csv")
+
+
+@pytest.fixture(scope="module")
+def full():
+    """The published runs of suite classic with the full budget."""
+    return read_results(RESULTS / "imitbench-classic-full")
+
+
+@pytest.fixture
+def cartpole(full):
+    """Ten runs, five of which have lost their policy."""
+    return [
+        run
+        for run in full
+        if (run.spec.algo, run.spec.environment.id) == ("sqil", "seals/CartPole-v0")
+    ]
+
+
+@pytest.fixture
+def beside(read):
+    """Own results beside the claim about CartPole."""
+    return lambda runs, **best: own_outcomes(read(CARTPOLE), runs, best)[0]
+
+
+def test_own_results_are_means_over_the_seeds_of_fitting_runs(full, cartpole, beside):
+    own = beside(full)
+    returns = [run.result.raw_return for run in cartpole]
+    scores = [
+        run.result.references.score(value) for value, run in zip(returns, cartpole, strict=True)
+    ]
+    assert own.seeds == len(cartpole) == 10
+    assert own.mean_return == pytest.approx(sum(returns) / 10)
+    assert own.score == pytest.approx(sum(scores) / 10)
+    assert own.share == pytest.approx(sum(returns) / 10 / 500)
+    assert own.failed == sum(score < 0.5 for score in scores) == 5
+    assert own.best_score is None
+
+
+def failed(run):
+    failure = RunFailure(
+        run_id=run.spec.run_id,
+        phase="train",
+        error_type="ValueError",
+        message="rewards are not finite",
+        traceback="",
+        failed_at=run.result.finished_at,
+        references=run.result.references,
+        provenance=run.result.provenance,
+    )
+    return PublishedRun(run.spec, failure=failure)
+
+
+def test_a_failed_run_is_a_failed_seed_and_counts_as_random_actions(cartpole, beside):
+    good = max(cartpole, key=lambda run: run.result.raw_return)
+    other = next(run for run in cartpole if run.spec.seed != good.spec.seed)
+    own = beside([good, failed(other)])
+    references = good.result.references
+    assert (own.seeds, own.failed) == (2, 1)
+    assert own.score == pytest.approx(references.score(good.result.raw_return) / 2)
+    assert own.mean_return == pytest.approx((good.result.raw_return + references.random) / 2)
+
+
+def test_the_best_point_needs_the_curves_of_all_seeds(cartpole, beside):
+    random, expert = (getattr(cartpole[0].result.references, name) for name in ("random", "expert"))
+    best = {run.spec.run_id: expert for run in cartpole}
+    assert beside(cartpole, **best).best_score == pytest.approx(1)
+    best[cartpole[0].spec.run_id] = random
+    assert beside(cartpole, **best).best_score == pytest.approx(0.9)
+    del best[cartpole[0].spec.run_id]
+    assert beside(cartpole, **best).best_score is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"budget": "quick"}, {"n_demos": "1"}, {"algo": "gail"}, {"config": "tuned"}],
+    ids=str,
+)
+def test_runs_under_other_conditions_do_not_fit(cartpole, read, change):
+    assert own_outcomes(read(CARTPOLE | change), cartpole, {}) == [None]
+
+
+def respecified(run, **changes):
+    return PublishedRun(run.spec.model_copy(update=changes), run.result)
+
+
+def test_runs_with_other_hyper_parameters_do_not_fit(cartpole, beside):
+    assert beside([respecified(run, variant="gamma=0.9") for run in cartpole]) is None
+
+
+def test_packed_and_single_runs_are_never_averaged(cartpole, beside):
+    packed = [respecified(run, pack=5, variant="pack=5") for run in cartpole]
+    own = beside([*packed, *cartpole[:4]])
+    assert (own.seeds, own.pack) == (10, 5)
+    own = beside([*packed, *cartpole])
+    assert (own.seeds, own.pack) == (10, None)
+
+
+def test_the_best_point_of_a_curve_is_its_greatest_value(tmp_path):
+    path = tmp_path / "curves.csv"
+    assert read_best_points(path) == {}
+    path.write_text("run_id,step,value\na,100,-5.0\na,200,3.5\na,300,1\nb,100,-2\n")
+    assert read_best_points(path) == {"a": 3.5, "b": -2.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run_id,step\n", "column value is missing"),
+        ("run_id,step,value,metric\n", "unknown column 'metric'"),
+        ("run_id,step,value\na,1,inf\n", "line 2: value: Input should be a finite number"),
+        ("run_id,step,value\na,,1\n", "line 2: step: Field required"),
+    ],
+)
+def test_a_wrong_curve_is_refused(tmp_path, text, message):
+    path = tmp_path / "curves.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_best_points(path)

@@ -1,0 +1,275 @@
+"""Published results are read like run folders, and nothing is written into them."""
+
+import json
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.submissions import write_submitted_runs
+from typer.testing import CliRunner
+
+import imitbench
+from imitbench import InputError
+from imitbench.cli.main import app
+from imitbench.published.opening import open_results, results_place
+from imitbench.published.results_folder import export_results, read_runs
+from imitbench.published.submission import read_results, restore_runs
+from imitbench.published.validation import validate
+from imitbench.store import database
+from imitbench.store.database_home import cached_place
+
+ROOT = Path(__file__).resolve().parents[2]
+CLASSIC = ROOT / "results" / "imitbench-classic"
+HARD = ROOT / "results" / "imitbench-seals-hard"
+FEW = ("--replicates", "100")
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+
+
+def told(*arguments):
+    """The message of a command that is refused."""
+    with pytest.raises(InputError) as error:
+        call(*arguments)
+    return str(error.value)
+
+
+def export(runs, folder):
+    export_results(read_runs(runs).runs, folder, version="0", command="imitbench results export")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A results folder with runs of this machine."""
+    out = tmp_path_factory.mktemp("own") / "runs"
+    write_submitted_runs(out, algorithms=("bc", "random"), failing=())
+    return out
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """Published results with a failed run, and other seeds than the own results."""
+    place = tmp_path_factory.mktemp("theirs")
+    write_submitted_runs(place / "runs", seeds=4)
+    return export(place / "runs", place / "theirs")
+
+
+def content(folder):
+    """Files and times; Python compiles `results/__init__.py`, through which these are found."""
+    return {
+        path: path.stat().st_mtime_ns
+        for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts and path != folder
+    }
+
+
+def git_status():
+    words = ["git", "status", "--porcelain", "--ignored", "--", "results/imitbench-*"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+COMMANDS = {
+    "report": ("report", "--out", CLASSIC, *FEW),
+    "page": ("report", "--out", CLASSIC, "--format", "html", "--to", "page.html", *FEW),
+    "sql": ("sql", "--out", CLASSIC, "select count(*) from scores"),
+    "status": ("status", "--out", CLASSIC),
+    "compare": ("compare", "bc", "--out", CLASSIC, *FEW),
+    "against": ("compare", "bc", "--against", CLASSIC, "--budget", "default", *FEW),
+    "leaderboard": ("leaderboard", "build", "--results", CLASSIC, "--out", "site", *FEW),
+    "several": ("report", "--out", CLASSIC, "--out", HARD, *FEW),
+    "all": ("sql", "--out", ROOT / "results", "select count(*) from scores"),
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_commands_leave_published_results_valid_and_unchanged(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if "--against" in words:
+        write_submitted_runs(
+            tmp_path / "runs", algorithms=("bc",), env="*", failing=(), budget="default"
+        )
+    before, clean = content(ROOT / "results"), git_status()
+    assert call(*words).exit_code == 0
+    assert content(ROOT / "results") == before
+    assert validate(CLASSIC).valid
+    assert call("leaderboard", "validate", CLASSIC).exit_code == 0
+    assert git_status() == clean
+
+
+def rows(place, query="select suite, algo, env, seed, raw_return, score from scores order by all"):
+    return json.loads(call("sql", "--out", place, "--format", "json", query).stdout)
+
+
+def test_published_results_are_the_rows_of_the_runs_that_were_exported(own, tmp_path):
+    published = export(own, tmp_path / "theirs")
+    assert rows(published) == rows(own)
+    for table in ("episodes", "measures", '"references"'):
+        query = f"select * from {table} order by all"
+        assert rows(published, query) == rows(own, query)
+    one, two = (call("report", "--out", place, *FEW).stdout for place in (published, own))
+    assert one == two
+
+
+def test_restored_results_give_the_same_report_as_the_published_folder(theirs, tmp_path):
+    restore_runs(read_results(theirs), tmp_path / "pulled")
+    one, two = (
+        call("report", "--out", place, "--format", "json", *FEW).stdout
+        for place in (theirs, tmp_path / "pulled")
+    )
+    assert json.loads(one) == json.loads(two)
+
+
+def test_several_folders_are_one_report(own, theirs):
+    report = imitbench.report([own, theirs], format=None, replicates=100)
+    names = {result.algorithm for section in report.sections for result in section.algorithms}
+    assert names == {"bc", "gail", "random", "expert"}
+    assert len(report.failures) == 1
+    taught = next(s for s in report.sections if s.conditions.n_demos)
+    [bc] = [each for each in taught.algorithms if each.algorithm == "bc"]
+    assert bc.seeds == (4, 4)  # the own runs are among those of the submission
+
+
+def test_of_two_runs_with_one_id_that_in_the_earlier_folder_counts(own, theirs):
+    messages = []
+    with open_results([own, theirs], notify=messages.append) as connection:
+        found = connection.execute("select count(*), count(distinct run_id) from runs").fetchone()
+        paths = connection.execute("select path from scores where algo = 'bc' order by seed")
+        paths = [path for (path,) in paths.fetchall()]
+    assert found == (11, 11)
+    assert messages == [f"skipped: 6 runs of {theirs}, which an earlier folder has as well"]
+    assert [path is not None for path in paths] == [True, True, True, False]
+    assert all(Path(path, "result.json").exists() for path in paths[:3])
+
+
+def test_a_folder_of_published_folders_is_all_of_them(own, theirs, tmp_path):
+    shutil.copytree(theirs, tmp_path / "theirs")
+    export(own, tmp_path / "own")
+    assert len(rows(tmp_path)) == 11
+    assert not list(tmp_path.glob("*.duckdb"))
+
+
+def test_a_run_folder_may_have_published_folders_in_it(own, theirs, tmp_path):
+    shutil.copytree(own, tmp_path / "runs")
+    shutil.copytree(theirs, tmp_path / "runs" / "theirs")
+    assert len(rows(tmp_path / "runs")) == 11
+    assert validate(tmp_path / "runs" / "theirs").valid
+
+
+def test_status_counts_published_runs(theirs, own):
+    [bc, gail, _] = json.loads(call("status", "--out", theirs, "--json").stdout)
+    assert (bc["algo"], bc["done"], bc["failed"]) == ("bc", 4, 0)
+    assert (gail["algo"], gail["done"], gail["failed"]) == ("gail", 3, 1)
+    both = json.loads(call("status", "--out", own, "--out", theirs, "--json").stdout)
+    assert [each["folder"] for each in both] == [str(own)] * 2 + [str(theirs)] * 3
+    assert "--watch" in told("status", "--out", theirs, "--watch")
+
+
+def baselines(*words):
+    document = json.loads(call("compare", *words, *FEW, "--json").stdout)
+    return [verdict["baseline"] for each in document["contests"] for verdict in each["verdicts"]]
+
+
+def test_a_method_is_compared_with_published_results(own, theirs, tmp_path):
+    assert baselines("bc", "--out", own, "--against", theirs) == ["bc (baseline)"]
+    # A method that the published results lack is compared with their methods.
+    moved = tmp_path / "runs"
+    write_submitted_runs(moved, algorithms=("gail",), failing=())
+    alone = export(own, tmp_path / "alone")
+    assert baselines("gail", "--out", moved, "--against", alone) == ["bc"]
+
+
+def test_the_results_of_this_package_have_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {path.name for path in (ROOT / "results").glob("imitbench-*")}
+    assert {path.name for path in results_place("published").glob("imitbench-*")} == names
+    (tmp_path / "published").mkdir()
+    assert results_place("./published") == tmp_path.relative_to(tmp_path) / "published"
+    found = imitbench.compare(
+        "bc", "gail", out="published", suite="classic", budget="default", replicates=100
+    )
+    assert [verdict.decision for verdict in found.verdicts] == ["better"]
+
+
+def test_a_leaderboard_document_is_compared_with(own, theirs, tmp_path):
+    place = tmp_path / "site"
+    call("leaderboard", "build", "--results", theirs, "--out", place, *FEW)
+    board = place / "leaderboard.json"
+    one, two = (
+        call("compare", "bc", "--out", own, "--against", each, "--baseline", "gail", *FEW, "--json")
+        for each in (board, theirs)
+    )
+    assert json.loads(one.stdout) == json.loads(two.stdout)
+    assert "not a leaderboard" in told("compare", "bc", "--out", theirs / "manifest.json")
+    board.write_text(board.read_text()[:-100])
+    assert "not a leaderboard" in told("compare", "bc", "--out", own, "--against", board)
+
+
+def test_altered_results_are_refused(theirs, tmp_path):
+    shutil.copytree(theirs, tmp_path / "theirs")
+    [first, *_] = sorted((tmp_path / "theirs" / "episodes").rglob("*.csv"))
+    first.write_text(first.read_text().replace("1", "2"))
+    assert "does not have the digest" in told("report", "--out", tmp_path / "theirs")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("collect",),
+        ("run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick", "--seeds", "1"),
+        ("import", "csv", ROOT / "results/external/imitation-benchmark.csv"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_nothing_is_written_into_published_results(words, theirs):
+    before = content(theirs)
+    assert "holds published results" in told(*words, "--out", theirs)
+    assert content(theirs) == before
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "sql"])
+def test_a_folder_without_results_gets_no_database(command, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    words = {"report": [], "compare": ["bc"], "sql": ["select 1"]}[command]
+    assert "no results found" in told(command, *words, "--out", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert "no such folder" in told(command, *words, "--out", tmp_path / "missing")
+
+
+@contextmanager
+def read_only(folder):
+    """The folder cannot be written; root may write anywhere except on a read-only file system."""
+    if os.geteuid() == 0:
+        subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+    else:
+        folder.chmod(0o555)
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+        else:
+            folder.chmod(0o755)
+
+
+def test_runs_that_may_only_be_read_have_their_database_in_the_cache(own, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    out = tmp_path / "runs"
+    shutil.copytree(own, out, ignore=shutil.ignore_patterns("*.duckdb", ".*"))
+    with read_only(out):
+        assert rows(out) == rows(own)
+        [path, *_] = [row["path"] for row in rows(out, "select path from scores")]
+        assert Path(path, "result.json").exists()
+        assert (cached_place(out) / database.DATABASE_FILE).exists()
+        shutil.rmtree(cache)
+        cache.mkdir()
+        with read_only(cache):  # then the database is temporary
+            assert len(rows(out)) == len(rows(own))
+        assert list(cache.iterdir()) == []
+    assert not list(out.glob("*.duckdb"))

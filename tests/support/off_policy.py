@@ -1,0 +1,56 @@
+"""Settings of off-policy trainings that take a moment, and parts of them with known values."""
+
+import torch as th
+
+from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.discriminator import Discriminator
+from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
+from imitbench.algorithms.off_policy.transitions import Batch
+
+
+def small_options(**given):
+    agent = AgentOptions(**{"hidden_sizes": (16, 16)} | given.pop("agent", {}))
+    defaults = {"agent": agent, "batch_size": 8, "buffer_size": 500, "learning_starts": 20}
+    return OffPolicyOptions(**defaults | given)
+
+
+class StubAgent:
+    """Q(s, a) = 10 s + a by both critics, V(s) = s, and twice that by the targets."""
+
+    def values(self, obs, acts, critics="online"):
+        return self._twice(10 * obs[..., 0] + acts[..., 0])
+
+    def soft_values(self, obs, critics="online"):
+        return self._twice(obs[..., 0] * (2.0 if critics == "target" else 1.0))
+
+    def _twice(self, values):
+        return th.stack([values, values])
+
+
+def stub_batches():
+    """The learner's states 1 and 2, of which 2 is the last, and the expert's 3 and 4."""
+    return _batch([1, 2], [0, 1], [0, 1]), _batch([3, 4], [1, 1], [0, 0])
+
+
+def _batch(states, acts, terminal):
+    obs, acts = (th.tensor([each]).float().unsqueeze(-1) for each in (states, acts))
+    ends = th.tensor([terminal]).float()
+    return Batch(obs=obs, acts=acts, next_obs=obs + 1, terminal=ends, rewards=th.zeros(1, 2))
+
+
+def batch(obs, acts, terminal=0.0, rewards=0.0):
+    """Transitions of one seed that stay where they are."""
+    obs, acts = th.tensor([obs]), th.tensor([acts])
+    zeros = th.zeros(obs.shape[:2])
+    rewards = zeros + th.as_tensor(rewards)
+    return Batch(obs=obs, acts=acts, next_obs=obs, terminal=zeros + terminal, rewards=rewards)
+
+
+def linear_discriminator(weights, bias=0.0, **given):
+    """A logit that is linear in two entries of observations and one of actions."""
+    settings = {"discrete": False, "hidden_sizes": (), "learning_rate": 0.1, "penalty": 0.0}
+    made = Discriminator(2, 1, **settings | given, streams=SeedStreams([0]))
+    with th.no_grad():
+        made._net.vector.copy_(th.tensor([*weights, bias]))
+    return made

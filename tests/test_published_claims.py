@@ -1,0 +1,85 @@
+"""The table of claims is derived from its CSV file and the published results."""
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from imitbench.cli import run as run_command
+from imitbench.cli.main import app
+from imitbench.published.claim_outcomes import fits, own_outcomes, read_best_points
+from imitbench.published.claims import read_claims
+from imitbench.published.results_sources import find_results
+from imitbench.report.claims_page import NOT_RUN, render_claims
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+PAGE = ROOT / "docs" / "claims.md"
+START, END = "<!-- claims: start -->", "<!-- claims: end -->"
+
+
+@pytest.fixture(scope="module")
+def claims():
+    return read_claims(RESULTS / "claims.csv")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return [run for source in find_results(RESULTS).sources for run in source.runs]
+
+
+@pytest.fixture(scope="module")
+def best():
+    return read_best_points(RESULTS / "curves.csv")
+
+
+def test_there_are_enough_claims_of_enough_papers(claims):
+    papers = {claim.paper for claim in claims if not re.search("issue|pull request", claim.paper)}
+    assert len(claims) >= 25
+    assert len(papers) >= 6
+
+
+def test_the_page_is_that_of_the_claims_and_the_results(claims, runs, best):
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
+    _, _, after = rest.partition(END)
+    due = f"{before}{START}\n\n{render_claims(claims, runs, best)}\n\n{END}{after}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(due, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == due, "UPDATE_GOLDEN=1 writes the tables again"
+
+
+def table_rows(page):
+    """Cells of every row of a claim, by the number of the claim."""
+    lines = page.partition(START)[2].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines]
+    return {int(row[0]): row for row in cells if len(row) == 12 and row[0].isdecimal()}
+
+
+def test_rows_without_published_runs_say_so_and_have_no_number(claims, runs, best):
+    rows = table_rows(PAGE.read_text(encoding="utf-8"))
+    assert sorted(rows) == list(range(1, len(claims) + 1))
+    known = sum(each is not None for each in own_outcomes(claims, runs, best))
+    own = [row[8:] for row in rows.values()]
+    assert sum(cells != [NOT_RUN, "", "", ""] for cells in own) == known
+    assert 0 < known < len(claims)
+
+
+def test_each_command_makes_runs_that_the_table_takes(claims, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    monkeypatch.setattr(run_command, "print_plans", lambda plans, *_, **__: taken.append(plans))
+    first_claims = {claim.command(): claim for claim in claims}
+    for command, claim in first_claims.items():
+        words = [*shlex.split(command)[1:], "--dry-run"]
+        assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0, command
+        specs = [spec for plan in taken.pop() for spec in plan]
+        assert len(specs) == 10
+        assert all(fits(claim, spec) for spec in specs), command
+
+
+def test_each_command_stands_on_the_page(claims):
+    page = PAGE.read_text(encoding="utf-8")
+    assert all(f"{claim.command()} " in page for claim in claims)
