@@ -131,7 +131,7 @@ def race(
         print_plans([planned.plan], resolved, out, json=json)
         return
     result = carry_on(planned, resolved, out, quiet=quiet)
-    show(result, resolved, out, json=json, quiet=quiet)
+    show(result, out, json=json, quiet=quiet)
     code = exit_code(result, resolved)
     if code:
         raise typer.Exit(code)
@@ -164,9 +164,7 @@ def exit_code(result: RaceResult, options: RunOptions) -> int:
     return 1 if result.standing.failures or trained.lost else 0
 
 
-def show(
-    result: RaceResult, options: RunOptions, out: Path, *, json: bool, quiet: bool
-) -> None:
+def show(result: RaceResult, out: Path, *, json: bool, quiet: bool) -> None:
     """Prints verdicts and seeds to stdout, and what remains to be done to stderr."""
     from imitbench.cli.output import print_json
     from imitbench.report.race_tables import seeds_table, verdict_table
@@ -179,7 +177,7 @@ def show(
     else:
         _print_table(verdict_table(standing.design, standing.found))
         _print_table(seeds_table(standing.design, standing.found))
-    _print_state(result, options, out, quiet=quiet)
+    _print_state(result, out, quiet=quiet)
 
 
 def document(result: RaceResult) -> dict[str, Any]:
@@ -221,7 +219,7 @@ def _plain(shown: str, key: float) -> object:
     return int(key) if shown.lstrip("-").isdecimal() else shown
 
 
-def _print_state(result: RaceResult, options: RunOptions, out: Path, *, quiet: bool) -> None:
+def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
     from imitbench.cli.output import command_for, count, note
 
     standing, trained = result.standing, result.trained

@@ -190,9 +190,9 @@ class _Driver:
         done = {run.spec.run_id for run in standing.runs}
         last = {(need.method, need.environment): need.last for need in standing.found.needed}
         for spec in self.plan:
-            if spec.seed < last.get((spec.algo, spec.environment.id), 0):
-                if spec.run_id not in done:
-                    yield spec.run_id
+            wanted = spec.seed < last.get((spec.algo, spec.environment.id), 0)
+            if wanted and spec.run_id not in done:
+                yield spec.run_id
 
 
 def _by_cell(runs: tuple[PublishedRun, ...]) -> dict[tuple[str, str], list[PublishedRun]]:
@@ -219,6 +219,3 @@ def _quietly(options: RunOptions, out: Path, command: str) -> Train:
             return carry_out([plan], options, out=out, command=command, observer=observer)
 
     return train
-
-
-

@@ -141,9 +141,7 @@ class RaceDesign(Record):
         spec = run.spec
         cell = self.cells.get(spec.algo, {}).get(spec.environment.id)
         return cell is not None and (
-            spec.suite == self.suite
-            and spec.setting == cell.setting
-            and spec.seed < self.max_seeds
+            spec.suite == self.suite and spec.setting == cell.setting and spec.seed < self.max_seeds
         )
 
     def outcomes(self, runs: Iterable[PublishedRun]) -> dict[tuple[str, str, int], float | None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from imitbench.records.race_design import RaceDesign
+from imitbench.report import text
 from imitbench.report.model import ExtraCell, ExtraTable
 from imitbench.stats.sequential import Look, Race
 from imitbench.stats.spending import fixed_share
@@ -83,7 +84,7 @@ def verdict_table(design: RaceDesign, found: Race) -> ExtraTable:
                 *map(ExtraCell, (*pair, environment or "overall")),
                 ExtraCell(_verdict(outcome, found)),
                 _seeds_cell(look, design),
-                *(_numbers(look) if look else (ExtraCell("–"),) * 3),
+                *(_numbers(look) if look else (ExtraCell(text.NOTHING),) * 3),
             )
         )
     stated = (
@@ -118,7 +119,7 @@ def _numbers(look: Look) -> tuple[ExtraCell, ...]:
 
 
 def _number(value: float, form: str) -> ExtraCell:
-    return ExtraCell("–") if math.isnan(value) else ExtraCell(format(value, form), value)
+    return ExtraCell(text.NOTHING) if math.isnan(value) else ExtraCell(format(value, form), value)
 
 
 def fixed_seeds(design: RaceDesign) -> int:
