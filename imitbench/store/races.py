@@ -299,7 +299,6 @@ def foreign_runs(design: RaceDesign, runs: Iterable[PublishedRun]) -> list[Forei
         cell = design.cells.get(spec.algo, {}).get(spec.environment.id)
         if cell is None or spec.suite != design.suite:
             continue
-        outcome = run.result or run.failure
         if spec.setting != cell.setting:
             mine = (spec.algo_label, Conditions.of_spec(spec))
             if mine == (
@@ -309,7 +308,7 @@ def foreign_runs(design: RaceDesign, runs: Iterable[PublishedRun]) -> list[Forei
                 found.append(ForeignRun(spec, "setting"))
         elif spec.seed >= design.max_seeds:
             found.append(ForeignRun(spec, "seed"))
-        elif outcome is not None and outcome.references != design.references[spec.environment.id]:
+        elif run.result and run.result.references != design.references[spec.environment.id]:
             found.append(ForeignRun(spec, "references"))
     return found
 
