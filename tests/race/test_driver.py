@@ -1,7 +1,6 @@
 """A race trains what its looks need, stops what is decided, and goes on after an interruption."""
 
 import multiprocessing
-import os
 
 import pytest
 from support.races import Training, Watching, carry_out, draw, planned
@@ -194,7 +193,7 @@ def test_a_design_edited_by_hand_is_refused(tmp_path):
 def _race_slowly(out, ready):
     def train(plan):
         ready.wait()
-        with open(os.path.join(out, "trained.txt"), "a") as log:
+        with (out / "trained.txt").open("a") as log:
             for spec in plan:
                 log.write(f"{spec.run_id}\n")
         return Training(out)(plan)

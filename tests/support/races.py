@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from support.synthetic_runs import write_failed, write_finished
 
 from imitbench.bench import provenance
 from imitbench.bench.spec import reference_scores
@@ -13,6 +12,7 @@ from imitbench.executors.options import RunOptions
 from imitbench.race.driver import run_race
 from imitbench.race.planning import RaceOptions, plan_race
 from imitbench.store.sweep_file import SweepRequest
+from support.synthetic_runs import write_failed, write_finished
 
 LEVELS = {"bc": 0.9, "gail": 0.5, "sqil": 0.9, "airl": 0.5}
 
