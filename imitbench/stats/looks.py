@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.mean_test import mean_tests
+from imitbench.stats.mean_test import Mask, mean_tests, relabelings
 from imitbench.stats.strata import FloatArray
 
 Outcome: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -68,7 +69,7 @@ def look_at(
     *,
     margin: float | None,
     replicates: int,
-    rng: np.random.Generator,
+    seed: tuple[int, int],
 ) -> Found:
     """Looks at a comparison once.
 
@@ -81,7 +82,7 @@ def look_at(
         levels: Levels of this look.
         margin: Largest difference that counts as none; `None` to never decide so.
         replicates: Least number of relabelings, if they are drawn.
-        rng: Source of drawn relabelings.
+        seed: Of drawn relabelings, and the number of the look.
 
     Returns:
         Numbers and decisions of all experiments.
@@ -89,23 +90,41 @@ def look_at(
     difference, low, high = _intervals(columns, levels.interval)
     p_value = np.full(difference.shape, np.nan)
     if levels.test > 0:
+        drawn = _drawn(replicates, levels.test)
+        sizes = tuple((x.shape[1], y.shape[1]) for x, y in columns)
         p_value = mean_tests(
             columns,
             significance=levels.test,
-            replicates=max(replicates, math.ceil(10 / levels.test)),
-            rng=rng,
+            replicates=drawn,
+            rng=np.random.default_rng(seed),
             bounds=True,
             splits=EXACT_SPLITS,
+            masks=lambda: _masks(sizes, drawn, seed),
         )
     outcome = np.full(difference.shape, "undecided", dtype="<U10")
-    sizes = [scores.shape[1] for pair in columns for scores in pair]
-    if margin is not None and min(sizes) >= EQUIVALENCE_RUNS:
+    least = min(scores.shape[1] for pair in columns for scores in pair)
+    if margin is not None and least >= EQUIVALENCE_RUNS:
         near = np.flatnonzero((-margin < low) & (high < margin))
         outcome[near[_stays_within(columns, near, levels.interval, margin)]] = "equivalent"
     rejected = (p_value <= levels.test) & (difference != 0)
     outcome[rejected & (difference > 0)] = "better"
     outcome[rejected & (difference < 0)] = "worse"
     return Found(p_value, difference, low, high, outcome)
+
+
+def _drawn(replicates: int, level: float) -> int:
+    """Returns enough relabelings for the level: `replicates`, doubled as often as needed."""
+    wanted = 10 / level
+    doublings = max(0, math.ceil(math.log2(wanted / replicates)))
+    return replicates << doublings
+
+
+@lru_cache(maxsize=16)
+def _masks(
+    sizes: tuple[tuple[int, int], ...], drawn: int, seed: tuple[int, int]
+) -> tuple[Mask, ...]:
+    rng = np.random.default_rng(seed)
+    return tuple(relabelings(sizes, replicates=drawn, splits=EXACT_SPLITS, rng=rng))
 
 
 def repeated_interval(columns: Columns, level: float) -> tuple[FloatArray, FloatArray]:

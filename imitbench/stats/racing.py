@@ -220,7 +220,7 @@ def _races(
                 share.levels(look, design, whole),
                 margin=design.margin,
                 replicates=design.replicates,
-                rng=np.random.default_rng([design.seed, look]),
+                seed=(design.seed, look),
             ).outcome
             decided |= found[(first, second), env] != "undecided"
         for row in np.flatnonzero(decided):

@@ -405,7 +405,7 @@ class _Evidence:
             levels,
             margin=design.margin,
             replicates=design.replicates,
-            rng=np.random.default_rng([design.seed, look]),
+            seed=(design.seed, look),
         )
         sides = self.first, self.second
         sizes = [sum(scores.size for scores in side.values()) for side in sides]
