@@ -1,17 +1,19 @@
 """Decides comparisons after each batch of seeds, with the error of a single test.
 
-A race trains a batch of seeds of each method, looks, drops what is decided, and goes on. Each look
-tests at the nominal level that a spending function gives (`imitbench.stats.spending`), with the
-test of all verdicts (`imitbench.stats.mean_test`), and forms the repeated confidence interval at
-the same level. Several pairs and environments share the level by Holm's method, so that the chance
-of any false decision, in all looks, pairs and environments together, stays at alpha:
+A race trains a batch of seeds of each method, looks (`imitbench.stats.looks`), drops what is
+decided, and goes on. Each look tests at the nominal level that a spending function gives
+(`imitbench.stats.spending`), with the test of all verdicts (`imitbench.stats.mean_test`), and forms
+a repeated confidence interval. Several pairs and environments share alpha:
 
 - Overall decisions and those on environments have one half of it each; with one environment there
   are no separate ones.
-- What is decided passes its share on to the rest. Levels only grow by that, and a race that used
-  the smaller ones until now rejects less than one with the greater ones from the start.
-- `better`, `worse` and `equivalent` may be false in one way at most for each comparison: a
-  difference is either 0, or at least the margin, or neither. So one share protects all three.
+- A comparison found better or worse passes its share on to the rest, by Holm's method, so that the
+  chance of any false difference, in all looks, pairs and environments together, stays at alpha.
+  Levels only grow by that. An equivalent one passes nothing on: it may still have no difference.
+- Intervals keep the shares of the start. So all intervals of a race, at all looks, contain their
+  differences with probability 1 - alpha, and that is the protection of `equivalent`.
+- A look with too few runs to reject, for any scores, spends nothing: the first possible one spends
+  what was allowed until then.
 
 Everything is computed from the scores alone, in the order of seeds. There is no state: the same
 scores always lead to the same looks and decisions.
@@ -27,26 +29,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
+from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.stats.mean_test import mean_test
-from imitbench.stats.significance import welch
+from imitbench.stats.looks import EQUIVALENCE_RUNS, Levels, Outcome, look_at
+from imitbench.stats.mean_test import mean_test_lacks
 from imitbench.stats.spending import LINEAR, nominal_levels
 from imitbench.stats.strata import FloatArray
 
-Outcome: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
+__all__ = [
+    "EQUIVALENCE_RUNS",
+    "Look",
+    "Needed",
+    "Outcome",
+    "Pair",
+    "Place",
+    "Race",
+    "Runs",
+    "SequentialDesign",
+    "race",
+]
 
 Pair: TypeAlias = tuple[str, str]
 """A method and its baseline."""
 
+Place: TypeAlias = tuple[Pair, str | None]
+"""A comparison: of a pair on an environment, or overall."""
+
 Runs: TypeAlias = Mapping[str, Mapping[str, Sequence[float | None]]]
 """Scores by method and environment in the order of seeds; `None` is a failed run."""
-
-EQUIVALENCE_RUNS = 10
-"""Runs of each side on each environment without which nothing is called equivalent."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class SequentialDesign:
 
     Attributes:
         looks: Number of seeds of each method on each environment at each look, ascending.
-        alpha: Chance of any false decision, in (0, 1).
+        alpha: Chance of any false difference, and of any false equivalence, in (0, 1).
         margin: Largest difference of scores that counts as none; `None` to never decide so.
         exponent: Of the spending function, see `nominal_levels`.
         policy: How failed runs count; `None` if a decision must not depend on it.
@@ -111,12 +125,15 @@ class Look:
         environment: Id of the environment; `None` overall.
         look: Number of the look, from 0.
         runs: Runs of both, summed over environments.
-        level: Nominal two-sided level of test and interval.
-        p_value: Of the test; a lower bound of it where that alone is above `level`.
+        level: Nominal two-sided level of the test; 0 if there are too few runs for one. That of
+            the interval is the one without what decided comparisons passed on.
+        p_value: Of the test; a lower bound of it where that alone is above `level`. NaN without a
+            test.
         difference: Mean of the method less that of the baseline; environments weigh equally.
         low: Lower end of the repeated confidence interval; NaN if the spread is unknown.
         high: Upper end.
         outcome: Decision at this look.
+        iqm: Difference of interquartile means over all runs; decides nothing.
     """
 
     pair: Pair
@@ -129,6 +146,7 @@ class Look:
     low: float
     high: float
     outcome: Outcome
+    iqm: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -160,7 +178,7 @@ class Race:
     """
 
     looks: tuple[Look, ...]
-    outcomes: dict[tuple[Pair, str | None], Outcome]
+    outcomes: dict[Place, Outcome]
     needed: tuple[Needed, ...]
 
 
@@ -187,14 +205,78 @@ def race(
     """
     if not pairs or not environments:
         raise ValueError("a race needs a pair and an environment")
+    return race_from(0, runs, pairs, environments, design)
+
+
+def race_from(
+    first: int,
+    runs: Runs,
+    pairs: Sequence[Pair],
+    environments: Sequence[str],
+    design: SequentialDesign,
+) -> Race:
+    """Replays a race whose looks before `first` are known to decide nothing; see `race`."""
     replay = _Replay(runs, tuple(pairs), tuple(environments), design)
     needed: tuple[Needed, ...] = ()
-    for look in range(len(design.looks)):
+    for look in range(first, len(design.looks)):
         needed = replay.needed(look)
         if needed or not replay.racing():
             break
         replay.look(look)
     return Race(tuple(replay.looks), replay.outcomes, needed)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of alpha that a comparison has from the start.
+
+    Attributes:
+        alpha: Its part.
+        first: The first look with enough runs to reject at it; the number of looks if there is
+            none.
+    """
+
+    alpha: float
+    first: int
+
+    def levels(self, look: int, design: SequentialDesign, left: float) -> Levels:
+        """Returns the levels of a look.
+
+        Args:
+            look: Number of the look.
+            design: The design.
+            left: Sum of the shares of all comparisons without a difference found.
+        """
+        interval = nominal_levels(design.fractions, self.alpha, design.exponent)[look]
+        if look < self.first:
+            return Levels(0.0, interval)
+        grown = round(design.alpha * self.alpha / left, 12)
+        levels = nominal_levels(design.fractions[self.first :], grown, design.exponent)
+        return Levels(levels[look - self.first], interval)
+
+
+def shares(
+    pairs: Sequence[Pair], environments: Sequence[str], design: SequentialDesign
+) -> dict[Place, Share]:
+    """Returns the share of each comparison, those of a pair together: overall, environments."""
+    several = len(environments) > 1
+    overall = round(design.alpha / len(pairs) / (2 if several else 1), 12)
+    single = round(overall / len(environments), 12)
+    found: dict[Place, Share] = {}
+    for pair in pairs:
+        found[pair, None] = Share(overall, _first_look(overall, len(environments), design))
+        if several:
+            share = Share(single, _first_look(single, 1, design))
+            found |= {(pair, env): share for env in environments}
+    return found
+
+
+def _first_look(alpha: float, environments: int, design: SequentialDesign) -> int:
+    for look, seeds in enumerate(design.looks):
+        level = nominal_levels(design.fractions[look:], alpha, design.exponent)[0]
+        if not mean_test_lacks([(seeds, seeds)] * environments, level):
+            return look
+    return len(design.looks)
 
 
 class _Replay:
@@ -207,16 +289,8 @@ class _Replay:
     ) -> None:
         self._runs, self._environments, self._design = runs, environments, design
         self._pairs = pairs
-        places: list[str | None] = [None]
-        places += environments if len(environments) > 1 else []
-        self.outcomes: dict[tuple[Pair, str | None], Outcome] = {
-            (pair, place): "undecided" for pair in pairs for place in places
-        }
-        half = 0.5 if len(environments) > 1 else 1.0
-        self._weights = {
-            (pair, place): half / len(pairs) / (1 if place is None else len(environments))
-            for pair, place in self.outcomes
-        }
+        self._shares = shares(pairs, environments, design)
+        self.outcomes: dict[Place, Outcome] = dict.fromkeys(self._shares, "undecided")
         self._stopped: dict[tuple[Pair, str], int] = {}
         self.looks: list[Look] = []
 
@@ -242,26 +316,44 @@ class _Replay:
 
     def look(self, look: int) -> None:
         seeds = self._design.looks[look]
-        compared: dict[tuple[Pair, str | None], list[_Evidence]] = {}
+        compared: dict[Place, list[_Evidence]] = {}
         for pair, left in self.racing():
             places = {env: self._stopped.get((pair, env), seeds) for env in self._environments}
             compared[pair, None] = self._evidence(pair, places)
             if len(self._environments) > 1:
                 for env in left:
                     compared[pair, env] = self._evidence(pair, {env: seeds})
-        found = _settle(look, compared, self._undecided(), self._design)
+        found = self._settle(look, compared)
         self.looks += found
         for each in found:
             self.outcomes[each.pair, each.environment] = each.outcome
             if each.outcome != "undecided" and each.environment is not None:
                 self._stopped[each.pair, each.environment] = seeds
 
-    def _undecided(self) -> dict[tuple[Pair, str | None], float]:
-        return {
-            place: self._weights[place]
-            for place, outcome in self.outcomes.items()
-            if outcome == "undecided"
+    def _settle(self, look: int, evidence: Mapping[Place, Sequence[_Evidence]]) -> list[Look]:
+        """Decides what can be decided at a look; a difference found passes its share on."""
+        found: dict[Place, Look] = {}
+        different = {
+            place for place, outcome in self.outcomes.items() if outcome in ("better", "worse")
         }
+        while True:
+            left = sum(
+                self._shares[place].alpha for place in self._shares if place not in different
+            )
+            before = len(different)
+            for place, versions in evidence.items():
+                if place in different:
+                    continue
+                levels = self._shares[place].levels(look, self._design, left)
+                views = [version.look(place, look, levels, self._design) for version in versions]
+                found[place] = views[0]
+                if len({view.outcome for view in views}) > 1:
+                    found[place] = replace(views[0], outcome="undecided")
+            different |= {
+                place for place, each in found.items() if each.outcome in ("better", "worse")
+            }
+            if len(different) in (before, len(self._shares)):
+                return list(found.values())
 
     def _evidence(self, pair: Pair, places: Mapping[str, int]) -> list[_Evidence]:
         policies = [self._design.policy] if self._design.policy else list(FailurePolicy)
@@ -283,13 +375,15 @@ class _Evidence:
         sides = []
         for method in pair:
             cells = {}
-            for env, seeds in places.items():
+            for env, seeds in sorted(places.items()):
                 scores = list(runs[method][env])[:seeds]
                 if policy is FailurePolicy.COUNT_AS_RANDOM:
                     counted = [0.0 if score is None else score for score in scores]
                 else:
                     counted = [score for score in scores if score is not None]
-                cells[env] = np.array(counted, dtype=np.float64)
+                cells[env] = np.sort(np.array(counted, dtype=np.float64))
+                if not np.isfinite(cells[env]).all():
+                    raise ValueError(f"{method} on {env} has a score that is not finite")
             sides.append(cells)
         if any(not scores.size for side in sides for scores in side.values()):
             return cls({}, {})
@@ -302,108 +396,29 @@ class _Evidence:
             for env in mine
         )
 
-    def look(
-        self, place: tuple[Pair, str | None], look: int, level: float, design: SequentialDesign
-    ) -> Look:
+    def look(self, place: Place, look: int, levels: Levels, design: SequentialDesign) -> Look:
+        nan = math.nan
         if not self.first:
-            nan = math.nan
-            return Look(*place, look, (0, 0), level, nan, nan, nan, nan, "undecided")
-        found = mean_test(
-            self.first,
-            self.second,
-            significance=level,
-            replicates=max(design.replicates, math.ceil(10 / level)),
-            rng=np.random.default_rng([design.seed, look]),
-            bounds=True,
+            return Look(*place, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided")
+        found = look_at(
+            [(self.first[env][None], self.second[env][None]) for env in self.first],
+            levels,
+            margin=design.margin,
+            replicates=design.replicates,
+            seed=(design.seed, look),
         )
-        low, high = repeated_interval(self.first, self.second, level)
-        sizes = [sum(scores.size for scores in side.values()) for side in (self.first, self.second)]
-        outcome: Outcome = "undecided"
-        if found.p_value <= level and found.statistic != 0:
-            outcome = "better" if found.statistic > 0 else "worse"
-        elif design.margin is not None and -design.margin < low and high < design.margin:
-            least = min(
-                scores.size for side in (self.first, self.second) for scores in side.values()
-            )
-            outcome = "equivalent" if least >= EQUIVALENCE_RUNS else "undecided"
+        sides = self.first, self.second
+        sizes = [sum(scores.size for scores in side.values()) for side in sides]
+        iqms = [float(interquartile_mean(side)) for side in sides]
         return Look(
             *place,
             look,
             (sizes[0], sizes[1]),
-            level,
-            found.p_value,
-            found.statistic,
-            low,
-            high,
-            outcome,
+            levels.test,
+            float(found.p_value[0]),
+            float(found.difference[0]),
+            float(found.low[0]),
+            float(found.high[0]),
+            cast(Outcome, str(found.outcome[0])),
+            iqms[0] - iqms[1],
         )
-
-
-def repeated_interval(
-    first: Mapping[str, FloatArray], second: Mapping[str, FloatArray], level: float
-) -> tuple[float, float]:
-    """Returns the interval of the difference of means that belongs to one look.
-
-    It is Welch's interval at 1 - `level`. At nominal levels (`nominal_levels`) the intervals of all
-    looks together contain the difference with probability 1 - alpha, also if a race stops because
-    of them. If all runs of a cell are equal, a collapse to the score 0 that none of n runs showed
-    is allowed for: with probability 1 - level / 2 its rate is at most 1 - (level / 2)^(1 / n).
-
-    Args:
-        first: Scores by environment.
-        second: Scores on the same environments.
-        level: Nominal level of the look.
-
-    Returns:
-        Both ends; NaN if a cell has a single run.
-
-    Source: Jennison and Turnbull 1989; Clopper and Pearson 1934 for unseen collapses.
-    """
-    found = welch(first, second, level=1 - level)
-    unseen = []
-    for side in (first, second):
-        steady = [scores for scores in side.values() if np.ptp(scores) == 0]
-        rates = [
-            abs(float(scores[0])) * (1 - (level / 2) ** (1 / scores.size)) for scores in steady
-        ]
-        unseen.append(sum(rates) / len(side))
-    return found.low - unseen[0], found.high + unseen[1]
-
-
-def _settle(
-    look: int,
-    evidence: Mapping[tuple[Pair, str | None], Sequence[_Evidence]],
-    weights: Mapping[tuple[Pair, str | None], float],
-    design: SequentialDesign,
-) -> list[Look]:
-    """Decides what can be decided at a look, with the shares of what was decided before.
-
-    Args:
-        look: Number of the look.
-        evidence: Scores of what is looked at, under each policy for failed runs.
-        weights: Shares of alpha of all that is undecided, looked at or not.
-        design: The design.
-
-    Returns:
-        A look per comparison, in the order of `evidence`.
-    """
-    left = dict(weights)
-    found: dict[tuple[Pair, str | None], Look] = {}
-    while True:
-        total = sum(left.values())
-        decided = []
-        for place, versions in evidence.items():
-            if place not in left:
-                continue
-            share = round(design.alpha * left[place] / total, 12)
-            level = nominal_levels(design.fractions, share, design.exponent)[look]
-            views = [version.look(place, look, level, design) for version in versions]
-            found[place] = views[0]
-            if len({view.outcome for view in views}) > 1:
-                found[place] = replace(views[0], outcome="undecided")
-            if found[place].outcome != "undecided":
-                decided.append(place)
-        for place in decided:
-            del left[place]
-        if not decided or not left:
-            return [found[place] for place in evidence]

@@ -121,6 +121,11 @@ def _checked(fractions: tuple[float, ...]) -> tuple[float, ...]:
     return fractions
 
 
+@lru_cache(maxsize=1)
+def _nodes() -> tuple[FloatArray, FloatArray]:
+    return np.polynomial.legendre.leggauss(NODES)
+
+
 class _Path:
     """The sub-density of the score z * sqrt(fraction) on the paths that have not crossed."""
 
@@ -150,7 +155,7 @@ class _Path:
 
     def advance(self, fraction: float, bound: float) -> None:
         """Keeps the paths within the bound."""
-        nodes, weights = np.polynomial.legendre.leggauss(NODES)
+        nodes, weights = _nodes()
         # Beyond 8 standard deviations there is nothing to integrate.
         end, step = min(bound, 8.0) * math.sqrt(fraction), math.sqrt(fraction - self._at)
         places = end * nodes

@@ -5,15 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.mean_test import mean_test
-from imitbench.stats.sequential import (
-    EQUIVALENCE_RUNS,
-    Needed,
-    SequentialDesign,
-    race,
-    repeated_interval,
-)
+from imitbench.stats.sequential import EQUIVALENCE_RUNS, Needed, SequentialDesign, race
 from imitbench.stats.significance import welch
 from imitbench.stats.spending import nominal_levels
 
@@ -54,9 +49,21 @@ def test_a_look_tests_at_its_nominal_level():
         one, other = {"e": np.array(new["e"][:runs])}, {"e": np.array(old["e"][:runs])}
         interval = welch(one, other, level=1 - look.level)
         assert (look.low, look.high) == pytest.approx((interval.low, interval.high))
-        assert look.p_value <= mean_test(one, other, rng=rng()).p_value
+        assert look.p_value <= mean_test(one, other, rng=rng(), replicates=500).p_value + 1e-12
+        assert look.iqm == pytest.approx(interquartile_mean(one) - interquartile_mean(other))
     assert found.outcomes[PAIR, None] == "undecided"
     assert found.needed == ()  # the limit is reached
+
+
+def test_a_look_that_could_not_reject_spends_nothing():
+    """Three against three have p = 0.1 at best, so that six against six may spend more."""
+    design = replace(DESIGN, looks=(3, 6, 9, 12), margin=None)
+    found = between(scores(0.5), scores(0.5, seed=1), design)
+    assert np.isnan(found.looks[0].p_value)
+    assert [look.level for look in found.looks] == [0, *nominal_levels((0.5, 0.75, 1.0), 0.05)]
+    interval = nominal_levels(design.fractions, 0.05)[1]
+    one, other = ({"e": each["e"][:6]} for each in (scores(0.5), scores(0.5, seed=1)))
+    assert found.looks[1].low == pytest.approx(welch(one, other, level=1 - interval).low)
 
 
 def test_the_next_batch_is_named_until_all_is_decided():
@@ -97,36 +104,40 @@ def test_the_same_scores_are_never_better():
     assert found.outcomes[PAIR, None] == "undecided"  # a collapse in 5 % of runs is not excluded
 
 
-def test_an_unseen_collapse_is_allowed_for():
-    """Clopper and Pearson: no failure in 20 runs leaves a rate of 1 - 0.025^(1/20)."""
-    one, other = {"e": np.ones(20)}, {"e": np.ones(20)}
-    assert repeated_interval(one, other, 0.05) == pytest.approx((-0.16843, 0.16843), abs=1e-5)
-    seen = {"e": np.append(np.ones(19), 0.0)}
-    low, _ = repeated_interval(seen, other, 0.05)
-    assert low == pytest.approx(welch(seen, other).low)
-
-
-def test_what_is_decided_passes_its_level_on():
-    runs = {
-        "a": scores(0.9),
-        "b": scores(0.5, seed=2),
-        "old": scores(0.5, seed=1),
-    }
+def test_a_difference_passes_its_level_on():
+    runs = {"a": scores(0.9), "b": scores(0.5, seed=2), "old": scores(0.5, seed=1)}
     pairs = [("a", "old"), ("b", "old")]
     found = race(runs, pairs, ["e"], replace(DESIGN, margin=None))
     assert found.outcomes == {(("a", "old"), None): "better", (("b", "old"), None): "undecided"}
-    first = {look.pair[0]: look for look in found.looks if look.look == 0}
-    assert first["a"].level == nominal_levels(DESIGN.fractions, 0.025)[0]
-    assert first["b"].level == nominal_levels(DESIGN.fractions, 0.05)[0]
+    levels = {name: [x.level for x in found.looks if x.pair[0] == name] for name in "ab"}
+    # Five against five cannot reject at a fourth of 2.5 %: the first look is the second.
+    assert levels["a"] == [0, nominal_levels((0.5, 0.75, 1.0), 0.025)[0]]
+    assert levels["b"] == [0, *nominal_levels((0.5, 0.75, 1.0), 0.05)]
+    assert [x.low for x in found.looks if x.pair[0] == "b"] == pytest.approx(
+        [
+            welch({"e": runs["b"]["e"][:n]}, {"e": runs["old"]["e"][:n]}, level=1 - level).low
+            for n, level in zip(DESIGN.looks, nominal_levels(DESIGN.fractions, 0.025), strict=True)
+        ]
+    )
+
+
+def test_equivalence_passes_nothing_on():
+    steady = {"a": scores(0.8, spread=0.001), "old": scores(0.8, spread=0.001, seed=1)}
+    runs = {**steady, "b": scores(0.8, spread=0.2, seed=2)}
+    pairs = [("a", "old"), ("b", "old")]
+    found = race(runs, pairs, ["e"], DESIGN)
+    assert found.outcomes == {(pairs[0], None): "equivalent", (pairs[1], None): "undecided"}
+    assert found.looks[-1].level == nominal_levels((0.5, 0.75, 1.0), 0.025)[-1]
 
 
 def test_what_is_decided_trains_no_further():
     environments = ["x", "y"]
     runs = {
         "a": scores(0.9, environments, runs=5),
-        "b": {"x": scores(1.5, runs=5)["e"], "y": scores(0.5, runs=5, seed=3)["e"]},
+        "b": {"x": scores(1.5, runs=5)["e"], "y": scores(-0.5, runs=5, seed=3)["e"]},
         "old": scores(0.5, environments, runs=5, seed=1),
     }
+    runs["b"]["y"][0] += 1  # so that only x is clear
     pairs = [("a", "old"), ("b", "old")]
     found = race(runs, pairs, environments, replace(DESIGN, alpha=0.5))
     assert found.outcomes[("a", "old"), None] == "better"
@@ -142,9 +153,11 @@ def test_overall_and_environments_have_half_of_the_level_each():
     levels = {look.environment: look.level for look in found.looks if look.look == 0}
     assert levels == {
         None: nominal_levels(DESIGN.fractions, 0.025)[0],
-        "x": nominal_levels(DESIGN.fractions, 0.0125)[0],
-        "y": nominal_levels(DESIGN.fractions, 0.0125)[0],
+        "x": 0,  # five against five cannot reject
+        "y": 0,
     }
+    levels = {look.environment: look.level for look in found.looks if look.look == 1}
+    assert levels["x"] == nominal_levels((0.5, 0.75, 1.0), 0.0125)[0]
 
 
 def test_a_decision_must_hold_for_either_way_to_count_failed_runs():
@@ -185,6 +198,11 @@ def test_a_batch_fits_between_two_seeds_and_the_limit(batch, most):
     with pytest.raises(ValueError, match="a batch needs 2 to 10 seeds"):
         SequentialDesign.batches(batch, most)
     assert SequentialDesign.batches(4, 10).looks == (4, 8, 10)
+
+
+def test_scores_are_finite():
+    with pytest.raises(ValueError, match="new on e has a score that is not finite"):
+        between({"e": [0.5, float("nan")] * 10}, scores(0.5))
 
 
 def test_a_race_needs_someone_to_race():
