@@ -55,6 +55,7 @@ class RaceDesign(Record):
     The seeds of each cell are 0, 1, 2, … in this order.
 
     Attributes:
+        schema_version: Raised when the same design leads to other decisions.
         suite: Name of the suite.
         pairs: Methods with their baselines.
         environments: Ids of the environments.
@@ -62,7 +63,7 @@ class RaceDesign(Record):
         references: Returns of the scores 0 and 1, by environment.
         batch: Number of seeds from one look to the next.
         max_seeds: Largest number of seeds.
-        alpha: Chance of any false decision, in (0, 1).
+        alpha: Chance of any false difference, and of any false equivalence, in (0, 1).
         margin: Largest difference of scores that counts as none.
         spending: Exponent of the spending function (`imitbench.stats.spending`).
         statistic: What is tested: the mean score over environments.

@@ -95,7 +95,7 @@ def verdict_table(design: RaceDesign, found: Race) -> ExtraTable:
         f"Undecided: {design.max_seeds} seeds did not decide."
     )
     return ExtraTable(
-        title=f"Race: {design.title}",
+        title=f"Verdicts: {design.title}",
         columns=(
             "method", "baseline", "environment", "verdict", "seeds", "difference", "low", "high",
         ),
@@ -178,6 +178,7 @@ def looks_table(design: RaceDesign, found: Race) -> ExtraTable:
             ExtraCell(str(look.look + 1), look.look + 1),
             _seeds_cell(look, design),
             *_numbers(look),
+            _number(look.iqm, ".3f"),
             _number(look.p_value, ".2g"),
             _number(look.level, ".2g"),
         )
@@ -187,15 +188,36 @@ def looks_table(design: RaceDesign, found: Race) -> ExtraTable:
         title=f"Looks: {design.title}",
         columns=(
             "method", "baseline", "environment", "decision", "look", "seeds", "difference", "low",
-            "high", "p", "boundary",
+            "high", "iqm", "p", "boundary",
         ),
         names=4,
         rows=tuple(rows),
         caption=(
-            "A look decides better or worse if p is at most the boundary, which is also the level "
-            "of its interval. Boundaries grow when other comparisons are decided."
+            "A look decides better or worse if p is at most the boundary. Without p there are too "
+            "few runs for a test. Boundaries grow when other comparisons find a difference. iqm is "
+            "the difference of interquartile means, which decides nothing."
         ),
     )  # fmt: skip
+
+
+def looks_of(found: Race, pair: tuple[str, str], environment: str | None) -> list[Look]:
+    """Returns the looks at one comparison whose difference is known, in their order."""
+    return [
+        look
+        for look in found.looks
+        if look.pair == pair and look.environment == environment
+        if math.isfinite(look.difference)
+    ]
+
+
+def half_width(look: Look) -> float:
+    """Returns the difference that about decides at a look: half of the repeated interval."""
+    return (look.high - look.low) / 2
+
+
+def outcome_text(found: Race, pair: tuple[str, str], environment: str | None) -> str:
+    """Returns the decision on a comparison; `racing` if there is none yet."""
+    return _verdict(found.outcomes[pair, environment], found)
 
 
 def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
@@ -215,6 +237,7 @@ def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
                 "difference": look.difference,
                 "low": look.low,
                 "high": look.high,
+                "iqm": look.iqm,
                 "p": look.p_value,
                 "boundary": look.level,
                 "decision": look.outcome,

@@ -117,7 +117,7 @@ def test_a_copy_of_a_method_is_never_better(here, tmp_path):
 
 
 def test_verdicts_and_seeds_are_printed(here, tmp_path):
-    carry_out(planned(settings={"folder": str(tmp_path)}), tmp_path / "runs")
+    carry_out(planned(), tmp_path / "runs")
     code, out, err = here("race", "gail", "--baseline", "bc", *FAST, "--batch", "3",
                           "--max-seeds", "12")  # fmt: skip
     assert code == 0
@@ -130,7 +130,7 @@ def test_verdicts_and_seeds_are_printed(here, tmp_path):
 def test_resume_goes_on_with_open_races_and_keeps_over_ones(here, tmp_path):
     out = tmp_path / "runs"
     carry_out(planned(), out, Training(out, stop_after=9))
-    code, printed, err = here("resume", "--dry-run")
+    code, printed, _ = here("resume", "--dry-run")
     assert code == 0
     assert "bc" in printed
     carry_out(planned(), out)
