@@ -8,7 +8,7 @@ design is a record with a hash, and every look follows from it and the scores al
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
@@ -186,6 +186,15 @@ class RaceDesign(Record):
             if env is not None:
                 for method in each.pair:
                     used[method, env] = max(used[method, env], looks[each.look])
-        for need in found.needed:
-            used[need.method, need.environment] = need.last
+        if found.needed:
+            asked = max(need.last for need in found.needed)
+            used |= dict.fromkeys(self._racing(found), asked)
         return used
+
+    def _racing(self, found: Race) -> Iterator[tuple[str, str]]:
+        """Yields the methods and environments of comparisons that are open."""
+        for pair in self.pairs:
+            for env in self.environments:
+                states = {found.outcomes[pair, None], found.outcomes.get((pair, env), "undecided")}
+                if states == {"undecided"}:
+                    yield from ((method, env) for method in pair)

