@@ -55,6 +55,25 @@ FailedRuns = Annotated[
         "--failed-runs", help="How failed runs count; either: no decision may depend on it."
     ),
 ]
+Simulate = Annotated[
+    bool,
+    typer.Option(
+        "--simulate", help="Train nothing: print chances of verdicts and cost of several designs."
+    ),
+]
+Scores = Annotated[
+    str | None,
+    typer.Option(
+        "--scores",
+        metavar="PLACE|SHAPE",
+        help="What --simulate draws from: results [--out], published, "
+        "normal:DIFFERENCE,SPREAD or collapse:DIFFERENCE,SPREAD,RATE.",
+        autocompletion=completion.results_places,
+    ),
+]
+Draws = Annotated[
+    int, typer.Option("--draws", min=10, max=100_000, help="Races that --simulate simulates.")
+]
 
 
 @takes(RunOptions, force=False, pack=None)
@@ -77,6 +96,9 @@ def race(
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     dry_run: run_options.DryRun = False,
+    simulate: Simulate = False,
+    scores: Scores = None,
+    draws: Draws = 200,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -97,9 +119,11 @@ def race(
     from imitbench.store.sweep_file import SweepRequest
     from imitbench.util.name_lists import join_names, split_names
 
+    if scores is not None and not simulate:
+        raise InputError(f"--scores {scores}: works only with --simulate")
     resolved = resolve(context.obj)
-    counts = parse_demo_counts(n_demos)
-    if len(counts) > 1:
+    count, *others = parse_demo_counts(n_demos)
+    if others:
         raise InputError(f"--n-demos {n_demos}: a race has one number of demonstrations; give one")
     planned = plan_race(
         split_names("NEW", new),
@@ -111,7 +135,7 @@ def race(
             seeds=[],
             config=config,
             budget=budget,
-            n_demos=counts[0],
+            n_demos=count,
             overrides=parse_overrides(set_),
             source=source,
             lock=lock_in_use(lock, source),
@@ -125,16 +149,58 @@ def race(
     if not quiet:
         for line in planned.notes:
             note(line)
-    if dry_run:
+    if simulate:
+        _simulate(planned, str(out) if scores is None else scores, out, draws, json=json)
+    elif dry_run:
         if not json:
             note("at most; a race ends as soon as all is decided:")
         print_plans([planned.plan], resolved, out, json=json)
-        return
-    result = carry_on(planned, resolved, out, quiet=quiet)
+    else:
+        _do(planned, resolved, out, json=json, quiet=quiet)
+
+
+def _do(planned: PlannedRace, options: RunOptions, out: Path, *, json: bool, quiet: bool) -> None:
+    """Carries out a race and prints its result."""
+    result = carry_on(planned, options, out, quiet=quiet)
     show(result, out, json=json, quiet=quiet)
-    code = exit_code(result, resolved)
+    code = exit_code(result, options)
     if code:
         raise typer.Exit(code)
+
+
+def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:
+    """Prints what several designs lead to."""
+    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.race.simulation import simulate_designs, verdict_chances
+
+    found = simulate_designs(planned, scores, out, draws=draws, notify=note)
+    rows = [
+        {
+            "batch": each.design.batch,
+            "max_seeds": each.design.max_seeds,
+            "method": pair[0],
+            "baseline": pair[1],
+            **chances,
+            "runs": float(each.found.runs.mean()),
+            "core_hours": each.found.cost or 0.0,
+        }
+        for each in found
+        for pair, chances in verdict_chances(each)
+    ]
+    if json:
+        print_json({"scores": scores, "draws": draws, "designs": rows})
+        return
+    print_table(
+        [name.replace("_", " ") for name in rows[0]],
+        [
+            [round(value, 3) if isinstance(value, float) else value for value in row.values()]
+            for row in rows
+        ],
+    )
+    note(
+        f"{draws} races of each design with scores of {scores}; runs and core hours are means of "
+        "the whole race"
+    )
 
 
 def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:

@@ -45,6 +45,9 @@ def here(tmp_path, monkeypatch, capsys):
         (["sqil", "--baseline", "bc", "--n-demos", "1,2"], "has one number of demonstrations"),
         (["mce_irl", "--baseline", "bc"], "no environment fits all methods"),
         (["sqil"], "--baseline"),
+        (["sqil", "--baseline", "bc", "--scores", "runs"], "works only with --simulate"),
+        (["sqil", "--baseline", "bc", "--simulate", "--scores", "normal:x"], "must be normal:DIFF"),
+        (["sqil", "--baseline", "bc", "--simulate"], "runs: no such folder"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_before_anything_is_written(
@@ -147,3 +150,29 @@ def test_resume_names_a_race_that_cards_no_longer_give(here, tmp_path):
     assert code == 1
     assert "skipped: race of gail against bc" in err
     assert "have changed since it was registered" in err
+
+
+def test_a_simulation_prints_chances_and_cost_of_several_designs(here, tmp_path):
+    race = ("race", "gail", "--baseline", "bc", *FAST, "--max-seeds", "12", "--draws", "20")
+    code, out, _ = here(*race, "--simulate", "--scores", "normal:0.5,0.02", "--json")
+    assert code == 0
+    designs = json.loads(out)["designs"]
+    assert {(each["batch"], each["max_seeds"]) for each in designs} == {
+        (5, 12), (3, 12), (10, 12), (5, 6), (3, 6)
+    }  # fmt: skip
+    assert all(each["better"] == 1 for each in designs)
+    assert min(each["runs"] for each in designs) == 10  # two methods, the first batch of 5
+    assert all(each["core_hours"] > 0 for each in designs)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_simulation_draws_from_existing_runs(here, tmp_path):
+    carry_out(planned(), tmp_path / "before")
+    race = ("race", "gail", "--baseline", "bc", *FAST, "--max-seeds", "12", "--draws", "20")
+    code, out, _ = here(*race, "--simulate", "--scores", "before", "--json")
+    assert code == 0
+    assert json.loads(out)["designs"][0]["worse"] == 1
+    code, _, err = here("race", "sqil", "--baseline", "bc", *FAST, "--simulate", "--scores",
+                        "before")  # fmt: skip
+    assert code == 2
+    assert "has 0 runs of sqil on Pendulum-v1" in err
