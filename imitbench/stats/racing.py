@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol, cast, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from imitbench.stats.looks import Outcome, look_at
+from imitbench.stats.looks import Levels, Outcome, look_at
 from imitbench.stats.sequential import (
     Pair,
     Place,
@@ -202,27 +203,37 @@ def _races(
         int(at): _replayed(0, int(at), cells, pairs, environments, design)
         for at in np.flatnonzero(failed)
     }
-    whole = sum(share.alpha for share in places.values())
     racing = np.flatnonzero(~failed)
+    moments = {cell: _Moments.of(scores, design.looks) for cell, scores in cells.items()}
+    whole = sum(share.alpha for share in places.values())
     for look, seeds in enumerate(design.looks):
         decided = np.zeros(racing.size, dtype=bool)
         found = {}
-        for ((first, second), env), share in places.items():
-            found[(first, second), env] = look_at(
-                [
-                    # Sorted, as `race` does: relabelings are drawn by place.
-                    (
-                        np.sort(cells[first, each][racing, :seeds], axis=1),
-                        np.sort(cells[second, each][racing, :seeds], axis=1),
-                    )
-                    for each in (sorted(environments) if env is None else [env])
-                ],
-                share.levels(look, design, whole),
-                margin=design.margin,
-                replicates=design.replicates,
-                seed=(design.seed, look),
-            ).outcome
-            decided |= found[(first, second), env] != "undecided"
+        for (pair, env), share in places.items():
+            # Sorted, as `race` does: relabelings are drawn by place.
+            over = sorted(environments) if env is None else [env]
+            levels = share.levels(look, design, whole)
+            outcomes = np.full(racing.size, "undecided", dtype="<U10")
+            near = _may_decide(
+                [(moments[pair[0], each], moments[pair[1], each]) for each in over],
+                look,
+                levels,
+                design,
+            )[racing]
+            if near.any():
+                columns = [
+                    tuple(np.sort(cells[name, each][racing[near], :seeds], axis=1) for name in pair)
+                    for each in over
+                ]
+                outcomes[near] = look_at(
+                    [(first, second) for first, second in columns],
+                    levels,
+                    margin=design.margin,
+                    replicates=design.replicates,
+                    seed=(design.seed, look),
+                ).outcome
+            found[pair, env] = outcomes
+            decided |= outcomes != "undecided"
         for row in np.flatnonzero(decided):
             at = int(racing[row])
             if len(places) == 1:
@@ -235,6 +246,57 @@ def _races(
             break
     limit: Ended = dict.fromkeys(places, "undecided"), dict.fromkeys(cells, design.looks[-1])
     return [ended.get(at, limit) for at in range(draws)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Of the scores of a cell until each look, each of shape (draws, looks).
+
+    Attributes:
+        mean: Mean.
+        variance: Sample variance.
+        runs: Numbers of runs, shape (looks,).
+    """
+
+    mean: FloatArray
+    variance: FloatArray
+    runs: FloatArray
+
+    @classmethod
+    def of(cls, scores: FloatArray, looks: Sequence[int]) -> _Moments:
+        runs = np.array(looks, dtype=np.float64)
+        at = np.array(looks) - 1
+        middle = scores.mean(axis=1, keepdims=True)
+        sums = (scores - middle).cumsum(axis=1)[:, at]
+        squares = np.square(scores - middle).cumsum(axis=1)[:, at]
+        return cls(middle + sums / runs, (squares - sums**2 / runs) / (runs - 1), runs)
+
+
+def _may_decide(
+    moments: Sequence[tuple[_Moments, _Moments]],
+    look: int,
+    levels: Levels,
+    design: SequentialDesign,
+) -> npt.NDArray[np.bool_]:
+    """Returns where a look may decide: a quick bound, shape (draws,).
+
+    Degrees of freedom are at least those of the tests.
+    """
+    from scipy.special import stdtrit
+
+    parts = [each for pair in moments for each in pair]
+    difference = sum(x.mean[:, look] - y.mean[:, look] for x, y in moments) / len(moments)
+    variance = sum(each.variance[:, look] / each.runs[look] for each in parts) / len(moments) ** 2
+    degrees = sum(each.runs[look] + 1 for each in parts)
+    error = np.sqrt(np.maximum(variance, 0))
+    away = np.abs(difference) * (1 + 1e-6) + 1e-12
+    near = np.zeros(away.size, dtype=bool)
+    if levels.test > 0:
+        near |= away >= -stdtrit(degrees, levels.test / 2) * error
+    if design.margin is not None:
+        half = -stdtrit(degrees, levels.interval / 2) * error
+        near |= away + half * (1 - 1e-6) < design.margin * (1 + 1e-6) + 1e-11
+    return near
 
 
 def _replayed(
