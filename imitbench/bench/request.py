@@ -280,7 +280,7 @@ def plan_missing(
             left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
-            plan = _plan_again(sweep.request, plugins, out, notify)
+            plan = plan_again(sweep.request, plugins, out, notify)
             planned = {run.run_id for run in plan}
         except InputError as error:
             left_out.append(UnresumableRuns(sweep.command, len(missing), str(error)))
@@ -294,7 +294,7 @@ def plan_missing(
     return MissingRuns(plans, len(taken), left_out)
 
 
-def _plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notify: Notify) -> Plan:
+def plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notify: Notify) -> Plan:
     """Plans the request in a sweep file.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 def launch(
-    plans: Sequence[Plan], options: RunOptions, out: Path, *, json: bool, quiet: bool
+    plans: Sequence[Plan],
+    options: RunOptions,
+    out: Path,
+    *,
+    json: bool,
+    quiet: bool,
+    also: Mapping[str, Any] | None = None,
 ) -> None:
     """Runs or submits plans in sequence, collects the results, and prints one short table.
 
@@ -27,6 +33,7 @@ def launch(
         out: Results folder.
         json: Whether the summary is one JSON document.
         quiet: Whether to hide progress.
+        also: Further entries of that document.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
@@ -38,14 +45,22 @@ def launch(
 
     with make_observer(quiet=quiet) as observer:
         outcome = carry_out(plans, options, out=out, command=typed_command(), observer=observer)
-    _print(summarize_sweep(plans, out, outcome), options, json=json, quiet=quiet)
+    summary = summarize_sweep(plans, out, outcome)
+    _print(summary, options, json=json, quiet=quiet, also=also or {})
     if outcome.left or (options.wait and outcome.queued):
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
         raise typer.Exit(1)
 
 
-def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: bool) -> None:
+def _print(
+    summary: SweepSummary,
+    options: RunOptions,
+    *,
+    json: bool,
+    quiet: bool,
+    also: Mapping[str, Any],
+) -> None:
     """Prints counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
@@ -55,7 +70,7 @@ def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: boo
     for left_out in summary.left_out:
         note(f"skipped: {left_out.path}: {left_out.reason}")
     if json:
-        print_json(summary.as_document())
+        print_json({**summary.as_document(), **also})
     else:
         report = build_report(summary.scores, summary.failures, summary.references)
         typer.echo(render_short(report), nl=False)
@@ -63,13 +78,13 @@ def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: boo
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
         note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
-    also = "" if options.force else f", and so does `{command_for(out, 'resume')}`"
+    resume = "" if options.force else f", and so does `{command_for(out, 'resume')}`"
     if outcome.left:
-        note(f"stopped with {outcome.left} runs left; the same command resumes{also}")
+        note(f"stopped with {outcome.left} runs left; the same command resumes{resume}")
     if outcome.lost:
         note(
             f"{count(outcome.lost, 'run')} left the queue before being complete (cancelled, or "
-            f"with a lost node); the same command resumes{also}"
+            f"with a lost node); the same command resumes{resume}"
         )
     if outcome.queued:
         note(

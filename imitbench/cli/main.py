@@ -22,6 +22,7 @@ from imitbench.version import __version__
 # Name, module in imitbench.cli, and the function or Typer group in that module.
 _COMMANDS = {
     "run": "run:run",
+    "race": "race:race",
     "resume": "resume:resume",
     "status": "status:status",
     "cancel": "cancel:cancel",

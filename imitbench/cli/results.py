@@ -156,7 +156,10 @@ def export_results(
     from imitbench.version import __version__
 
     runs = results_folder.read_runs(out, suite=suite)
-    results_folder.export_results(runs.runs, folder, version=__version__, command=typed_command())
+    races = results_folder.races_of(out, runs.runs)
+    results_folder.export_results(
+        runs.runs, folder, version=__version__, command=typed_command(), races=races
+    )
     for message in runs.unreadable:
         note(f"skipped: {message}")
     if json:
@@ -168,9 +171,11 @@ def export_results(
                 "superseded": runs.superseded,
                 "unfinished": runs.unfinished,
                 "unreadable": runs.unreadable,
+                "races": [race.id for race in races],
             }
         )
     elif not quiet:
         counts = {"superseded by newer ones": runs.superseded, "unfinished": runs.unfinished}
         left = "".join(f", {number} {why} skipped" for why, number in counts.items() if number)
-        note(f"{folder}: {count(len(runs.runs), 'run')}{left}")
+        raced = f", {count(len(races), 'race')}" if races else ""
+        note(f"{folder}: {count(len(runs.runs), 'run')}{raced}{left}")

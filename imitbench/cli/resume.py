@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +13,8 @@ from imitbench.cli.record_options import takes
 from imitbench.executors.options import RunOptions
 
 if TYPE_CHECKING:
-    from imitbench.bench.request import UnresumableRuns
+    from imitbench.bench.plan import Plan
+    from imitbench.bench.request import PluginSelection, UnresumableRuns
 
 
 @takes(RunOptions, device="auto", force=False, pack=None)
@@ -34,7 +36,8 @@ def resume(
     """Do every requested run of a results folder that has no result.
 
     Interrupted runs resume from their last checkpoint, waiting runs start, and failed runs are
-    tried again. The folder .sweeps of the results folder records what every sweep requested.
+    tried again. Races go on until they are over; their failed runs count, and are not tried again.
+    The folder .sweeps of the results folder records what every sweep requested, .races every race.
     Runs that the same request would not give today, for example because a card has changed, are
     listed and skipped; the exit code is then 1. The same holds for runs of plug-ins that you do
     not name again: a results folder alone must not make this command run third-party code.
@@ -49,20 +52,75 @@ def resume(
 
     resolved = resolve(context.obj)
     plugins = PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite))
-    missing = plan_missing(out, make_notifier(quiet=quiet), plugins)
+    notify = make_notifier(quiet=quiet)
+    missing = plan_missing(out, notify, plugins)
     for each in missing.left_out:
         note(_line(each))
-    if not missing.plans and not json:
-        if not missing.left_out:
+    races = _Races(out, plugins, resolved, json=json, quiet=quiet)
+    if not dry_run:
+        races.carry_on()
+    plans = [*missing.plans, *(races.plans if dry_run else [])]
+    if not plans and not json:
+        if not (missing.left_out or races.done or races.left_out):
             note(f"nothing is missing in {out}")
     elif dry_run:
-        print_plans(missing.plans, resolved, out, json=json)
-    elif not missing.plans:
-        print_json(SweepSummary(out).as_document())
+        print_plans(plans, resolved, out, json=json)
+    elif not plans:
+        print_json({**SweepSummary(out).as_document(), **races.document()})
     else:
-        launch(missing.plans, resolved, out, json=json, quiet=quiet)
-    if missing.left_out:
-        raise typer.Exit(1)
+        launch(plans, resolved, out, json=json, quiet=quiet, also=races.document())
+    if missing.left_out or races.code or races.left_out:
+        raise typer.Exit(races.code or 1)
+
+
+class _Races:
+    """The races of a results folder that are not over."""
+
+    def __init__(
+        self, out: Path, plugins: PluginSelection, options: RunOptions, *, json: bool, quiet: bool
+    ) -> None:
+        from imitbench.cli.output import make_notifier, note
+        from imitbench.errors import InputError
+        from imitbench.race.driver import RaceStanding
+        from imitbench.race.planning import plan_registered
+        from imitbench.store.races import read_races
+
+        self._out, self._options, self._json, self._quiet = out, options, json, quiet
+        self._planned = []
+        self.left_out = 0
+        self.code = 0
+        self.done: list[dict[str, Any]] = []
+        for race in read_races(out):
+            try:
+                if not RaceStanding.read(out, race.design).over:
+                    planned = plan_registered(out, race, plugins, make_notifier(quiet=quiet))
+                    self._planned.append(planned)
+            except InputError as error:
+                self.left_out += 1
+                note(f"skipped: race of {race.design.title}: {error}")
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Plans of all runs that they may need."""
+        return [planned.plan for planned in self._planned]
+
+    def carry_on(self) -> None:
+        """Carries out each race; raises `typer.Exit` if one is stopped."""
+        from imitbench.cli.race import carry_on, document, exit_code, show
+
+        for planned in self._planned:
+            result = carry_on(planned, self._options, self._out, quiet=self._quiet)
+            code = exit_code(result, self._options)
+            self.done.append(document(result))
+            if not self._json:
+                show(result, self._out, json=False, quiet=self._quiet)
+            if code == 130:
+                raise typer.Exit(code)
+            self.code = max(self.code, code)
+
+    def document(self) -> dict[str, Any]:
+        """Returns what `--json` prints on races; nothing without any."""
+        return {"races": self.done} if self.done else {}
 
 
 def _line(each: UnresumableRuns) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
-from imitbench.published.results_folder import PATTERNS, write_results
+from imitbench.published.results_folder import PATTERNS, races_of, write_results
 from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.store.run_dir import RunDirectory
 from imitbench.version import __version__
@@ -26,10 +26,11 @@ _FORMAT = """
   that map to the scores 0 and 1).
 - `failures/<suite>.jsonl`: a line per failed run.
 - `episodes/<suite>/<run_id>.csv`: each evaluation episode of a run.
-{policies}
+{races}{policies}
 `imitbench results pull {repo} --out DIR` checks all files and writes run directories, which
 `imitbench report --out DIR` reads.
 """
+_RACES = "- `races/<id>.json`: a design that was registered before its first run.\n"
 _POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
 
 
@@ -66,11 +67,14 @@ def staged_results(
     notes = runs.left_out
     card = RepoCard({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
     add_licence(card, licence, notes)
-    about = _FORMAT.format(repo=repo, policies=_POLICIES if with_policies else "")
+    races = races_of(out, runs.runs)
+    about = _FORMAT.format(
+        repo=repo, policies=_POLICIES if with_policies else "", races=_RACES if races else ""
+    )
     card.text = f"{report.strip()}\n{about}"
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
         stage = Path(scratch)
-        write_results(runs.runs, stage, version=__version__, command=command)
+        write_results(runs.runs, stage, version=__version__, command=command, races=races)
         (stage / CARD_FILE).write_text(card.render(), encoding="utf-8")
         files, _ = choose_files(stage, [*PATTERNS, CARD_FILE])
         if with_policies:

@@ -12,7 +12,7 @@ from imitbench.util.text_line import one_line
 
 Check = Literal[
     "manifest", "digests", "files", "lines", "identity", "episodes", "scores", "values",
-    "suite", "budget", "algorithm", "references", "seeds",
+    "suite", "budget", "algorithm", "references", "seeds", "races",
 ]  # fmt: skip
 CHECKS: tuple[Check, ...] = get_args(Check)
 
@@ -30,6 +30,7 @@ MEANINGS: dict[Check, str] = {
     "algorithm": "implementations, hyper-parameters and labels fit the algorithms' cards",
     "references": "the returns that score 0 and 1 are those of the suite's card",
     "seeds": "every algorithm has the same seeds on every environment, completed or failed",
+    "races": "every race follows its registered design: each look, and where it stopped",
 }
 """What each check ensures."""
 

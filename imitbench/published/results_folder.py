@@ -4,6 +4,7 @@
     runs/<suite>.jsonl               a line per completed run: specification and outcome
     failures/<suite>.jsonl           a line per failed run
     episodes/<suite>/<run_id>.csv    every evaluation episode of a completed run
+    races/<id>.json                  the registered design of a race, if there are any
 
 Lines and files are sorted by content, so the same runs give the same bytes. All scores can be
 computed again from the episodes and the references in the lines. Names of machines and tracebacks
@@ -33,13 +34,21 @@ from imitbench.records.runs import (
     canonical_digest,
 )
 from imitbench.store.comparability import current_run_ids
+from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import check_suites
 from imitbench.util.files import atomic_write_text, new_folder
 from imitbench.util.name_lists import Names, split_names
 
 MANIFEST_FILE = "manifest.json"
-PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")
+RACES = "races"
+PATTERNS = (
+    MANIFEST_FILE,
+    "runs/*.jsonl",
+    "failures/*.jsonl",
+    "episodes/*/*.csv",
+    f"{RACES}/*.json",
+)
 """Shell-style patterns of the files, except cards and policies."""
 
 STANDS_ELSEWHERE = ("run_id", "schema_version", "provenance", "traceback")
@@ -134,8 +143,23 @@ def read_runs(out: Path, *, suite: Names = None) -> PublishedRuns:
     return PublishedRuns(runs, len(found) - len(runs), unfinished, unreadable)
 
 
+def races_of(out: Path, runs: Iterable[PublishedRun]) -> list[RegisteredRace]:
+    """Reads the registered races of a results folder to which some of these runs belong.
+
+    Raises:
+        InputError: A design cannot be read, or was changed after its registration.
+    """
+    runs = list(runs)
+    return [race for race in read_races(out) if any(map(race.design.has, runs))]
+
+
 def write_results(
-    runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
+    runs: Sequence[PublishedRun],
+    folder: Path,
+    *,
+    version: str,
+    command: str,
+    races: Sequence[RegisteredRace] = (),
 ) -> None:
     """Writes a folder of published results.
 
@@ -144,6 +168,7 @@ def write_results(
         folder: Folder to write; must be empty or missing.
         version: Version of this package.
         command: Command line to record.
+        races: Registered races to which they belong.
 
     Raises:
         InputError: The name of a suite is not valid as a file name.
@@ -165,6 +190,7 @@ def write_results(
             if run.episodes is not None:
                 texts[episodes_file(run.spec)] = episodes_text(run.episodes)
         texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
+    texts |= {race_file(race): race.text() for race in races}
     manifest = Manifest(
         imitbench=version,
         command=command,
@@ -178,8 +204,18 @@ def write_results(
     atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
 
 
+def race_file(race: RegisteredRace) -> str:
+    """Returns the path of a race's design, relative to the folder."""
+    return f"{RACES}/{race.id}.json"
+
+
 def export_results(
-    runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
+    runs: Sequence[PublishedRun],
+    folder: Path,
+    *,
+    version: str,
+    command: str,
+    races: Sequence[RegisteredRace] = (),
 ) -> None:
     """Writes a new folder of published results atomically.
 
@@ -188,6 +224,7 @@ def export_results(
         folder: Folder to write; must be empty or missing.
         version: Version of this package.
         command: Command line to record.
+        races: Registered races to which they belong.
 
     Raises:
         InputError: There is nothing to publish, the folder is not empty or cannot be written, or
@@ -196,7 +233,7 @@ def export_results(
     if not runs:
         raise InputError(f"{folder}: there are no finished runs to publish")
     with new_folder(folder) as draft:
-        write_results(runs, draft, version=version, command=command)
+        write_results(runs, draft, version=version, command=command, races=races)
 
 
 def read_run(directory: RunDirectory) -> PublishedRun:

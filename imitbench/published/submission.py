@@ -10,7 +10,8 @@ import csv
 import io
 import stat
 from dataclasses import dataclass, field
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -20,6 +21,7 @@ from imitbench.published.findings import Findings, StrictFindings
 from imitbench.published.results_folder import (
     EPISODE_COLUMNS,
     MANIFEST_FILE,
+    RACES,
     Manifest,
     ResultLine,
     episode_table,
@@ -32,6 +34,7 @@ from imitbench.published.run_checks import check_scores
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, RunFailure, RunResult
+from imitbench.store.races import RegisteredRace, parse_race
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 
@@ -61,11 +64,13 @@ class Submission:
         folder: Folder of the submission.
         manifest: Its manifest; `None` if that is malformed.
         runs: Runs whose lines and episodes could be read.
+        races: Registered races whose designs could be read.
     """
 
     folder: Path
     manifest: Manifest | None = None
     runs: list[LocatedRun] = field(default_factory=list)
+    races: list[RegisteredRace] = field(default_factory=list)
 
 
 class _FormatMarker(BaseModel):
@@ -128,7 +133,7 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
         )
     texts = _read_files(folder, manifest, findings)
     reader = _SubmissionReader(manifest, texts, findings)
-    runs = reader.read()
+    runs, races = reader.read(), reader.read_races()
     reader.check_leftovers()
     for suite, summary in manifest.suites.items():
         if summary != summarize_suite((each.run for each in runs), suite):
@@ -138,7 +143,7 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
                 f"suites.{one_line(suite, 60)} does not match the runs in the files",
                 "export the results again",
             )
-    return Submission(folder, manifest, runs)
+    return Submission(folder, manifest, runs, races)
 
 
 def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[str, str]:
@@ -188,6 +193,20 @@ class _SubmissionReader:
                     run = self._run(text, kind, suite, where)
                     if run is not None:
                         found.append(LocatedRun(where, run))
+        return found
+
+    def read_races(self) -> list[RegisteredRace]:
+        """Returns every readable design of a race."""
+        found = []
+        for name, text in self._texts.items():
+            if not fnmatchcase(name, f"{RACES}/*.json"):
+                continue
+            self._used.add(name)
+            try:
+                found.append(parse_race(text, PurePosixPath(name).stem, one_line(name)))
+            except InputError as error:
+                what = str(error).removeprefix(f"{one_line(name)}: ")
+                self._findings.fail("races", one_line(name), what)
         return found
 
     def check_leftovers(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import count
@@ -13,6 +13,7 @@ from pathlib import Path
 from imitbench.cards.suite import mismatch
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Check, Finding, Findings, failed_checks
+from imitbench.published.race_checks import check_races
 from imitbench.published.results_folder import MANIFEST_FILE
 from imitbench.published.run_checks import check_values
 from imitbench.published.submission import LocatedRun, Submission, read_submission
@@ -43,7 +44,9 @@ class _Row:
         return one_line(f"{self.label} (budget {self.conditions.budget}{demos})")
 
 
-def check_seeds(runs: Sequence[LocatedRun], findings: Findings) -> None:
+def check_seeds(
+    runs: Sequence[LocatedRun], findings: Findings, raced: Collection[str] = ()
+) -> None:
     """Checks that every algorithm has the same seeds on every environment of its suite.
 
     Environments of the suite without a run are noted, which is not a problem.
@@ -51,10 +54,12 @@ def check_seeds(runs: Sequence[LocatedRun], findings: Findings) -> None:
     Args:
         runs: The runs, with file and line.
         findings: Receives problems and notes.
+        raced: Settings (`RunSpec.setting`) of runs whose seeds follow from a race.
     """
     suites: dict[str, list[RunSpec]] = defaultdict(list)
     for each in runs:
-        suites[each.run.spec.suite].append(each.run.spec)
+        if each.run.spec.setting not in raced:
+            suites[each.run.spec.suite].append(each.run.spec)
     for suite, specs in sorted(suites.items()):
         _check_suite(suite, specs, findings)
 
@@ -158,7 +163,7 @@ def validate(folder: Path) -> Validation:
 
 
 def check_runs(submission: Submission, findings: Findings) -> None:
-    """Makes the checks on the readable content of a submission: values, cards and seeds.
+    """Makes the checks on the readable content of a submission.
 
     Args:
         submission: The submission to check.
@@ -167,7 +172,8 @@ def check_runs(submission: Submission, findings: Findings) -> None:
     for each in submission.runs:
         check_values(each.run, environment_of(each.run.spec), each.where, findings)
     check_against_cards(submission.runs, findings)
-    check_seeds(submission.runs, findings)
+    raced = check_races(submission, findings)
+    check_seeds(submission.runs, findings, raced)
 
 
 def _strays(folder: Path, listed: set[str]) -> Iterator[tuple[str, str]]:

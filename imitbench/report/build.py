@@ -21,6 +21,7 @@ from imitbench.report.comparison_runs import (
 from imitbench.report.leaderboard.entries import leaderboard_entries
 from imitbench.report.model import ANCHORS, Report
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
+from imitbench.report.races import read_reported_races, with_races
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
@@ -73,7 +74,7 @@ def build(
         superseded = _chosen(database.read_superseded(connection), selection)
     if superseded:
         notify(f"skipped: {len(superseded)} runs under settings that newer runs have superseded")
-    return build_report(
+    report = build_report(
         scores,
         failures,
         references,
@@ -83,6 +84,7 @@ def build(
         replicates=replicates,
         episodes=episodes,
     )
+    return with_races(report, read_reported_races(places, selection, notify))
 
 
 def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:

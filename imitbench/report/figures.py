@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from imitbench.report import text
-from imitbench.report.model import PALETTE, Report, Section, color_numbers
+from imitbench.report import race_tables, text
+from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers
 from imitbench.report.section_comparison import SectionComparison
 from imitbench.stats.curves import ScoreCurve, common_steps, shared_range
 from imitbench.stats.improvement import ImprovementMatrix
@@ -116,6 +116,38 @@ def curves(
         axes.set_axis_off()
     grid[0].set_ylabel(_name(metric), fontsize=8)
     _legend(figure, list(handles.values()), list(handles))
+    return figure
+
+
+def race(reported: ReportedRace, pair: tuple[str, str], width: float) -> Figure:
+    """Draws the looks at a pair, with a panel for each comparison: overall, and environments."""
+    from matplotlib.figure import Figure
+
+    design, found = reported.design, reported.found
+    places = [environment for name, environment in found.outcomes if name == pair]
+    columns = min(3, len(places))
+    rows = -(-len(places) // columns)
+    figure = Figure(figsize=(width, PANEL * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, place in zip(grid, places, strict=False):
+        looks = race_tables.looks_of(found, pair, place)
+        seeds = [race_tables.seeds_at(look, design) for look in looks]
+        axes.axhspan(-design.margin, design.margin, color=GRAY, alpha=0.15, lw=0)
+        axes.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        for sign in (-1, 1):
+            bound = [sign * race_tables.half_width(look) for look in looks]
+            axes.plot(seeds, bound, color="0.35", linestyle=(0, (3, 3)), linewidth=0.8)
+        for at, look in zip(seeds, looks, strict=True):
+            axes.plot((at, at), (look.low, look.high), color=PALETTE[0], linewidth=4, alpha=0.5)
+        axes.plot(seeds, [look.difference for look in looks], "o-", color=PALETTE[0], lw=1)
+        axes.set_xlim(0, design.max_seeds + 1)
+        told = race_tables.outcome_text(found, pair, place)
+        axes.set_title(f"{_name(place or 'overall')}: {told}", fontsize=8.5)
+        axes.set_xlabel("seeds", fontsize=8)
+        axes.tick_params(labelsize=7.5)
+    for axes in grid[len(places) :]:
+        axes.set_axis_off()
+    grid[0].set_ylabel("difference of scores", fontsize=8)
     return figure
 
 

@@ -8,6 +8,7 @@ from imitbench.report import html_comparison, html_tables, text
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_data import data_element
 from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
+from imitbench.report.html_races import race_charts
 from imitbench.report.html_tables import origin, provenance_table
 from imitbench.report.model import Report, Section, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
@@ -39,6 +40,9 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
         main.append(tag("p", text.EMPTY))
     for place, section in enumerate(report.sections):
         main.append(_section(place, section, report, colors, comparisons[place]))
+    for place, race in enumerate(report.races):
+        heading = tag("h2", f"Race: {race.design.title}", id=f"r{place}-title")
+        main.append(_block(f"r{place}", heading, race_charts(race)))
     for place, table in enumerate(report.extra):
         heading = tag("h2", table.title, id=f"x{place}-title")
         main.append(_block(f"x{place}", heading, html_tables.extra(table)))

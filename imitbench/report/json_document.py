@@ -9,6 +9,7 @@ from typing import Any
 
 from imitbench.report.csv_table import section_rows
 from imitbench.report.model import Report
+from imitbench.report.race_tables import race_document
 from imitbench.version import __version__
 
 FORMAT = "imitbench-report"
@@ -23,7 +24,7 @@ def render_json(report: Report) -> str:
     in the view `scores` of the database. `failures` has every failed run. Numbers that JSON lacks
     are null.
     """
-    document = {
+    document: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "imitbench": __version__,
@@ -44,6 +45,8 @@ def render_json(report: Report) -> str:
         ],
         "failures": [row.model_dump(mode="json") for row in report.failures],
     }
+    if report.races:
+        document["races"] = [race_document(each.design, each.found) for each in report.races]
     return json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

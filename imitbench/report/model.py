@@ -8,9 +8,11 @@ from typing import Literal
 
 from imitbench.cards.algorithm import Role
 from imitbench.cards.suite import ScoreOne
+from imitbench.records.race_design import RaceDesign
 from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.sequential import Race
 from imitbench.store.comparability import Conditions
 
 RANDOM, EXPERT = "random", "expert"
@@ -265,6 +267,19 @@ class Section:
 
 
 @dataclass(frozen=True)
+class ReportedRace:
+    """A registered race.
+
+    Attributes:
+        design: Its design.
+        found: Looks and decisions, from the runs of the results.
+    """
+
+    design: RaceDesign
+    found: Race
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole report.
 
@@ -272,12 +287,14 @@ class Report:
         sections: By suite, budget, number of demonstrations and source; empty without rows.
         failures: Every failed run, sorted.
         extra: Tables that span several sections; may be empty.
+        races: Registered races; their tables are among `extra`.
     """
 
     method: StatisticsSettings
     sections: tuple[Section, ...]
     failures: tuple[FailureRow, ...]
     extra: tuple[ExtraTable, ...] = ()
+    races: tuple[ReportedRace, ...] = ()
 
 
 PALETTE = (

@@ -75,8 +75,9 @@ def write_plots(
 
     For each section: `intervals`, `profiles` and `improvement` where there is something to
     compare, and `curve-…` for each metric of the learning curves, with a panel for each
-    environment. File names contain the suite, or all conditions of a section if the suite has
-    several sections. The same results give the same files.
+    environment. For each pair of a race: `race-METHOD-BASELINE-SUITE`. Names of other files contain
+    the suite, or all conditions of a section if the suite has several sections. The same results
+    give the same files.
 
     Args:
         report: The report to draw.
@@ -96,8 +97,19 @@ def write_plots(
     require_matplotlib()
     if not report.sections:
         raise InputError(f"nothing to draw. {text.EMPTY}")
-    _check_patterns(only, report.sections, details)
+    _check_patterns(only, report, details)
     paths = []
+
+    def write(plot: _Plot, title: str, file: str) -> None:
+        path = folder / f"{file}.{kind}"
+        content = _rendered(plot, title, kind)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic_write_bytes(path, content)
+        except OSError as error:
+            raise InputError(f"--to {folder}: cannot be written ({error.strerror})") from error
+        paths.append(path)
+
     with _styled():
         suites = [section.suite for section in report.sections]
         stems = _stems(
@@ -110,16 +122,10 @@ def write_plots(
             wanted = dict(zip(names, _stems(names), strict=True))
             wanted = {name: each for name, each in wanted.items() if _matches(name, only)}
             for plot in _plots(section, report, details, wanted):
-                name = wanted[plot.name]
-                path = folder / f"{stem}-{name}.{kind}"
-                content = _rendered(plot, section, kind)
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    atomic_write_bytes(path, content)
-                except OSError as error:
-                    reason = error.strerror
-                    raise InputError(f"--to {folder}: cannot be written ({reason})") from error
-                paths.append(path)
+                write(plot, section.title, f"{stem}-{wanted[plot.name]}")
+        races = [plot for plot in _race_plots(report) if _matches(plot.name, only)]
+        for plot, stem in zip(races, _stems([plot.name for plot in races]), strict=True):
+            write(plot, plot.name.replace("-", " ", 1), stem)
     return paths
 
 
@@ -183,10 +189,9 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _check_patterns(
-    patterns: Sequence[str], sections: Sequence[Section], details: ReportDetails
-) -> None:
-    known = dict.fromkeys(name for section in sections for name in _names(section, details))
+def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDetails) -> None:
+    known = dict.fromkeys(name for each in report.sections for name in _names(each, details))
+    known |= dict.fromkeys(plot.name for plot in _race_plots(report))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
             raise _no_such_figure(pattern, known)
@@ -232,7 +237,21 @@ def _plots(
         )
 
 
-def _rendered(plot: _Plot, section: Section, kind: Kind) -> bytes:
+def _race_plots(report: Report) -> Iterator[_Plot]:
+    """Yields a figure for each pair of each race."""
+    for reported in report.races:
+        for pair in reported.design.pairs:
+            yield _Plot(
+                f"race-{pair[0]}-{pair[1]}-{reported.design.suite}",
+                "Dot and bar: difference of mean scores, method less baseline, with its repeated "
+                "interval, which stays valid under repeated looks. Dashed: about the difference "
+                "that decides at a look. Gray: the margin of equivalence, "
+                f"±{reported.design.margin:g}.",
+                partial(figures.race, reported, pair, WIDTH),
+            )
+
+
+def _rendered(plot: _Plot, title: str, kind: Kind) -> bytes:
     """Draws a figure with its title above, and its legend and its caption below."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -249,7 +268,7 @@ def _rendered(plot: _Plot, section: Section, kind: Kind) -> bytes:
     layout.set(rect=(0, below / total, 1, 1 - (below + 0.3) / total))
     for legend in figure.legends:
         legend.set_bbox_to_anchor((0.0, (caption - 0.05) / total))
-    figure.text(0.012, 1 - 0.22 / total, _line(section.title), fontsize=10, fontweight="bold")
+    figure.text(0.012, 1 - 0.22 / total, _line(title), fontsize=10, fontweight="bold")
     figure.text(0.012, 0.08 / total, "\n".join(lines), fontsize=7, color="0.35", va="bottom")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])

@@ -16,10 +16,12 @@ shuffled ones. The test here requires that two tests agree, and so holds where e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
 from imitbench.stats.significance import CHUNK_ELEMENTS, EXACT_SPLITS, Significance, choices
@@ -27,6 +29,9 @@ from imitbench.stats.strata import FloatArray, Scores, matched
 
 FEW_RUNS = 6
 """With fewer runs on one side, and more on the other, Welch's p is too small far in the tail."""
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+"""Which runs are the first's, shape (labelings, runs of both)."""
 
 NODES = 2_000
 """Number of nodes of the integral for the Behrens-Fisher distribution."""
@@ -42,6 +47,7 @@ def mean_test(
     significance: float = 0.05,
     replicates: int = 50_000,
     rng: np.random.Generator,
+    bounds: bool = False,
 ) -> Significance:
     """Tests the difference of means, over one environment or the mean over several.
 
@@ -63,6 +69,7 @@ def mean_test(
         significance: Level that p will be compared with, in (0, 1).
         replicates: Number of relabelings, if they are drawn.
         rng: Source of drawn relabelings; not used otherwise.
+        bounds: As in `mean_tests`.
 
     Returns:
         The test, with the mean over environments of the difference of means as `statistic`. If a
@@ -80,9 +87,14 @@ def mean_test(
     difference = float((one.means() - other.means()).mean())
     pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
     splits = EXACT_SPLITS
-    exact = _labelings(pairs) <= splits
+    exact = _labelings([(x.shape[1], y.shape[1]) for x, y in pairs]) <= splits
     found = mean_tests(
-        pairs, significance=significance, replicates=replicates, rng=rng, splits=splits
+        pairs,
+        significance=significance,
+        replicates=replicates,
+        rng=rng,
+        bounds=bounds,
+        splits=splits,
     )
     used = sum(one.sizes) + sum(other.sizes)
     return Significance("welch-permutation", difference, float(found[0]), exact, used)
@@ -96,6 +108,7 @@ def mean_tests(
     rng: np.random.Generator,
     bounds: bool = False,
     splits: int = EXACT_SPLITS,
+    masks: Callable[[], Sequence[Mask]] | None = None,
 ) -> FloatArray:
     """Makes the test `mean_test` of many experiments of one layout, for simulations.
 
@@ -107,6 +120,8 @@ def mean_tests(
         bounds: Whether a lower bound of p is enough where p is above `significance`; much quicker,
             as most experiments then need no relabelings.
         splits: Maximum number of relabelings to enumerate; beyond, they are drawn.
+        masks: Returns what `relabelings` returned for the same sizes, `replicates` and `splits`, to
+            make them once for several calls; called if they are needed.
 
     Returns:
         P-values, shape (experiments,).
@@ -119,16 +134,19 @@ def mean_tests(
     sizes = [(x.shape[1], y.shape[1]) for x, y in pairs]
     if min(min(pair) for pair in sizes) == 1:
         return np.ones(experiments)
-    exact = _labelings(pairs) <= splits
-    masks = _masks(pairs, 0 if exact else replicates, rng)
     actual, scale, equal = _actual(pairs)
     found = _welch(actual, scale, equal)[:, 0]
     undecided = np.flatnonzero(found <= significance) if bounds else np.arange(experiments)
-    rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in masks))
+    if not undecided.size:
+        return found
+    exact = _labelings(sizes) <= splits
+    made = masks() if masks else relabelings(sizes, replicates=replicates, splits=splits, rng=rng)
+    floats = [mask.astype(np.float64) for mask in made]
+    rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in floats))
     for at in range(0, undecided.size, rows):
         chosen = undecided[at : at + rows]
         part = [(x[chosen], y[chosen]) for x, y in pairs]
-        found[chosen] = _p_values(part, masks, exact, significance)
+        found[chosen] = _p_values(part, floats, exact, significance)
     return found
 
 
@@ -152,31 +170,37 @@ def mean_test_lacks(sizes: Sequence[tuple[int, int]], significance: float) -> in
     return more
 
 
-def _labelings(pairs: Sequence[tuple[FloatArray, FloatArray]]) -> int:
-    return math.prod(math.comb(x.shape[1] + y.shape[1], x.shape[1]) for x, y in pairs)
-
-
-def _masks(
-    pairs: Sequence[tuple[FloatArray, FloatArray]], drawn: int, rng: np.random.Generator
-) -> list[FloatArray]:
+def relabelings(
+    sizes: Sequence[tuple[int, int]], *, replicates: int, splits: int, rng: np.random.Generator
+) -> list[Mask]:
     """Returns which runs are the first's in each labeling, by environment.
 
-    All labelings of each environment, to be combined with each other, if `drawn` is 0.
+    Args:
+        sizes: Number of runs of both on each environment.
+        replicates: Number of labelings, if they are drawn.
+        splits: Maximum number to enumerate: all labelings of each environment are returned then,
+            to be combined with each other.
+        rng: Source of drawn ones.
+
+    Returns:
+        Arrays of shape (labelings, runs of both).
     """
-    sizes = [(x.shape[1], x.shape[1] + y.shape[1]) for x, y in pairs]
-    if drawn:
-        actual = [np.arange(runs) < size for size, runs in sizes]
+    if _labelings(sizes) > splits:
+        actual = [np.arange(first + second) < first for first, second in sizes]
         return [
-            rng.permuted(np.broadcast_to(mask, (drawn, mask.size)), axis=1).astype(np.float64)
-            for mask in actual
+            rng.permuted(np.broadcast_to(mask, (replicates, mask.size)), axis=1) for mask in actual
         ]
     masks = []
-    for size, runs in sizes:
-        chosen = choices(runs, size)
-        mask = np.zeros((chosen.shape[0], runs))
-        np.put_along_axis(mask, chosen, 1.0, axis=1)
+    for first, second in sizes:
+        chosen = choices(first + second, first)
+        mask = np.zeros((chosen.shape[0], first + second), dtype=bool)
+        np.put_along_axis(mask, chosen, True, axis=1)
         masks.append(mask)
     return masks
+
+
+def _labelings(sizes: Sequence[tuple[int, int]]) -> int:
+    return math.prod(math.comb(first + second, first) for first, second in sizes)
 
 
 def _p_values(

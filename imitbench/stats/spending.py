@@ -82,6 +82,36 @@ def crossing_probability(fractions: tuple[float, ...], bounds: tuple[float, ...]
     return total
 
 
+def fixed_share(
+    fractions: tuple[float, ...], alpha: float, exponent: float = LINEAR, *, power: float
+) -> float:
+    """Returns the sample of a single look with the same power, as a share of the largest sample.
+
+    Args:
+        fractions: As in `nominal_levels`.
+        alpha: As in `nominal_levels`.
+        exponent: As in `nominal_levels`.
+        power: Chance to find the effect that both find with this chance, above `alpha`.
+
+    Returns:
+        A number in (0, 1]; 1 for a single look.
+
+    Source: Jennison and Turnbull 1999, "Group Sequential Methods", section 2.3, whose inflation
+    factor is the inverse.
+    """
+    from scipy.special import ndtri
+
+    path = _Path()
+    for fraction, level in zip(fractions, nominal_levels(fractions, alpha, exponent), strict=True):
+        path.advance(fraction, -float(ndtri(level / 2)))
+    low, high = 0.0, 40.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1 - path.remaining(middle) < power else (low, middle)
+    alone = float(ndtri(1 - alpha / 2) + ndtri(power))
+    return min(1.0, (alone / high) ** 2)
+
+
 def _checked(fractions: tuple[float, ...]) -> tuple[float, ...]:
     if not fractions or any(
         not before < now <= 1 + 1e-12
@@ -89,6 +119,11 @@ def _checked(fractions: tuple[float, ...]) -> tuple[float, ...]:
     ):
         raise ValueError(f"fractions must ascend within (0, 1], not {fractions}")
     return fractions
+
+
+@lru_cache(maxsize=1)
+def _nodes() -> tuple[FloatArray, FloatArray]:
+    return np.polynomial.legendre.leggauss(NODES)
 
 
 class _Path:
@@ -120,10 +155,15 @@ class _Path:
 
     def advance(self, fraction: float, bound: float) -> None:
         """Keeps the paths within the bound."""
-        nodes, weights = np.polynomial.legendre.leggauss(NODES)
+        nodes, weights = _nodes()
         # Beyond 8 standard deviations there is nothing to integrate.
         end, step = min(bound, 8.0) * math.sqrt(fraction), math.sqrt(fraction - self._at)
         places = end * nodes
         steps = np.exp(-0.5 * ((places[:, None] - self._places) / step) ** 2)
         density = steps @ self._weights / (step * math.sqrt(2 * math.pi))
         self._at, self._places, self._weights = fraction, places, end * weights * density
+
+    def remaining(self, drift: float) -> float:
+        """Returns the chance that a path with this mean at fraction 1 has not crossed yet."""
+        tilted = np.exp(drift * self._places - 0.5 * drift**2 * self._at)
+        return float(self._weights @ tilted)

@@ -1,0 +1,325 @@
+"""`imitbench race`: trains batches of seeds until comparisons are decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from imitbench.cli import completion, options, run_options
+from imitbench.cli.launch import print_plans
+from imitbench.cli.record_options import takes
+from imitbench.executors.options import RunOptions
+
+if TYPE_CHECKING:
+    from imitbench.bench.plan import Plan
+    from imitbench.bench.sweep import SweepOutcome
+    from imitbench.race.driver import RaceResult
+    from imitbench.race.planning import PlannedRace
+    from imitbench.report.model import ExtraTable
+
+New = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NEW...",
+        help="Algorithms to compare: names, ./plugin or package.module.",
+        autocompletion=completion.algorithms,
+    ),
+]
+Baselines = Annotated[
+    list[str],
+    typer.Option(
+        "--baseline",
+        metavar="ALGO",
+        help="Algorithm to compare each of them with; repeatable.",
+        autocompletion=completion.algorithms,
+    ),
+]
+Batch = Annotated[
+    int, typer.Option("--batch", metavar="N", help="Seeds that are trained between two looks.")
+]
+MaxSeeds = Annotated[
+    int,
+    typer.Option("--max-seeds", metavar="N", help="Seeds after which the race ends, undecided."),
+]
+Alpha = Annotated[
+    float, typer.Option("--alpha", help="Chance of any false decision, over the whole race.")
+]
+Margin = Annotated[
+    float, typer.Option("--margin", help="Difference of scores up to which methods are equivalent.")
+]
+FailedRuns = Annotated[
+    Literal["either", "count-as-random", "exclude"],
+    typer.Option(
+        "--failed-runs", help="How failed runs count; either: no decision may depend on it."
+    ),
+]
+Simulate = Annotated[
+    bool,
+    typer.Option(
+        "--simulate", help="Train nothing: print chances of verdicts and cost of several designs."
+    ),
+]
+Scores = Annotated[
+    str | None,
+    typer.Option(
+        "--scores",
+        metavar="PLACE|SHAPE",
+        help="What --simulate draws from: results [--out], published, "
+        "normal:DIFFERENCE,SPREAD or collapse:DIFFERENCE,SPREAD,RATE.",
+        autocompletion=completion.results_places,
+    ),
+]
+Draws = Annotated[
+    int, typer.Option("--draws", min=10, max=100_000, help="Races that --simulate simulates.")
+]
+
+
+@takes(RunOptions, force=False, pack=None)
+def race(
+    context: typer.Context,
+    new: New,
+    baseline: Baselines,
+    suite: options.Suite = options.DEFAULT_SUITE,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
+    batch: Batch = 5,
+    max_seeds: MaxSeeds = 40,
+    alpha: Alpha = 0.05,
+    margin: Margin = 0.05,
+    failed_runs: FailedRuns = "either",
+    out: options.Out = options.DEFAULT_OUT,
+    set_: run_options.Set = [],  # noqa: B006
+    config: run_options.Config = "default",
+    budget: run_options.Budget = "default",
+    n_demos: run_options.Demos = "all",
+    source: run_options.Source = "bundled",
+    lock: options.NamedLock = None,
+    dry_run: run_options.DryRun = False,
+    simulate: Simulate = False,
+    scores: Scores = None,
+    draws: Draws = 200,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train batches of seeds until each comparison is decided: better, worse or equivalent.
+
+    After each batch, what is decided stops; the rest goes on, up to --max-seeds. The design is
+    registered in the results folder before the first run, and cannot change afterwards. The same
+    command goes on with an interrupted race, and comes to the same decisions.
+
+    Example: imitbench race sqil --baseline bc --env Pendulum-v1 --budget quick --batch 3 --jobs 2
+    """
+    from imitbench.bench.plan import parse_demo_counts, parse_overrides
+    from imitbench.bench.request import lock_in_use
+    from imitbench.cli.output import make_notifier, note, typed_command
+    from imitbench.errors import InputError
+    from imitbench.executors.registry import resolve
+    from imitbench.race.planning import RaceOptions, plan_race
+    from imitbench.store.sweep_file import SweepRequest
+    from imitbench.util.name_lists import join_names, split_names
+
+    if scores is not None and not simulate:
+        raise InputError(f"--scores {scores}: works only with --simulate")
+    resolved = resolve(context.obj)
+    count, *others = parse_demo_counts(n_demos)
+    if others:
+        raise InputError(f"--n-demos {n_demos}: a race has one number of demonstrations; give one")
+    planned = plan_race(
+        split_names("NEW", new),
+        split_names("--baseline", baseline),
+        SweepRequest(
+            algorithms=[],
+            suite=suite,
+            environment=join_names("--env", env),
+            seeds=[],
+            config=config,
+            budget=budget,
+            n_demos=count,
+            overrides=parse_overrides(set_),
+            source=source,
+            lock=lock_in_use(lock, source),
+            device=resolved.device_class,
+            folder=str(Path.cwd()),
+        ),
+        RaceOptions(batch, max_seeds, alpha, margin, failed_runs),
+        command=typed_command(),
+        notify=make_notifier(quiet=quiet),
+    )
+    if not quiet:
+        for line in planned.notes:
+            note(line)
+    if simulate:
+        _simulate(planned, str(out) if scores is None else scores, out, draws, json=json)
+    elif dry_run:
+        if not json:
+            note("at most; a race ends as soon as all is decided:")
+        print_plans([planned.plan], resolved, out, json=json)
+    else:
+        _do(planned, resolved, out, json=json, quiet=quiet)
+
+
+def _do(planned: PlannedRace, options: RunOptions, out: Path, *, json: bool, quiet: bool) -> None:
+    """Carries out a race and prints its result."""
+    result = carry_on(planned, options, out, quiet=quiet)
+    show(result, out, json=json, quiet=quiet)
+    code = exit_code(result, options)
+    if code:
+        raise typer.Exit(code)
+
+
+def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:
+    """Prints what several designs lead to."""
+    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.race.simulation import simulate_designs, verdict_chances
+
+    found = simulate_designs(planned, scores, out, draws=draws, notify=note)
+    rows = [
+        {
+            "batch": each.design.batch,
+            "max_seeds": each.design.max_seeds,
+            "method": pair[0],
+            "baseline": pair[1],
+            **chances,
+            "runs": float(each.found.runs.mean()),
+            "core_hours": each.found.cost or 0.0,
+        }
+        for each in found
+        for pair, chances in verdict_chances(each)
+    ]
+    if json:
+        print_json({"scores": scores, "draws": draws, "designs": rows})
+        return
+    print_table(
+        [name.replace("_", " ") for name in rows[0]],
+        [
+            [round(value, 3) if isinstance(value, float) else value for value in row.values()]
+            for row in rows
+        ],
+    )
+    note(
+        f"{draws} races of each design with scores of {scores}; runs and core hours are means of "
+        "the whole race"
+    )
+
+
+def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:
+    """Carries out a race, and shows its progress on stderr."""
+    from imitbench.bench.progress import make_observer
+    from imitbench.bench.sweep import carry_out
+    from imitbench.cli.output import typed_command
+    from imitbench.race.driver import run_race
+    from imitbench.race.progress import RaceNotes
+
+    command = typed_command()
+
+    def train(plan: Plan) -> SweepOutcome:
+        with make_observer(quiet=quiet) as observer:
+            return carry_out([plan], options, out=out, command=command, observer=observer)
+
+    return run_race(
+        planned, options, out=out, command=command, observer=RaceNotes(quiet=quiet), train=train
+    )
+
+
+def exit_code(result: RaceResult, options: RunOptions) -> int:
+    """Returns 130 for a stopped race, 1 if runs failed or were lost, else 0."""
+    trained = result.trained
+    if trained.left or (options.wait and trained.queued):
+        return 130
+    return 1 if result.standing.failures or trained.lost else 0
+
+
+def show(result: RaceResult, out: Path, *, json: bool, quiet: bool) -> None:
+    """Prints verdicts and seeds to stdout, and what remains to be done to stderr."""
+    from imitbench.cli.output import print_json
+    from imitbench.report.race_tables import seeds_table, verdict_table
+    from imitbench.store.collector import collect
+
+    collect(out)
+    standing = result.standing
+    if json:
+        print_json(document(result))
+    else:
+        _print_table(verdict_table(standing.design, standing.found))
+        _print_table(seeds_table(standing.design, standing.found))
+    _print_state(result, out, quiet=quiet)
+
+
+def document(result: RaceResult) -> dict[str, Any]:
+    """Returns what `--json` prints."""
+    from imitbench.report.race_tables import race_document
+
+    standing, trained = result.standing, result.trained
+    return {
+        "race": result.race.id,
+        "registered_at": result.race.registered_at,
+        **race_document(standing.design, standing.found),
+        "done": trained.done,
+        "left": trained.left,
+        "queued": trained.queued,
+        "lost": trained.lost,
+        "failed": [
+            {"run": spec.label, "run_id": spec.run_id, "phase": failure.phase,
+             "error_type": failure.error_type, "message": failure.message}
+            for spec, failure in standing.failures
+        ],
+    }  # fmt: skip
+
+
+def _print_table(table: ExtraTable) -> None:
+    from imitbench.cli.output import print_table
+
+    rows = [
+        [
+            cell.shown if place < table.names or cell.key is None else _plain(cell.shown, cell.key)
+            for place, cell in enumerate(row)
+        ]
+        for row in table.rows
+    ]
+    print_table(list(table.columns), rows)
+    typer.echo()
+
+
+def _plain(shown: str, key: float) -> object:
+    return int(key) if shown.lstrip("-").isdecimal() else shown
+
+
+def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
+    from imitbench.cli.output import command_for, count, note
+
+    standing, trained = result.standing, result.trained
+    resume = command_for(out, "resume")
+    if standing.hopeless:
+        for spec, failure in standing.hopeless:
+            note(
+                f"stopped: {spec.algo_label} on {spec.environment.id} failed in every run "
+                f"({failure.phase}: {failure.error_type}: {failure.message}); fix that, then the "
+                "same command tries these runs again, or leave it out"
+            )
+    elif standing.failures:
+        note(f"{count(len(standing.failures), 'run')} failed; `{command_for(out, 'status')}`")
+    if trained.left:
+        note(
+            f"stopped with {count(trained.left, 'run')} of this batch left; the same command goes "
+            f"on, and so does `{resume}`"
+        )
+    if trained.lost:
+        note(
+            f"{count(trained.lost, 'run')} left the queue before being complete; the same command "
+            f"goes on, and so does `{resume}`"
+        )
+    if trained.queued:
+        note(
+            f"{count(trained.queued, 'run')} in the queue; when they are done, `{resume}` starts "
+            "the next batch; --wait stays until the race is over"
+        )
+    if standing.over and not quiet:
+        runs = count(len(standing.runs), "run")
+        note(f"over: {runs}; results in {out}, design in {_folder(result, out)}")
+
+
+def _folder(result: RaceResult, out: Path) -> Path:
+    from imitbench.store.races import race_folder
+
+    return race_folder(out, result.race)

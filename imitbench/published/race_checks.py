@@ -1,0 +1,100 @@
+"""Checks that published races follow their registered designs.
+
+A design says after which runs a race looks, and the looks say where it stops. All of that is
+computed again from the episodes: a race that went on after a decision, or stopped before one, is
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from imitbench.published.findings import Findings
+from imitbench.published.results_folder import race_file
+from imitbench.published.run_checks import recompute
+from imitbench.published.submission import Submission
+from imitbench.records.published import PublishedRun
+from imitbench.records.race_design import RaceDesign
+from imitbench.stats.sequential import Race
+from imitbench.store.races import RegisteredRace, describe_foreign, foreign_runs
+from imitbench.util.text_line import one_line
+
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""Clocks of the machines of a cluster may differ by this."""
+
+_RERUN = "publish the results folder of the race as it is"
+
+
+def check_races(submission: Submission, findings: Findings) -> set[str]:
+    """Checks all races of a submission.
+
+    Args:
+        submission: Its readable content.
+        findings: Receives problems.
+
+    Returns:
+        Settings of runs (`RunSpec.setting`) whose seeds a race decides on.
+    """
+    settings: set[str] = set()
+    for race in submission.races:
+        _check(race, [each.run for each in submission.runs], findings)
+        design = race.design
+        settings |= {cell.setting for cells in design.cells.values() for cell in cells.values()}
+    return settings
+
+
+def replay(design: RaceDesign, runs: Sequence[PublishedRun]) -> Race:
+    """Looks at all published runs of a design, with scores computed from their episodes."""
+    return design.replay(design.outcomes(map(_from_episodes, runs)))
+
+
+def _from_episodes(run: PublishedRun) -> PublishedRun:
+    if run.result is None or run.episodes is None or run.episodes.deterministic.all():
+        return run
+    raw_return = recompute(run.episodes)["raw_return"]
+    return replace(run, result=run.result.model_copy(update={"raw_return": raw_return}))
+
+
+def _check(race: RegisteredRace, runs: Sequence[PublishedRun], findings: Findings) -> None:
+    design, where = race.design, race_file(race)
+    for message in describe_foreign(foreign_runs(design, runs)):
+        findings.fail("races", where, message, "publish the race alone")
+    own = [run for run in runs if design.has(run)]
+    early = next((run for run in own if _is_before(run.ended_at, race.registered_at)), None)
+    if early is not None:
+        what = f"{early.spec.label} ended before the design was registered"
+        findings.fail("races", where, what, "register a design before its first run")
+    found = replay(design, own)
+    for message in _deviations(design, own, found):
+        findings.fail("races", where, message, _RERUN)
+
+
+def _deviations(design: RaceDesign, runs: Sequence[PublishedRun], found: Race) -> Iterator[str]:
+    """Yields what does not follow from the design, cell by cell."""
+    used = design.used(found)
+    seeds: dict[tuple[str, str], set[int]] = {cell: set() for cell in used}
+    for run in runs:
+        seeds[run.spec.algo, run.spec.environment.id].add(run.spec.seed)
+    for need in found.needed:
+        cell = need.method, need.environment
+        lacking = [seed for seed in range(need.last) if seed not in seeds[cell]]
+        yield (
+            f"{one_line(need.method)} on {one_line(need.environment)} stopped before a decision: "
+            f"no run of seeds {', '.join(map(str, lacking[:5]))}"
+        )
+    for (method, env), wanted in used.items():
+        beyond = sorted(seed for seed in seeds[method, env] if seed >= wanted)
+        if beyond:
+            yield (
+                f"{one_line(method)} on {one_line(env)} went on after the decision with {wanted} "
+                f"seeds: there are runs of seeds {', '.join(map(str, beyond[:5]))}"
+            )
+
+
+def _is_before(time: str, registered: str) -> bool:
+    try:
+        return datetime.fromisoformat(time) < datetime.fromisoformat(registered) - CLOCK_TOLERANCE
+    except (ValueError, TypeError):  # another check reports malformed times
+        return False

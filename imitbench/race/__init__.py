@@ -1,0 +1,1 @@
+"""Races: comparisons that train batches of seeds until they are decided."""

@@ -1,0 +1,221 @@
+"""Carries out a race: looks, trains what the next look needs, and looks again.
+
+Nothing is kept but the design and the runs. Each step replays all looks from the outcomes of the
+runs, so a race that is killed at any instant goes on to the same decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from imitbench.bench.plan import Plan
+from imitbench.bench.sweep import SweepOutcome, carry_out, check_writable
+from imitbench.executors.options import RunOptions
+from imitbench.published.submission import check_no_submission
+from imitbench.race.planning import PlannedRace
+from imitbench.records.published import PublishedRun
+from imitbench.records.race_design import RaceDesign
+from imitbench.records.runs import RunFailure, RunSpec
+from imitbench.stats.sequential import Race
+from imitbench.store import lease
+from imitbench.store.races import (
+    RegisteredRace,
+    check_foreign,
+    foreign_runs,
+    race_folder,
+    read_outcomes,
+    register,
+)
+
+
+@dataclass(frozen=True)
+class RaceStanding:
+    """A race with its runs so far.
+
+    Attributes:
+        design: The design.
+        runs: All completed and failed runs of the design.
+        found: Looks, decisions, and what the next look needs.
+    """
+
+    design: RaceDesign
+    runs: tuple[PublishedRun, ...]
+    found: Race
+
+    @classmethod
+    def read(cls, out: Path, design: RaceDesign) -> RaceStanding:
+        """Reads the runs of a results folder, and looks at them.
+
+        Raises:
+            InputError: A record is malformed, or the folder has comparable runs that do not belong
+                to the design.
+        """
+        runs = read_outcomes(out, design)
+        check_foreign(f"--out {out}", foreign_runs(design, runs))
+        own = tuple(run for run in runs if design.has(run))
+        return cls(design, own, design.replay(design.outcomes(own)))
+
+    @property
+    def over(self) -> bool:
+        """Whether all is decided, or the limit of seeds is reached."""
+        return not self.found.needed
+
+    @property
+    def failures(self) -> list[tuple[RunSpec, RunFailure]]:
+        """Failed runs."""
+        return [(run.spec, run.failure) for run in self.runs if run.failure is not None]
+
+    @property
+    def hopeless(self) -> list[tuple[RunSpec, RunFailure]]:
+        """The first failure of each cell whose runs all failed, from the first look on."""
+        found = []
+        for own in _by_cell(self.runs).values():
+            first = own[0]
+            if first.failure is not None and len(own) >= self.design.batch and _all_failed(own):
+                found.append((first.spec, first.failure))
+        return found
+
+
+class RaceObserver(Protocol):
+    """Notified of the progress of a race."""
+
+    def looked(self, standing: RaceStanding) -> None:
+        """Called after each look, and before the first one."""
+
+    def waiting(self) -> None:
+        """Called when another process is carrying out this race."""
+
+
+Train = Callable[[Plan], SweepOutcome]
+"""Does the runs of a plan."""
+
+
+@dataclass
+class RaceResult:
+    """How a race ended.
+
+    Attributes:
+        race: The registered race.
+        standing: Its state at the end.
+        trained: Outcome of the runs of this process.
+    """
+
+    race: RegisteredRace
+    standing: RaceStanding
+    trained: SweepOutcome = field(default_factory=SweepOutcome)
+
+
+def run_race(
+    planned: PlannedRace,
+    options: RunOptions,
+    *,
+    out: Path,
+    command: str,
+    observer: RaceObserver,
+    train: Train | None = None,
+) -> RaceResult:
+    """Registers a race, unless it is registered, and carries it out until it is over or stopped.
+
+    Failed runs count, and are not tried again, unless all runs of a method on an environment
+    failed: nothing was decided with those.
+
+    Args:
+        planned: The race and its plan.
+        options: Execution options, as `imitbench.executors.registry.resolve` returns them.
+        out: Results folder.
+        command: The command that the user typed, for provenance.
+        observer: Notified of looks.
+        train: Does the runs of a batch; by default `carry_out` without showing its progress.
+
+    Returns:
+        The result. The race stops before it is over if runs are left, lost or queued, or if all
+        runs of a cell failed.
+
+    Raises:
+        InputError: The folder has other results, or a batch cannot be run.
+    """
+    check_no_submission(out)
+    check_writable(out)
+    race = register(out, planned.race, planned.plan.request)
+    doing = train or _quietly(options, out, command)
+    with _alone(race_folder(out, race), observer):
+        return _Driver(race, planned.plan, out, observer, doing).go()
+
+
+@contextmanager
+def _alone(folder: Path, observer: RaceObserver) -> Iterator[None]:
+    """Ensures that one process at a time carries out a race; waits for another one."""
+    held = lease.acquire(folder, wait=False)
+    if held is None:
+        observer.waiting()
+        held = lease.acquire(folder, wait=True)
+    assert held is not None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+@dataclass
+class _Driver:
+    race: RegisteredRace
+    plan: Plan
+    out: Path
+    observer: RaceObserver
+    train: Train
+
+    def go(self) -> RaceResult:
+        design = self.race.design
+        standing = RaceStanding.read(self.out, design)
+        result = RaceResult(self.race, standing)
+        again = {spec.run_id for spec in _retried(standing.runs)}
+        while again or not (standing.over or standing.hopeless):
+            self.observer.looked(standing)
+            wanted = again or set(self._ids(standing))
+            outcome = self.train(replace(self.plan, only=frozenset(wanted)))
+            result.trained.add(outcome)
+            standing = RaceStanding.read(self.out, design)
+            result.standing, again = standing, set()
+            if outcome.left or outcome.queued or outcome.lost:
+                return result
+        self.observer.looked(standing)
+        return result
+
+    def _ids(self, standing: RaceStanding) -> Iterator[str]:
+        """Yields the ids of the runs that the next look needs and that have no outcome."""
+        done = {run.spec.run_id for run in standing.runs}
+        last = {(need.method, need.environment): need.last for need in standing.found.needed}
+        for spec in self.plan:
+            wanted = spec.seed < last.get((spec.algo, spec.environment.id), 0)
+            if wanted and spec.run_id not in done:
+                yield spec.run_id
+
+
+def _by_cell(runs: tuple[PublishedRun, ...]) -> dict[tuple[str, str], list[PublishedRun]]:
+    cells: dict[tuple[str, str], list[PublishedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.spec.seed):
+        cells.setdefault((run.spec.algo, run.spec.environment.id), []).append(run)
+    return cells
+
+
+def _all_failed(runs: list[PublishedRun]) -> bool:
+    return all(run.failure is not None for run in runs)
+
+
+def _retried(runs: tuple[PublishedRun, ...]) -> list[RunSpec]:
+    """Returns the failed runs of cells in which no run completed."""
+    return [run.spec for own in _by_cell(runs).values() if _all_failed(own) for run in own]
+
+
+def _quietly(options: RunOptions, out: Path, command: str) -> Train:
+    from imitbench.bench.progress import make_observer
+
+    def train(plan: Plan) -> SweepOutcome:
+        with make_observer(quiet=True) as observer:
+            return carry_out([plan], options, out=out, command=command, observer=observer)
+
+    return train

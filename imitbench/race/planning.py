@@ -1,0 +1,221 @@
+"""Plans a race: its runs, and the design that is registered before the first of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from imitbench.bench.plan import Plan
+from imitbench.bench.provenance import now
+from imitbench.bench.request import PluginSelection, plan_again, plan_request
+from imitbench.bench.spec import reference_scores
+from imitbench.cards.plugins import find_algorithms
+from imitbench.errors import InputError
+from imitbench.records.race_design import MOST_LOOKS, MOST_SEEDS, FailedRuns, RaceDesign
+from imitbench.stats.normalization import has_scale
+from imitbench.stats.sequential import EQUIVALENCE_RUNS
+from imitbench.store.races import RegisteredRace, describe_cell, read_request
+from imitbench.store.sweep_file import SweepRequest
+from imitbench.util.hub_client import silent
+from imitbench.util.hub_errors import Notify
+from imitbench.version import __version__
+
+
+@dataclass(frozen=True)
+class RaceOptions:
+    """When a race looks, and what it decides.
+
+    Attributes:
+        batch: Number of seeds from one look to the next.
+        max_seeds: Largest number of seeds.
+        alpha: Chance of any false decision.
+        margin: Largest difference of scores that counts as none.
+        failed_runs: How failed runs count.
+    """
+
+    batch: int = 5
+    max_seeds: int = 40
+    alpha: float = 0.05
+    margin: float = 0.05
+    failed_runs: FailedRuns = "either"
+
+    def check(self) -> None:
+        """Checks the numbers.
+
+        Raises:
+            InputError: A number is out of range.
+        """
+        if not 0 < self.margin < math.inf:
+            raise InputError(
+                f"--margin {self.margin:g}: must be above 0, such as 0.05; without a margin no "
+                "methods could be called equivalent"
+            )
+        if not 0 < self.alpha < 1:
+            raise InputError(f"--alpha {self.alpha:g}: must be between 0 and 1, such as 0.05")
+        if self.batch < 2:
+            raise InputError(f"--batch {self.batch}: must be at least 2, to see a spread")
+        if self.batch > self.max_seeds:
+            raise InputError(
+                f"--batch {self.batch}: is above --max-seeds {self.max_seeds}; make the batch "
+                "smaller, or the limit larger"
+            )
+        if self.max_seeds > MOST_SEEDS or self.max_seeds > self.batch * MOST_LOOKS:
+            most = min(MOST_SEEDS, self.batch * MOST_LOOKS)
+            raise InputError(
+                f"--max-seeds {self.max_seeds}: at most {most} with --batch {self.batch}"
+            )
+
+
+@dataclass(frozen=True)
+class PlannedRace:
+    """A race with the plan of all runs that it may need.
+
+    Attributes:
+        race: The design; registered or not.
+        plan: All runs up to the limit of seeds, of the environments that fit all methods.
+        left_out: A sentence for each environment that does not fit all methods.
+    """
+
+    race: RegisteredRace
+    plan: Plan
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what the design leaves out."""
+        design = self.race.design
+        found = list(self.left_out)
+        if design.max_seeds < EQUIVALENCE_RUNS:
+            found.append(
+                f"nothing is called equivalent with fewer than {EQUIVALENCE_RUNS} seeds, and "
+                f"--max-seeds is {design.max_seeds}"
+            )
+        return found
+
+
+def plan_race(
+    new: Sequence[str],
+    baselines: Sequence[str],
+    request: SweepRequest,
+    options: RaceOptions,
+    *,
+    command: str,
+    notify: Notify = silent,
+) -> PlannedRace:
+    """Plans a race.
+
+    Args:
+        new: Methods, as typed.
+        baselines: What each of them is compared with, as typed.
+        request: Suite and settings of the runs; its algorithms and seeds are replaced.
+        options: Settings of the race.
+        command: The command that the user typed, for provenance.
+        notify: Called with messages about downloads.
+
+    Raises:
+        InputError: An option is out of range, or something requested does not exist, does not fit
+            or cannot be fetched.
+    """
+    options.check()
+    folder = Path(request.folder)
+    methods, others = find_algorithms(new, folder), find_algorithms(baselines, folder)
+    both = [card.name for card in methods if card.name in {other.name for other in others}]
+    if both:
+        raise InputError(f"--baseline {both[0]}: is also the method to compare; name another one")
+    every = [*methods, *others]
+    request = request.model_copy(
+        update={
+            "algorithms": [card.name for card in every],
+            "seeds": list(range(options.max_seeds)),
+        }
+    )
+    plan, left_out = _fitting(plan_request(request, notify, algorithms=every))
+    design = _design(plan, [(m.name, b.name) for m in methods for b in others], options)
+    race = RegisteredRace(
+        design=design, registered_at=now(), command=command, imitbench=__version__
+    )
+    return PlannedRace(race.sealed(), plan, left_out)
+
+
+def plan_registered(
+    out: Path, race: RegisteredRace, plugins: PluginSelection, notify: Notify = silent
+) -> PlannedRace:
+    """Plans a registered race again.
+
+    Args:
+        out: Results folder.
+        race: The race.
+        plugins: Plug-ins that the user named; no others are imported.
+        notify: Called with messages about downloads.
+
+    Raises:
+        InputError: It cannot be planned, or would be another race today.
+    """
+    request = read_request(out, race)
+    if request is None:
+        raise InputError(f"race {race.id}: its request is missing; type `{race.command}` again")
+    plan, left_out = _fitting(plan_again(request, plugins, out, notify))
+    registered = race.design
+    options = RaceOptions(
+        batch=registered.batch,
+        max_seeds=registered.max_seeds,
+        alpha=registered.alpha,
+        margin=registered.margin,
+        failed_runs=registered.failed_runs,
+    )
+    if _design(plan, registered.pairs, options) != registered:
+        raise InputError(
+            f"race {race.id}: cards, demonstrations or this program have changed since it was "
+            "registered; restore them, or start another race in another --out"
+        )
+    return PlannedRace(race, plan, left_out)
+
+
+def _fitting(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
+    """Limits a plan to the environments that fit all methods.
+
+    Raises:
+        InputError: There is none.
+    """
+    why: dict[str, str] = {}
+    for pair in plan.not_applicable:
+        why.setdefault(pair.env, f"{pair.algo} on {pair.env}: {pair.why}")
+    left = {env: card for env, card in plan.environments.items() if env not in why}
+    if not left:
+        first = next(iter(why.values()))
+        raise InputError(f"--env: no environment fits all methods ({first}); name others")
+    left_out = tuple(f"not applicable: {each}" for each in why.values())
+    return replace(plan, environments=left), left_out
+
+
+def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) -> RaceDesign:
+    settings, suite = plan.settings, plan.suite
+    references = {
+        env: reference_scores(suite, env, settings.source, settings.folder)
+        for env in plan.environments
+    }
+    for env, scale in references.items():
+        if not has_scale(scale.random, scale.expert):
+            raise InputError(
+                f"--env {env}: scores are undefined there, because the expert's return "
+                f"{scale.expert:g} is not above that of random actions, {scale.random:g}"
+            )
+    cells: dict[str, dict[str, object]] = {}
+    for spec in replace(plan, seeds=plan.seeds[:1]):
+        cells.setdefault(spec.algo, {})[spec.environment.id] = describe_cell(spec)
+    return RaceDesign.model_validate(
+        {
+            "suite": suite.name,
+            "pairs": list(pairs),
+            "environments": list(plan.environments),
+            "cells": cells,
+            "references": references,
+            "batch": options.batch,
+            "max_seeds": options.max_seeds,
+            "alpha": options.alpha,
+            "margin": options.margin,
+            "failed_runs": options.failed_runs,
+        }
+    )

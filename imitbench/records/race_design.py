@@ -1,0 +1,200 @@
+"""The design of a race, fixed before its first run, and the decisions that follow from it.
+
+A race trains batches of seeds until each comparison is decided (`imitbench.stats.sequential`). Its
+decisions hold their promise only if nothing about it is chosen after results are known. So the
+design is a record with a hash, and every look follows from it and the scores alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from imitbench.records.published import PublishedRun
+from imitbench.records.runs import Record, ReferenceScores, canonical_digest
+from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.sequential import Race, SequentialDesign, race
+from imitbench.stats.spending import LINEAR
+from imitbench.util.numbers import Finite
+
+FailedRuns = Literal["either", "count-as-random", "exclude"]
+MOST_SEEDS, MOST_LOOKS = 10_000, 500
+
+Outcomes: TypeAlias = Mapping[tuple[str, str, int], float | None]
+"""Score by method, environment and seed; `None` for a failed run."""
+
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class RacedCell(Record):
+    """What one method trains on one environment.
+
+    Attributes:
+        label: Name of the method in reports, with its variant.
+        setting: Digest of all that its cards, demonstrations and code contribute to the numbers
+            (`RunSpec.setting`).
+        budget: Name of the training budget; `None` if nothing is trained.
+        n_demos: Number of demonstrations, or `all`; `None` without any.
+        source: Where experts and demonstrations come from; `None` without any.
+    """
+
+    label: str
+    setting: _Digest
+    budget: str | None
+    n_demos: int | Literal["all"] | None
+    source: str | None
+
+
+class RaceDesign(Record):
+    """Everything that determines when a race stops, and what it decides.
+
+    The seeds of each cell are 0, 1, 2, … in this order.
+
+    Attributes:
+        schema_version: Raised when the same design leads to other decisions.
+        suite: Name of the suite.
+        pairs: Methods with their baselines.
+        environments: Ids of the environments.
+        cells: By method and environment.
+        references: Returns of the scores 0 and 1, by environment.
+        batch: Number of seeds from one look to the next.
+        max_seeds: Largest number of seeds.
+        alpha: Chance of any false difference, and of any false equivalence, in (0, 1).
+        margin: Largest difference of scores that counts as none.
+        spending: Exponent of the spending function (`imitbench.stats.spending`).
+        statistic: What is tested: the mean score over environments.
+        failed_runs: How failed runs count; `either`: no decision may depend on it.
+        replicates: Least number of relabelings of a test, if they are drawn.
+        seed: Seed of these.
+    """
+
+    schema_version: Literal[1] = 1
+    suite: str
+    pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=1000)]
+    environments: Annotated[list[str], Field(min_length=1, max_length=1000)]
+    cells: dict[str, dict[str, RacedCell]]
+    references: dict[str, ReferenceScores]
+    batch: Annotated[int, Field(ge=2)]
+    max_seeds: Annotated[int, Field(le=MOST_SEEDS)]
+    alpha: Annotated[float, Field(gt=0, lt=1)]
+    margin: Annotated[Finite, Field(gt=0)]
+    spending: Annotated[Finite, Field(gt=0, le=10)] = LINEAR
+    statistic: Literal["mean"] = "mean"
+    failed_runs: FailedRuns = "either"
+    replicates: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> RaceDesign:
+        if self.batch > self.max_seeds:
+            raise ValueError(f"batch {self.batch} is above max_seeds {self.max_seeds}")
+        if math.ceil(self.max_seeds / self.batch) > MOST_LOOKS:
+            raise ValueError(f"more than {MOST_LOOKS} looks; use larger batches")
+        environments = set(self.environments)
+        for method in {name for pair in self.pairs for name in pair}:
+            if set(self.cells.get(method, ())) != environments:
+                raise ValueError(f"cells.{method} does not have exactly the environments")
+        if set(self.references) != environments:
+            raise ValueError("references are not those of the environments")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Content hash: 64 hexadecimal digits."""
+        return canonical_digest(self.model_dump(mode="json"))
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, each once, in the order of the pairs."""
+        return list(dict.fromkeys(method for pair in self.pairs for method in pair))
+
+    @property
+    def title(self) -> str:
+        """The pairs in words: `gail, sqil against bc`."""
+        by_baseline: dict[str, list[str]] = {}
+        for method, baseline in self.pairs:
+            by_baseline.setdefault(baseline, []).append(method)
+        groups: dict[str, list[str]] = {}
+        for baseline, methods in by_baseline.items():
+            groups.setdefault(", ".join(methods), []).append(baseline)
+        return "; ".join(f"{new} against {', '.join(old)}" for new, old in groups.items())
+
+    @property
+    def sequential(self) -> SequentialDesign:
+        """The part of the design that the statistics need."""
+        policy = None if self.failed_runs == "either" else FailurePolicy(self.failed_runs)
+        return replace(
+            SequentialDesign.batches(self.batch, self.max_seeds),
+            alpha=self.alpha,
+            margin=self.margin,
+            exponent=self.spending,
+            policy=policy,
+            replicates=self.replicates,
+            seed=self.seed,
+        )
+
+    def has(self, run: PublishedRun) -> bool:
+        """Whether a run is one that the design may ask for."""
+        spec = run.spec
+        cell = self.cells.get(spec.algo, {}).get(spec.environment.id)
+        return cell is not None and (
+            spec.suite == self.suite and spec.setting == cell.setting and spec.seed < self.max_seeds
+        )
+
+    def outcomes(self, runs: Iterable[PublishedRun]) -> dict[tuple[str, str, int], float | None]:
+        """Returns the scores of the runs that belong to the design; others are left out."""
+        return {
+            (run.spec.algo, run.spec.environment.id, run.spec.seed): self.score(run)
+            for run in runs
+            if self.has(run)
+        }
+
+    def score(self, run: PublishedRun) -> float | None:
+        """Returns the score of a run of the design; `None` if it failed or its return diverged."""
+        if run.result is None:
+            return None
+        score = self.references[run.spec.environment.id].score(run.result.raw_return)
+        return score if math.isfinite(score) else None
+
+    def replay(self, outcomes: Outcomes) -> Race:
+        """Looks at all scores so far as the design says, from the first batch on.
+
+        A seed counts once all smaller ones have an outcome, whatever order they ended in.
+        """
+        scores: dict[str, dict[str, list[float | None]]] = {}
+        for method in self.methods:
+            scores[method] = {}
+            for env in self.environments:
+                found: list[float | None] = []
+                while (method, env, len(found)) in outcomes:
+                    found.append(outcomes[method, env, len(found)])
+                scores[method][env] = found
+        return race(scores, self.pairs, self.environments, self.sequential)
+
+    def used(self, found: Race) -> dict[tuple[str, str], int]:
+        """Returns the number of seeds that a race has asked for, by method and environment."""
+        looks = self.sequential.looks
+        used = dict.fromkeys(((m, e) for m in self.methods for e in self.environments), 0)
+        for each in found.looks:
+            env = each.environment
+            if env is None and len(self.environments) == 1:
+                env = self.environments[0]  # which is not looked at separately
+            if env is not None:
+                for method in each.pair:
+                    used[method, env] = max(used[method, env], looks[each.look])
+        if found.needed:
+            asked = max(need.last for need in found.needed)
+            used |= dict.fromkeys(self._racing(found), asked)
+        return used
+
+    def _racing(self, found: Race) -> Iterator[tuple[str, str]]:
+        """Yields the methods and environments of comparisons that are open."""
+        for pair in self.pairs:
+            for env in self.environments:
+                states = {found.outcomes[pair, None], found.outcomes.get((pair, env), "undecided")}
+                if states == {"undecided"}:
+                    yield from ((method, env) for method in pair)

@@ -1,0 +1,267 @@
+"""Tables and sentences on a race: verdicts, looks, and the seeds that it used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from imitbench.records.race_design import RaceDesign
+from imitbench.report import text
+from imitbench.report.model import ExtraCell, ExtraTable
+from imitbench.stats.sequential import Look, Race
+from imitbench.stats.spending import fixed_share
+
+_WORDS = {
+    "better": "is better than",
+    "worse": "is worse than",
+    "equivalent": "is equivalent to",
+    "undecided": "is undecided against",
+}
+POWER = 0.8
+"""Power at which the seeds of a race are compared with those of a fixed design."""
+
+
+def last_looks(found: Race) -> dict[tuple[tuple[str, str], str | None], Look]:
+    """Returns the last look of each comparison: where it was decided, or where the race stands."""
+    return {(look.pair, look.environment): look for look in found.looks}
+
+
+def seeds_at(look: Look, design: RaceDesign) -> int:
+    """Returns the number of seeds of each method at a look."""
+    return design.sequential.looks[look.look]
+
+
+def difference_text(look: Look) -> str:
+    """Returns the difference with its repeated interval: `+0.12 [0.03, 0.21]`."""
+    if math.isnan(look.difference):
+        return "unknown"
+    ends = "" if math.isnan(look.low) else f" [{look.low:.3f}, {look.high:.3f}]"
+    return f"{look.difference:+.3f}{ends}"
+
+
+def decision_line(look: Look, design: RaceDesign) -> str:
+    """Returns a sentence on a decision."""
+    method, baseline = look.pair
+    where = f" on {look.environment}" if look.environment is not None else ""
+    return (
+        f"decided with {seeds_at(look, design)} seeds: {method} {_WORDS[look.outcome]} "
+        f"{baseline}{where}: {difference_text(look)}"
+    )
+
+
+def racing_line(found: Race, design: RaceDesign) -> str:
+    """Returns a sentence on the batch that the next look needs."""
+    looks = design.sequential.looks
+    seeds = max(need.last for need in found.needed)
+    methods = {(need.method, need.environment) for need in found.needed}
+    open_pairs = [
+        f"{method} against {baseline}"
+        for method, baseline in design.pairs
+        if found.outcomes[(method, baseline), None] == "undecided"
+    ]
+    environments = [env for env in design.environments if any(e == env for _, e in methods)]
+    missing = sum(need.last - need.first for need in found.needed)
+    return (
+        f"look {looks.index(seeds) + 1} of at most {len(looks)}, with {seeds} seeds: "
+        f"{missing} more runs; racing: {'; '.join(open_pairs)} on {', '.join(environments)}"
+    )
+
+
+def race_tables(design: RaceDesign, found: Race) -> tuple[ExtraTable, ...]:
+    """Returns the tables of a race: verdicts, seeds, and all looks."""
+    return verdict_table(design, found), seeds_table(design, found), looks_table(design, found)
+
+
+def verdict_table(design: RaceDesign, found: Race) -> ExtraTable:
+    """Returns the verdict on each pair, overall and by environment."""
+    lasts = last_looks(found)
+    rows = []
+    for (pair, environment), outcome in found.outcomes.items():
+        look = lasts.get((pair, environment))
+        rows.append(
+            (
+                *map(ExtraCell, (*pair, environment or "overall")),
+                ExtraCell(_verdict(outcome, found)),
+                _seeds_cell(look, design),
+                *(_numbers(look) if look else (ExtraCell(text.NOTHING),) * 3),
+            )
+        )
+    stated = (
+        f"Registered race: {design.title} on {design.suite}. The chance of any false decision is "
+        f"at most {design.alpha:g}, over all looks, pairs and environments. Differences are of "
+        "mean scores, method less baseline, with repeated confidence intervals, which stay valid "
+        f"under repeated looks. Equivalent: the interval lies within ±{design.margin:g}. "
+        f"Undecided: {design.max_seeds} seeds did not decide."
+    )
+    return ExtraTable(
+        title=f"Verdicts: {design.title}",
+        columns=(
+            "method", "baseline", "environment", "verdict", "seeds", "difference", "low", "high",
+        ),
+        names=4,
+        rows=tuple(rows),
+        caption=stated,
+    )  # fmt: skip
+
+
+def _verdict(outcome: str, found: Race) -> str:
+    return "racing" if outcome == "undecided" and found.needed else outcome
+
+
+def _seeds_cell(look: Look | None, design: RaceDesign) -> ExtraCell:
+    seeds = 0 if look is None else seeds_at(look, design)
+    return ExtraCell(str(seeds), seeds)
+
+
+def _numbers(look: Look) -> tuple[ExtraCell, ...]:
+    return tuple(_number(value, ".3f") for value in (look.difference, look.low, look.high))
+
+
+def _number(value: float, form: str) -> ExtraCell:
+    return ExtraCell(text.NOTHING) if math.isnan(value) else ExtraCell(format(value, form), value)
+
+
+def fixed_seeds(design: RaceDesign) -> int:
+    """Returns the seeds of a design with one look at the end and the same power.
+
+    The power is `POWER` for the same effect; scores are approximately normal.
+    """
+    sequential = design.sequential
+    share = fixed_share(sequential.fractions, design.alpha, design.spending, power=POWER)
+    return math.ceil(share * design.max_seeds - 1e-9)
+
+
+def seeds_table(design: RaceDesign, found: Race) -> ExtraTable:
+    """Returns the seeds that each method used, beside those of a fixed design."""
+    fixed = fixed_seeds(design)
+    used = design.used(found)
+    rows = [
+        (ExtraCell(method), ExtraCell(env), *(_share(seeds, fixed)))
+        for (method, env), seeds in used.items()
+    ]
+    if len(used) > 1:
+        rows.append(
+            (
+                ExtraCell("all"),
+                ExtraCell("all"),
+                *_share(sum(used.values()), fixed * len(used)),
+            )
+        )
+    return ExtraTable(
+        title=f"Seeds used: {design.title}",
+        columns=("method", "environment", "seeds", "fixed design", "saved"),
+        names=2,
+        rows=tuple(rows),
+        caption=(
+            f"The fixed design looks once, and has the same power as the race: {POWER:.0%} for the "
+            f"difference that {design.max_seeds} seeds in {len(design.sequential.looks)} looks "
+            "find with that chance. Negative: the race used more."
+        ),
+    )
+
+
+def _share(seeds: int, fixed: int) -> tuple[ExtraCell, ...]:
+    saved = 1 - seeds / fixed
+    return (
+        ExtraCell(str(seeds), seeds),
+        ExtraCell(str(fixed), fixed),
+        ExtraCell(f"{saved:.0%}", saved),
+    )
+
+
+def looks_table(design: RaceDesign, found: Race) -> ExtraTable:
+    """Returns all looks: effect, repeated interval, boundary and decision."""
+    rows = [
+        (
+            *map(ExtraCell, (*look.pair, look.environment or "overall", look.outcome)),
+            ExtraCell(str(look.look + 1), look.look + 1),
+            _seeds_cell(look, design),
+            *_numbers(look),
+            _number(look.iqm, ".3f"),
+            _number(look.p_value, ".2g"),
+            _number(look.level, ".2g"),
+        )
+        for look in sorted(found.looks, key=lambda look: (design.pairs.index(look.pair), look.look))
+    ]
+    return ExtraTable(
+        title=f"Looks: {design.title}",
+        columns=(
+            "method", "baseline", "environment", "decision", "look", "seeds", "difference", "low",
+            "high", "iqm", "p", "boundary",
+        ),
+        names=4,
+        rows=tuple(rows),
+        caption=(
+            "A look decides better or worse if p is at most the boundary. Without p there are too "
+            "few runs for a test. Boundaries grow when other comparisons find a difference. iqm is "
+            "the difference of interquartile means, which decides nothing."
+        ),
+    )  # fmt: skip
+
+
+def looks_of(found: Race, pair: tuple[str, str], environment: str | None) -> list[Look]:
+    """Returns the looks at one comparison whose difference is known, in their order."""
+    return [
+        look
+        for look in found.looks
+        if look.pair == pair and look.environment == environment
+        if math.isfinite(look.difference)
+    ]
+
+
+def half_width(look: Look) -> float:
+    """Returns the difference that about decides at a look: half of the repeated interval."""
+    return (look.high - look.low) / 2
+
+
+def outcome_text(found: Race, pair: tuple[str, str], environment: str | None) -> str:
+    """Returns the decision on a comparison; `racing` if there is none yet."""
+    return _verdict(found.outcomes[pair, environment], found)
+
+
+def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
+    """Returns a race as JSON: design, verdicts, looks and seeds."""
+    fixed = fixed_seeds(design)
+    return {
+        "design": {**design.model_dump(mode="json"), "digest": design.digest},
+        "over": not found.needed,
+        "verdicts": list(_verdict_documents(design, found)),
+        "looks": [
+            {
+                "method": look.pair[0],
+                "baseline": look.pair[1],
+                "environment": look.environment,
+                "look": look.look + 1,
+                "seeds": seeds_at(look, design),
+                "difference": look.difference,
+                "low": look.low,
+                "high": look.high,
+                "iqm": look.iqm,
+                "p": look.p_value,
+                "boundary": look.level,
+                "decision": look.outcome,
+            }
+            for look in found.looks
+        ],
+        "seeds": [
+            {"method": method, "environment": env, "seeds": seeds, "fixed_design": fixed}
+            for (method, env), seeds in design.used(found).items()
+        ],
+    }
+
+
+def _verdict_documents(design: RaceDesign, found: Race) -> Iterator[dict[str, Any]]:
+    lasts = last_looks(found)
+    for (pair, environment), outcome in found.outcomes.items():
+        look = lasts.get((pair, environment))
+        yield {
+            "method": pair[0],
+            "baseline": pair[1],
+            "environment": environment,
+            "verdict": _verdict(outcome, found),
+            "seeds": 0 if look is None else seeds_at(look, design),
+            "difference": None if look is None else look.difference,
+            "low": None if look is None else look.low,
+            "high": None if look is None else look.high,
+        }

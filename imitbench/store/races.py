@@ -1,0 +1,351 @@
+"""Races of a results folder: their registered designs, and the runs that belong to them.
+
+    .races/<id>/design.json     the design, when it was registered, and a digest over both
+    .races/<id>/request.json    the request that plans its runs, for `imitbench resume`
+
+There is no other state: all decisions follow from the design and the outcomes of the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from imitbench.errors import InputError
+from imitbench.records.published import PublishedRun
+from imitbench.records.race_design import RacedCell, RaceDesign
+from imitbench.records.runs import Record, RunSpec, canonical_digest
+from imitbench.store import lease
+from imitbench.store.comparability import Conditions
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import SweepRequest
+from imitbench.util.files import atomic_write_text
+from imitbench.util.text_line import one_line
+
+RACES_FOLDER = ".races"
+_DESIGN, _REQUEST = "design.json", "request.json"
+_ID_LENGTH = 16
+
+
+class RegisteredRace(Record):
+    """A design, and when it was registered (`design.json`).
+
+    Attributes:
+        registered_at: ISO 8601 time in UTC; no run of the design had ended by then.
+        command: The command that the user typed.
+        imitbench: Version that registered it.
+        digest: SHA-256 over all of the above.
+    """
+
+    format: Literal["imitbench-race"] = "imitbench-race"
+    version: Literal[1] = 1
+    design: RaceDesign
+    registered_at: str
+    command: str
+    imitbench: str
+    digest: str = ""
+
+    @property
+    def id(self) -> str:
+        """Start of the design's digest, which names the race."""
+        return self.design.digest[:_ID_LENGTH]
+
+    @property
+    def own_digest(self) -> str:
+        """The correct value of `digest`."""
+        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
+
+    def sealed(self) -> RegisteredRace:
+        """Returns the same with its digest."""
+        return self.model_copy(update={"digest": self.own_digest})
+
+    def text(self) -> str:
+        """Returns the content of its file."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def parse_race(text: str | bytes, name: str, where: str) -> RegisteredRace:
+    """Reads a registered design.
+
+    Args:
+        text: Content of its file.
+        name: Id of the race according to the name of its file or folder.
+        where: Path of the file, for messages.
+
+    Raises:
+        InputError: The text is no such record, or was changed after the registration.
+    """
+    try:
+        race = RegisteredRace.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        problem = one_line(f"{place}: {first['msg']}" if place else first["msg"])
+        raise InputError(f"{where}: not the design of a race ({problem})") from error
+    if race.digest != race.own_digest or race.id != name:
+        raise InputError(
+            f"{where}: was changed after it was registered; restore it, or start another race in "
+            "another --out"
+        )
+    return race
+
+
+def race_folder(out: Path, race: RegisteredRace) -> Path:
+    """Returns the folder of a race in a results folder."""
+    return out / RACES_FOLDER / race.id
+
+
+def read_races(out: Path) -> list[RegisteredRace]:
+    """Reads the registered designs of a results folder, oldest first.
+
+    Raises:
+        InputError: A design cannot be read, or was changed after its registration.
+    """
+    found = []
+    for path in sorted((out / RACES_FOLDER).glob(f"*/{_DESIGN}")):
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        found.append(parse_race(text, path.parent.name, str(path)))
+    return sorted(found, key=lambda race: (race.registered_at, race.id))
+
+
+def read_request(out: Path, race: RegisteredRace) -> SweepRequest | None:
+    """Reads the request that plans the runs of a race; `None` if it is missing or malformed."""
+    try:
+        return SweepRequest.model_validate_json((race_folder(out, race) / _REQUEST).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def register(out: Path, race: RegisteredRace, request: SweepRequest | None) -> RegisteredRace:
+    """Writes a design before its first run, unless the same one is registered already.
+
+    Args:
+        out: Results folder, created if missing.
+        race: The race, sealed.
+        request: Request that plans its runs.
+
+    Returns:
+        The registered race, which may be an earlier one with the same design.
+
+    Raises:
+        InputError: The folder has results that do not belong to the design or are older than it, or
+            another race of the same methods; or the folder cannot be written.
+    """
+    folder = out / RACES_FOLDER
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = lease.acquire(folder, wait=True)  # two processes register one after the other
+        assert held is not None
+        try:
+            races = read_races(out)
+            present = next((each for each in races if each.id == race.id), None)
+            if present is None:
+                _check_free(out, race, races)
+                if request is not None:
+                    path = race_folder(out, race) / _REQUEST
+                    atomic_write_text(path, request.model_dump_json(indent=1) + "\n")
+                atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
+            return present or race
+        finally:
+            held.release()
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
+
+
+def _check_free(out: Path, race: RegisteredRace, races: Iterable[RegisteredRace]) -> None:
+    """Checks that a new design does not follow from results that exist already."""
+    design = race.design
+    for other in races:
+        if _overlap(other.design, design):
+            raise InputError(
+                f"--out {out}: has a race of {other.design.title} with another "
+                f"{_difference(other.design, design)}; a changed design is a new race: name "
+                "another --out, or type the command of the first one to go on with it"
+            )
+    runs = read_outcomes(out, design)
+    check_foreign(f"--out {out}", foreign_runs(design, runs))
+    own = [run.spec for run in runs if design.has(run)]
+    if own:
+        first = own[0]
+        seeds = _seeds(spec.seed for spec in own if _cell_of(spec) == _cell_of(first))
+        raise InputError(
+            f"--out {out}: {first.algo_label} on {first.environment.id} has results already "
+            f"({seeds}); a design is registered before its first run: name another --out"
+        )
+
+
+_FIELDS = {
+    "pairs": "choice of methods",
+    "environments": "choice of environments",
+    "references": "scale of the suite's card",
+    "max_seeds": "limit of seeds",
+    "failed_runs": "policy for failed runs",
+}
+
+
+def _overlap(one: RaceDesign, other: RaceDesign) -> bool:
+    """Whether reports would show runs of both in one cell."""
+    return one.suite == other.suite and any(
+        other.cells[method][env].model_copy(update={"setting": mine.setting}) == mine
+        for method, cells in one.cells.items()
+        for env, mine in cells.items()
+        if env in other.cells.get(method, {})
+    )
+
+
+def _difference(was: RaceDesign, now: RaceDesign) -> str:
+    """Names the first field in which two designs differ."""
+    for name in RaceDesign.model_fields:
+        before, after = getattr(was, name), getattr(now, name)
+        if before == after:
+            continue
+        if name == "cells":
+            return _cell_difference(was, now)
+        simple = not isinstance(before, dict | list)
+        word = _FIELDS.get(name, name)
+        return f"{word} ({before}, not {after})" if simple else word
+    return "content"
+
+
+def _cell_difference(was: RaceDesign, now: RaceDesign) -> str:
+    for method, cells in was.cells.items():
+        for env, before in cells.items():
+            after = now.cells.get(method, {}).get(env)
+            if after is None:
+                return "choice of environments"
+            for name in ("label", "budget", "n_demos", "source"):
+                if getattr(before, name) != getattr(after, name):
+                    what = {"label": "setting", "n_demos": "number of demonstrations"}
+                    told = f"({getattr(before, name)}, not {getattr(after, name)})"
+                    return f"{what.get(name, name)} of {method} {told}"
+            if before != after:
+                return f"card, demonstrations or code of {method}"
+    return "set of methods"
+
+
+def describe_cell(spec: RunSpec) -> RacedCell:
+    """Returns the cell of a run, as a design states it."""
+    conditions = Conditions.of_spec(spec)
+    return RacedCell(
+        label=spec.algo_label,
+        setting=spec.setting,
+        budget=conditions.budget,
+        n_demos=conditions.n_demos,
+        source=conditions.source,
+    )
+
+
+def read_outcomes(out: Path, design: RaceDesign) -> list[PublishedRun]:
+    """Reads all completed and failed runs of the methods of a design, without episodes.
+
+    Args:
+        out: Results folder.
+        design: The design. Runs of its methods under other settings are among the result.
+
+    Raises:
+        InputError: A record is malformed.
+    """
+    found = []
+    for method in design.methods:
+        for env in design.environments:
+            folder = out / design.suite / method / env.replace("/", "-")
+            for path in sorted(folder.glob("*/")):
+                run = _outcome(RunDirectory(path))
+                if run is not None and run.spec.environment.id == env:
+                    found.append(run)
+    return found
+
+
+def _outcome(directory: RunDirectory) -> PublishedRun | None:
+    if not directory.has_outcome:
+        return None
+    spec = directory.read_spec()
+    if directory.is_done:
+        return PublishedRun(spec, directory.read_result())
+    try:
+        return PublishedRun(spec, failure=directory.read_failure())
+    except InputError:
+        if directory.failure_is_on_record:  # damaged
+            raise
+        return None  # another process has begun it again
+
+
+@dataclass(frozen=True)
+class ForeignRun:
+    """A run that a report would show with those of a race, and that is not part of it.
+
+    Attributes:
+        spec: Specification of the run.
+        why: `setting`: other card, demonstrations or code; `seed`: not a seed of the design;
+            `references`: scored with other references.
+    """
+
+    spec: RunSpec
+    why: Literal["setting", "seed", "references"]
+
+
+def foreign_runs(design: RaceDesign, runs: Iterable[PublishedRun]) -> list[ForeignRun]:
+    """Returns runs that are comparable with those of a race and do not belong to it."""
+    found = []
+    for run in runs:
+        spec = run.spec
+        cell = design.cells.get(spec.algo, {}).get(spec.environment.id)
+        if cell is None or spec.suite != design.suite:
+            continue
+        if spec.setting != cell.setting:
+            mine = (spec.algo_label, Conditions.of_spec(spec))
+            if mine == (
+                cell.label,
+                Conditions(design.suite, cell.budget, cell.n_demos, cell.source),
+            ):
+                found.append(ForeignRun(spec, "setting"))
+        elif spec.seed >= design.max_seeds:
+            found.append(ForeignRun(spec, "seed"))
+        elif run.result and run.result.references != design.references[spec.environment.id]:
+            found.append(ForeignRun(spec, "references"))
+    return found
+
+
+_WHY: Mapping[str, str] = {
+    "setting": "results made under another version of its card, demonstrations or code",
+    "seed": "results of seeds that the design does not have",
+    "references": "results that were scored with other references of the suite's card",
+}
+
+
+def describe_foreign(found: Iterable[ForeignRun]) -> list[str]:
+    """Returns a message per method, environment and reason."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for each in found:
+        groups.setdefault((*_cell_of(each.spec), each.why), []).append(each.spec.seed)
+    return [
+        f"{one_line(label)} on {one_line(env)} has {_WHY[why]} ({_seeds(seeds)})"
+        for (label, env, why), seeds in groups.items()
+    ]
+
+
+def check_foreign(where: str, found: Iterable[ForeignRun]) -> None:
+    """Checks that a results folder has no runs that would stand beside those of a race.
+
+    Raises:
+        InputError: It has.
+    """
+    for message in describe_foreign(found):
+        raise InputError(f"{where}: {message}; name another --out")
+
+
+def _cell_of(spec: RunSpec) -> tuple[str, str]:
+    return spec.algo_label, spec.environment.id
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    known = sorted(set(seeds))
+    named = ", ".join(map(str, known[:5])) + (", …" if len(known) > 5 else "")
+    return f"seed{'s' * (len(known) > 1)} {named}"

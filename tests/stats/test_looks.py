@@ -1,0 +1,75 @@
+"""What one look of a race finds."""
+
+import numpy as np
+import pytest
+
+from imitbench.stats.looks import Levels, look_at, repeated_interval
+from imitbench.stats.mean_test import mean_test
+from imitbench.stats.significance import welch
+
+LEVELS = Levels(0.02, 0.01)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def look(columns, levels=LEVELS, margin=0.05):
+    return look_at(columns, levels, margin=margin, replicates=500, seed=(0, 0))
+
+
+def columns(sizes, experiments=20, spread=0.1, seed=0):
+    generator = rng(seed)
+    return [
+        tuple(generator.normal(0.5, spread * (1 + i), (experiments, size)) for size in pair)
+        for i, pair in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize("sizes", [[(5, 5)], [(4, 9)], [(3, 3), (5, 4), (6, 6)]])
+def test_many_experiments_at_once_are_as_single_ones(sizes):
+    found = look(columns(sizes))
+    for at in range(0, 20, 5):
+        one, other = (
+            {f"e{i}": pair[side][at] for i, pair in enumerate(columns(sizes))} for side in (0, 1)
+        )
+        interval = welch(one, other, level=1 - LEVELS.interval)
+        test = mean_test(
+            one, other, significance=LEVELS.test, replicates=500, rng=rng((0, 0)), bounds=True
+        )
+        assert found.p_value[at] == pytest.approx(test.p_value)
+        assert found.difference[at] == pytest.approx(interval.difference)
+        assert (found.low[at], found.high[at]) == pytest.approx((interval.low, interval.high))
+
+
+def test_a_single_run_has_an_unknown_spread():
+    found = look(columns([(5, 1)]))
+    assert np.isnan(found.low).all() and np.isnan(found.high).all()
+    assert set(found.outcome) == {"undecided"}
+
+
+def test_an_unseen_collapse_is_allowed_for():
+    """Clopper and Pearson: no failure in 20 runs leaves a rate of 1 - 0.025^(1/20)."""
+    ones = np.ones((1, 20))
+    low, high = repeated_interval([(ones, ones)], 0.05)
+    assert (low[0], high[0]) == pytest.approx((-0.16843, 0.16843), abs=1e-5)
+    seen = np.append(np.ones(19), 0.0)
+    low, _ = repeated_interval([(seen[None], ones)], 0.05)
+    assert low[0] == pytest.approx(welch({"e": seen}, {"e": ones[0]}).low)
+
+
+def test_a_collapse_that_one_run_shows_is_not_the_last_one():
+    """One failure in 20 hides a difference of 0.2 easily, although Welch's interval excludes it."""
+    steady = rng().normal(1.0, 0.005, (1, 20))
+    failing = np.append(np.ones(19), 0.0)[None]
+    found = look([(steady, failing)], margin=0.2)
+    assert -0.2 < found.low[0] < found.high[0] < 0.2
+    assert found.outcome[0] == "undecided"
+    assert look([(steady, steady[:, ::-1])], margin=0.2).outcome[0] == "equivalent"
+
+
+def test_without_a_level_there_is_no_test():
+    far = [(np.full((1, 12), 0.9) + rng().normal(0, 0.01, (1, 12)), np.zeros((1, 12)))]
+    assert look(far).outcome[0] == "better"
+    none = look(far, Levels(0.0, 0.01))
+    assert none.outcome[0] == "undecided" and np.isnan(none.p_value[0])
