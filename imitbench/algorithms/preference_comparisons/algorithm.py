@@ -337,10 +337,11 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         pairs = self.fragmenter(trajectories, self.fragment_length, comparisons)
         with self.logger.accumulate_means("preferences"):
             self.logger.log("Gathering preferences")
-            preferences = self.preference_gatherer(pairs)
-            accuracy = self._agreement(pairs, preferences)
+            self.preference_gatherer.observe(trajectories)
+            answered = self.preference_gatherer.gather(pairs)
+            accuracy = self._agreement(answered.pairs, answered.preferences)
             self.logger.record("held_out_accuracy", accuracy)
-        self.dataset.push(pairs, preferences)
+        self.dataset.push(answered.pairs, answered.preferences, answered.weights)
         self.logger.log(f"Dataset now contains {len(self.dataset)} comparisons")
         return accuracy
 
