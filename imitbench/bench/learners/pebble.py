@@ -20,7 +20,11 @@ from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.off_policy import shared_options
-from imitbench.bench.learners.preference_answers import available_comparisons, make_gatherer
+from imitbench.bench.learners.preference_answers import (
+    available_comparisons,
+    curve_metrics,
+    make_gatherer,
+)
 from imitbench.bench.learners.preference_comparisons import (
     held_out_agreement,
     make_fragmenter,
@@ -119,12 +123,7 @@ class PebbleLearner(Learner):
         for step in rounds[self._rounds_done :]:
             metrics = self._algorithm.run_round(step)
             self._rounds_done += 1
-            learned = {
-                "reward/loss": metrics["reward_loss"],
-                "reward/accuracy": metrics["reward_accuracy"],
-                "reward/held_out_accuracy": metrics["held_out_accuracy"],
-            }
-            callback(trainer.num_timesteps, {**self._episodes.pop(), **learned})
+            callback(trainer.num_timesteps, {**self._episodes.pop(), **curve_metrics(metrics)})
             checkpoint()
         return trainer.num_timesteps
 

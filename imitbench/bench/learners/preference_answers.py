@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,21 @@ def available_comparisons(gatherer: PreferenceGatherer, wanted: int) -> int:
     if isinstance(gatherer, RecordedGatherer):
         return min(wanted, len(gatherer.dataset))
     return wanted
+
+
+def curve_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Returns metrics of a round for the curve, without those that are undefined.
+
+    Args:
+        metrics: From `PreferenceComparisons.run_round`.
+    """
+    names = {
+        "reward/loss": "reward_loss",
+        "reward/accuracy": "reward_accuracy",
+        "reward/held_out_accuracy": "held_out_accuracy",
+    }
+    found = {name: metrics[key] for name, key in names.items()}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _synthetic(options: Mapping[str, Any], rng: np.random.Generator) -> PreferenceGatherer:

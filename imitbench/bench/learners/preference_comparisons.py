@@ -27,7 +27,11 @@ from imitbench.algorithms.preference_comparisons import (
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.preference_answers import available_comparisons, make_gatherer
+from imitbench.bench.learners.preference_answers import (
+    available_comparisons,
+    curve_metrics,
+    make_gatherer,
+)
 from imitbench.bench.learners.reward_learner import (
     make_ppo,
     scaled_by_running_statistics,
@@ -301,12 +305,7 @@ class PreferenceComparisonsLearner(Learner):
             self._rounds_done += 1
             callback(
                 self._episodes.steps,
-                {
-                    **self._episodes.pop(),
-                    "reward/loss": metrics["reward_loss"],
-                    "reward/accuracy": metrics["reward_accuracy"],
-                    "reward/held_out_accuracy": metrics["held_out_accuracy"],
-                },
+                {**self._episodes.pop(), **curve_metrics(metrics)},
             )
             checkpoint()
         return self._episodes.steps
