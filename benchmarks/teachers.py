@@ -53,7 +53,7 @@ def main() -> None:
                 overrides={"teacher": teacher, "total_comparisons": options.comparisons},
                 out=options.out,
             )
-            cells.append(cell([row.score for row in summary.scores]))
+            cells.append(cell([row.score for row in summary.scores if row.score is not None]))
         print(f"| {teacher} | " + " | ".join(cells) + " |", flush=True)
 
 
