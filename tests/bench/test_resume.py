@@ -20,7 +20,7 @@ MORE = {
     "ensemble_dagger": 2400,
     "novelty_dagger": 2400,
     "preference_comparisons": 2400,
-    "pebble": 800,
+    "pebble": 1200,
 }
 # Small enough for several rounds within the budget.
 SETTINGS = {
