@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
+import torch as th
 from gymnasium import spaces
 
+from imitbench.algorithms.adversarial.discriminator import log_action_probability
 from imitbench.algorithms.cpl import CPL, CPLOptions, Policy
 from imitbench.algorithms.preference_comparisons import (
     PreferenceDataset,
@@ -22,6 +25,7 @@ from imitbench.bench.learners.bc import make_clone_policy, network_arguments
 from imitbench.bench.learners.preference_answers import available_comparisons, make_gatherer
 from imitbench.bench.seeding import derive_seed
 from imitbench.data import rollout
+from imitbench.data.observations import assert_not_dictobs
 from imitbench.errors import InputError
 from imitbench.policies.action_heads import DeterministicPolicy
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
@@ -78,6 +82,8 @@ class CPLLearner(Learner):
             return gatherer.dataset
         gatherer.logger = silent_logger()
         episodes = spoilt_episodes(task, options["episodes"])
+        if options["labels"] == "regret":
+            episodes = [_with_advantages(task, each) for each in episodes]
         self._steps = sum(map(len, episodes))
         fragmenter = RandomFragmenter(rng, warning_threshold=0, custom_logger=silent_logger())
         length = min(options["fragment_length"], max(map(len, episodes)))
@@ -138,6 +144,27 @@ def spoilt_episodes(task: Task, episodes: int) -> list[TrajectoryWithRew]:
         )[:episodes]
     venv.close()
     return found
+
+
+def _with_advantages(task: Task, episode: TrajectoryWithRew) -> TrajectoryWithRew:
+    """The episode with the expert's log-probabilities, its advantages up to a factor, as rewards.
+
+    Raises:
+        InputError: The expert's policy has no probabilities.
+    """
+    assert task.expert is not None, "the card needs the expert"
+    device = task.expert.device
+    obs, acts = (
+        th.as_tensor(np.asarray(each), device=device)
+        for each in (assert_not_dictobs(episode.obs)[:-1], episode.acts)
+    )
+    found = log_action_probability(task.expert, obs, acts)
+    if found is None:
+        raise InputError(
+            "--set labels=regret: the expert is deterministic and has no probabilities; choose "
+            "labels=return"
+        )
+    return replace(episode, rews=found.cpu().numpy())
 
 
 def _make_policy(task: Task) -> Policy:

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import torch as th
 from support.preference_pairs import pairs_of
 
 from imitbench.algorithms.preference_comparisons import (
@@ -216,3 +217,18 @@ def test_a_round_whose_comparisons_are_all_skipped_goes_on(ready):
     assert spent == 220
     assert len(learner._algorithm.dataset) == 0
     assert not [name for _, metrics in points for name in metrics if name.startswith("reward/")]
+
+
+def test_teachers_may_compare_by_the_experts_log_probabilities(ready):
+    first, second = (ready("cpl", labels=labels)._cpl._data for labels in ("return", "regret"))
+    expert = load_policy(find_expert("sac-Pendulum-v1"))
+    pair = second.pairs[0]
+    np.testing.assert_array_equal(pair[0].obs, first.pairs[0][0].obs)
+    sums = []
+    for fragment in pair:
+        mean, log_std, _ = expert.actor.get_action_dist_params(th.from_numpy(fragment.obs[:-1]))
+        raw = th.atanh(th.from_numpy(fragment.acts / 2).clamp(-1 + 1e-6, 1 - 1e-6))
+        normal = th.distributions.Normal(mean, log_std.exp()).log_prob(raw)
+        sums.append((normal - th.log(2 * (1 - th.tanh(raw) ** 2))).sum().item())
+        assert fragment.rews.sum() == pytest.approx(sums[-1], abs=0.1)
+    assert second.preferences[0] == (sums[0] > sums[1])
