@@ -20,6 +20,7 @@ MORE = {
     "ensemble_dagger": 2400,
     "novelty_dagger": 2400,
     "preference_comparisons": 2400,
+    "pebble": 1200,
 }
 # Small enough for several rounds within the budget.
 SETTINGS = {
@@ -36,6 +37,10 @@ SETTINGS = {
     "learning_starts": "100",
     "bc_updates": "20",
     "critic_updates": "20",
+    "exploration_steps": "50",
+    "reset_updates": "5",
+    "episodes": "2",
+    "bc_batches": "10",
 }
 # One environment per kind of action space is enough.
 SIMILAR = {"seals/MountainCar-v0"}
@@ -82,6 +87,8 @@ VARIANTS = [
     ("airl", OPTIONS),
     ("density", OPTIONS),
     ("preference_comparisons", OPTIONS),
+    ("preference_comparisons", {"teacher": "stochastic"}),
+    ("pebble", {"teacher": "mistaken", "teacher_parameter": "0.5", "active_selection_factor": "1"}),
     ("bc_gmm", {"low_noise": "false"}),
     ("bc_ensemble", {"member": "gaussian"}),
     ("ensemble_dagger", {"discrepancy_threshold": "0.1"}),

@@ -325,7 +325,7 @@ SETTINGS = {
     "rollout_round_min_episodes": "2", "rollout_round_min_timesteps": "400",
     "total_comparisons": "12", "num_iterations": "2", "fragment_length": "10",
     "reward_epochs": "2", "learning_starts": "100", "batch_size": "32",
-    "bc_updates": "50", "critic_updates": "50",
+    "bc_updates": "50", "critic_updates": "50", "exploration_steps": "50", "bc_batches": "20",
 }  # fmt: skip
 AMOUNTS = {"env_steps": 1200, "replay_steps": 400, "batches": 60, "none": None}
 METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "method"]
@@ -336,7 +336,7 @@ METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "m
 def test_every_bundled_method_conforms(name, in_this_process):
     card = load_algorithm(name)
     overrides = {k: v for k, v in SETTINGS.items() if k in card.hyperparameters}
-    amount = 6000 if name == "preference_comparisons" else AMOUNTS[card.budget_unit]
+    amount = {"preference_comparisons": 6000, "pebble": 1600}.get(name, AMOUNTS[card.budget_unit])
     report = check_method(name, amount=amount, overrides=overrides)
     assert report.conforms, [each for each in report.findings if each.verdict == "failed"]
 

@@ -133,9 +133,8 @@ class Agent(ABC):
         self.options = options
         self.streams = streams
         self.n_critics = n_critics
-        self.critics = StackedMlp(
-            (inputs, *options.hidden_sizes, outputs), streams.torch * n_critics, streams.device
-        )
+        self._shape = (inputs, *options.hidden_sizes, outputs)
+        self.critics = StackedMlp(self._shape, streams.torch * n_critics, streams.device)
         self.targets = self.critics.copy()
         self._critic_adam = Adam(self.critics.vector, options.critic_learning_rate)
 
@@ -201,6 +200,15 @@ class Agent(ABC):
         """
         del obs
         return {}
+
+    def reset_critics(self) -> None:
+        """Draws new critics, and sets targets and optimizer back."""
+        streams = self.streams
+        fresh = StackedMlp(self._shape, streams.torch * self.n_critics, streams.device)
+        with th.no_grad():
+            self.critics.vector.copy_(fresh.vector)
+            self.targets.vector.copy_(fresh.vector)
+        self._critic_adam = Adam(self.critics.vector, self.options.critic_learning_rate)
 
     def follow(self) -> None:
         """Moves the targets towards the critics."""

@@ -42,8 +42,8 @@ class OffPolicyOptions:
         updates: Updates in each round.
         absorbing_states: Whether the end of an episode leads to an absorbing state, so that the
             method learns its value instead of assuming 0 (Kostrikov et al. 2019, section 4.2).
-        standardize: Whether observations are standardized, with the statistics of demonstrations
-            and of the first random steps in equal parts.
+        standardize: Whether observations are standardized, with the statistics of the first random
+            steps, and of demonstrations in equal parts if there are any.
         hidden_entries: Entries of flat observations that the agent does not see.
 
     Raises:
@@ -97,6 +97,9 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     discrete_actions = False
     """Whether the method is defined for discrete actions."""
+    uses_demonstrations = True
+    """Whether the method learns from demonstrations; without, `expert` batches are the learner's
+    own."""
 
     def __init__(
         self,
@@ -311,7 +314,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def train_seeds(self, total_timesteps: int) -> list[dict[str, float]]:
         """Like `train`, but returns what was logged for each seed."""
-        if not self._demonstrations:
+        if self.uses_demonstrations and not self._demonstrations:
             raise ValueError("no demonstrations; call set_demonstrations() first")
         end = self.num_timesteps + total_timesteps
         sums: dict[str, th.Tensor] = {}
@@ -350,7 +353,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if self.options.standardize:
             for seed in range(len(self.streams)):
                 self._standardize(seed)
-        self._expert = self._encoded_demonstrations()
+        if self.uses_demonstrations:
+            self._expert = self._encoded_demonstrations()
         self._ready = True
         self.prepare()
 
@@ -360,7 +364,10 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         stored = [self._replay.column(name, seed) for name in ("obs", "next_obs")]
         marked = [rows[:, encoder.size :].any(dim=1) for rows in stored]
         own = stored[0][~marked[0], : encoder.size].cpu().numpy().astype(np.float64)
-        encoder.standardize(own, encoder.flatten(self._demonstrations[seed]["obs"]))
+        kinds = [own]
+        if self.uses_demonstrations:
+            kinds.append(encoder.flatten(self._demonstrations[seed]["obs"]))
+        encoder.standardize(*kinds)
         mean, scale = (th.from_numpy(each).to(stored[0]) for each in (encoder.mean, encoder.scale))
         for rows, absorbing in zip(stored, marked, strict=True):
             rows[:, : encoder.size] = (rows[:, : encoder.size] - mean) / scale
@@ -369,7 +376,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def _update(self) -> dict[str, th.Tensor]:
         size = self.options.batch_size
         own = self._replay.sample(self.streams, size)
-        expert = self.expert.sample(self.streams, size)
+        expert = self.expert.sample(self.streams, size) if self.uses_demonstrations else own
         logged = self.learn(own, expert)
         loss = self.critic_loss(own, expert)
         self.agent.update_critics(loss.sum())
@@ -455,7 +462,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._collector.load_state_dict(state["collector"])
         self.num_timesteps, self.n_updates, self._ready = state["steps"]
         self._horizon = state["horizon"]
-        if self._ready:
+        if self._ready and self.uses_demonstrations:
             self._expert = self._encoded_demonstrations()
         self.load_extra_state(state["method"])
 

@@ -1,10 +1,10 @@
 """Deep reinforcement learning from human preferences: a reward learned from comparisons.
 
 Christiano et al. 2017, https://arxiv.org/abs/1706.03741. A round of `PreferenceComparisons` uses
-the modules in this order: `trajectory_generators` and `agent_trainer` act, `fragmenters` and
-`active_selection` choose pairs of fragments, `gatherers` and `human_gatherer` compare them,
-`dataset` stores the preferences, `reward_trainers` fits the network with `preference_model` and
-`losses`, and the agent is trained on it.
+the modules in this order: `trajectory_generators` and `agent_trainer` or `replay_agent` act,
+`fragmenters` chooses pairs of fragments, `gatherers`, `teachers`, `answer_queue` and
+`human_gatherer` compare them, `dataset` stores the preferences, `reward_trainers` fits the network
+with `preference_model`, and the agent is trained on it.
 """
 
 from imitbench.algorithms.preference_comparisons.agent_trainer import AgentTrainer
@@ -13,6 +13,10 @@ from imitbench.algorithms.preference_comparisons.algorithm import (
     PreferenceComparisons,
     TrainingRound,
 )
+from imitbench.algorithms.preference_comparisons.answer_queue import (
+    QueueGatherer,
+    RecordedGatherer,
+)
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
 from imitbench.algorithms.preference_comparisons.fragmenters import (
     ActiveSelectionFragmenter,
@@ -20,6 +24,7 @@ from imitbench.algorithms.preference_comparisons.fragmenters import (
     RandomFragmenter,
 )
 from imitbench.algorithms.preference_comparisons.gatherers import (
+    AnsweredPairs,
     PreferenceGatherer,
     SyntheticGatherer,
 )
@@ -41,6 +46,17 @@ from imitbench.algorithms.preference_comparisons.reward_trainers import (
     make_reward_trainer,
     preference_collate_fn,
 )
+from imitbench.algorithms.preference_comparisons.teachers import (
+    TEACHERS,
+    EqualTeacher,
+    MistakenTeacher,
+    MyopicTeacher,
+    OracleTeacher,
+    ScriptedTeacher,
+    SkippingTeacher,
+    StochasticTeacher,
+    make_teacher,
+)
 from imitbench.algorithms.preference_comparisons.trajectory_generators import (
     TrajectoryDataset,
     TrajectoryGenerator,
@@ -53,21 +69,32 @@ register_atari()
 
 __all__ = [
     "QUERY_SCHEDULES",
+    "TEACHERS",
     "ActiveSelectionFragmenter",
     "AgentTrainer",
+    "AnsweredPairs",
     "BasicRewardTrainer",
     "CrossEntropyRewardLoss",
     "EnsembleTrainer",
+    "EqualTeacher",
     "Fragmenter",
     "GatheringStoppedError",
     "LossAndMetrics",
+    "MistakenTeacher",
+    "MyopicTeacher",
+    "OracleTeacher",
     "PreferenceComparisons",
     "PreferenceDataset",
     "PreferenceGatherer",
     "PreferenceModel",
+    "QueueGatherer",
     "RandomFragmenter",
+    "RecordedGatherer",
     "RewardLoss",
     "RewardTrainer",
+    "ScriptedTeacher",
+    "SkippingTeacher",
+    "StochasticTeacher",
     "SynchronousHumanGatherer",
     "SyntheticGatherer",
     "TrainingRound",
@@ -76,5 +103,6 @@ __all__ = [
     "TrajectoryMixture",
     "get_base_model",
     "make_reward_trainer",
+    "make_teacher",
     "preference_collate_fn",
 ]

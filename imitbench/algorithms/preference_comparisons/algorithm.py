@@ -300,21 +300,22 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         Returns:
             `reward_loss` and `reward_accuracy` of the last epoch, and `held_out_accuracy`: how
             often the reward agreed with the new preferences before training on them, ties counting
-            half.
+            half. They are NaN without comparisons, if all were skipped.
 
         Raises:
             ValueError: Episodes differ in length, or no trajectory is as long as a fragment.
         """
         self._share_logger()
-        held_out_accuracy = self._gather(step.comparisons)
-        self.reward_trainer.train(self.dataset, epoch_multiplier=step.epoch_multiplier)
-        prefix = self.logger.get_accumulate_prefixes() + _FINAL
-        logged = self.logger.default_logger.name_to_value
-        metrics = {
-            "reward_loss": float(logged[prefix + "loss"]),
-            "reward_accuracy": float(logged[prefix + "accuracy"]),
-            "held_out_accuracy": held_out_accuracy,
-        }
+        metrics = {"reward_loss": math.nan, "reward_accuracy": math.nan}
+        metrics["held_out_accuracy"] = self._gather(step.comparisons)
+        if len(self.dataset):
+            self.reward_trainer.train(self.dataset, epoch_multiplier=step.epoch_multiplier)
+            prefix = self.logger.get_accumulate_prefixes() + _FINAL
+            logged = self.logger.default_logger.name_to_value
+            for name in ("loss", "accuracy"):
+                metrics[f"reward_{name}"] = float(logged[prefix + name])
+        else:
+            self.logger.warn("All comparisons so far were skipped: the reward is untrained.")
         with self.logger.accumulate_means("agent"):
             self.logger.log(f"Training agent for {step.timesteps} timesteps")
             self.trajectory_generator.train(steps=step.timesteps)
@@ -337,10 +338,11 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         pairs = self.fragmenter(trajectories, self.fragment_length, comparisons)
         with self.logger.accumulate_means("preferences"):
             self.logger.log("Gathering preferences")
-            preferences = self.preference_gatherer(pairs)
-            accuracy = self._agreement(pairs, preferences)
+            self.preference_gatherer.observe(trajectories)
+            answered = self.preference_gatherer.gather(pairs)
+            accuracy = self._agreement(answered.pairs, answered.preferences)
             self.logger.record("held_out_accuracy", accuracy)
-        self.dataset.push(pairs, preferences)
+        self.dataset.push(answered.pairs, answered.preferences, answered.weights)
         self.logger.log(f"Dataset now contains {len(self.dataset)} comparisons")
         return accuracy
 

@@ -48,6 +48,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         fragments1: First fragments, oldest comparison first. Change only with `push`.
         fragments2: Second fragments, in the same order.
         preferences: Probabilities that the first is preferred, shape `(len(self),)`, float32.
+        weights: How much each comparison counts in training, shape `(len(self),)`, float32.
 
     Raises:
         ValueError: `max_size` is not positive.
@@ -60,11 +61,15 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         self.fragments1: list[TrajectoryWithRew] = []
         self.fragments2: list[TrajectoryWithRew] = []
         self.preferences: Preferences = np.zeros(0, dtype=np.float32)
+        self.weights: Preferences = np.zeros(0, dtype=np.float32)
         self._digests: list[tuple[bytes, bytes]] = []
         self._interned: dict[bytes, TrajectoryWithRew] = {}
 
     def push(
-        self, fragments: Sequence[TrajectoryWithRewPair], preferences: npt.NDArray[Any]
+        self,
+        fragments: Sequence[TrajectoryWithRewPair],
+        preferences: npt.NDArray[Any],
+        weights: npt.NDArray[Any] | None = None,
     ) -> None:
         """Adds comparisons, and drops the oldest ones if there are more than `max_size`.
 
@@ -72,11 +77,14 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
             fragments: Pairs of fragments of equal length.
             preferences: Probability that the first of each pair is preferred, shape
                 `(len(fragments),)`, float32, in [0, 1]. NaN means no answer: the pair is skipped.
+            weights: How much each comparison counts, shape `(len(fragments),)`, positive; all 1
+                when `None`.
 
         Raises:
             ValueError: An argument is invalid; nothing is added.
         """
         preferences = _checked(fragments, preferences)
+        weights = _checked_weights(weights, len(fragments))
         kept = np.flatnonzero(~np.isnan(preferences)).tolist()
         if self.max_size is not None:
             kept = kept[-self.max_size :]
@@ -89,6 +97,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
             self.fragments2.append(self._intern(pair[1], digest[1]))
         self._digests += digests
         self.preferences = np.concatenate([self.preferences, preferences[kept]])
+        self.weights = np.concatenate([self.weights, weights[kept]])
 
     @overload
     def __getitem__(self, key: int) -> tuple[TrajectoryWithRewPair, float]: ...
@@ -154,7 +163,9 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
     def state_dict(self) -> dict[str, Any]:
         """The content as arrays, each fragment once."""
         return dataset_storage.pack(
-            PreferenceArrays(self.fragments1, self.fragments2, self.preferences, self.max_size)
+            PreferenceArrays(
+                self.fragments1, self.fragments2, self.preferences, self.max_size, self.weights
+            )
         )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -170,7 +181,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         if given.max_size is not None and len(pairs) > given.max_size:
             raise ValueError(f"{len(pairs)} comparisons, more than max_size {given.max_size}")
         fresh = PreferenceDataset(given.max_size)
-        fresh.push(pairs, given.preferences)
+        fresh.push(pairs, given.preferences, given.weights)
         self.__dict__.update(fresh.__dict__)
 
     def _intern(self, fragment: TrajectoryWithRew, digest: bytes) -> TrajectoryWithRew:
@@ -186,7 +197,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
             return
         gone = {digest for pair in self._digests[:count] for digest in pair}
         del self.fragments1[:count], self.fragments2[:count], self._digests[:count]
-        self.preferences = self.preferences[count:]
+        self.preferences, self.weights = self.preferences[count:], self.weights[count:]
         for digest in gone.difference(*self._digests):
             del self._interned[digest]
 
@@ -215,6 +226,22 @@ def _checked(
                 "compare equally long ones"
             )
     return preferences
+
+
+def _checked_weights(weights: npt.NDArray[Any] | None, count: int) -> Preferences:
+    if weights is None:
+        return np.ones(count, dtype=np.float32)
+    if np.shape(weights) != (count,):
+        raise ValueError(
+            f"weights must have shape ({count},), one for each pair, not {np.shape(weights)}"
+        )
+    given = np.asarray(weights, dtype=np.float32)
+    odd = np.flatnonzero(~(np.isfinite(given) & (given > 0)))
+    if len(odd):
+        raise ValueError(
+            f"weights must be positive and finite, but that of pair {odd[0]} is {given[odd[0]]}"
+        )
+    return given
 
 
 def _copy(fragment: TrajectoryWithRew) -> TrajectoryWithRew:

@@ -3,11 +3,14 @@
 Each fragment is stored once, even if several comparisons use it. Fragments with the same data types
 and shapes form a group, whose arrays are concatenated:
 
-    preferences        (comparisons,)     float32, probabilities that the first is preferred pairs
-    (comparisons, 2)   int64, indices of fragments, counted over all groups <g>/lengths
-    (fragments,)       int64, steps of each fragment of group g <g>/terminal       (fragments,)
-    bool <g>/acts           (steps, ...) <g>/rews           (steps,) <g>/obs            (steps +
-    fragments, ...), or <g>/obs/<key> for dictionary observations
+    preferences        (comparisons,)       float32, probabilities that the first is preferred
+    weights            (comparisons,)       float32, what each counts; missing if all count 1
+    pairs              (comparisons, 2)     int64, indices of fragments, counted over all groups
+    <g>/lengths        (fragments,)         int64, steps of each fragment of group g
+    <g>/terminal       (fragments,)         bool
+    <g>/acts           (steps, ...)
+    <g>/rews           (steps,)
+    <g>/obs            (steps + fragments, ...), or <g>/obs/<key> for dictionary observations
 
 The header of a file is JSON under `preference_dataset` in the metadata of safetensors.
 """
@@ -102,6 +105,7 @@ class PreferenceArrays(NamedTuple):
     fragments2: list[TrajectoryWithRew]
     preferences: npt.NDArray[np.float32]
     max_size: int | None
+    weights: npt.NDArray[np.float32] | None = None
 
 
 def pack(comparisons: PreferenceArrays) -> dict[str, Any]:
@@ -134,6 +138,8 @@ def pack(comparisons: PreferenceArrays) -> dict[str, Any]:
         "preferences": comparisons.preferences.copy(),
         "pairs": np.ascontiguousarray(flat.reshape(2, -1).T),
     }
+    if comparisons.weights is not None and (comparisons.weights != 1).any():
+        arrays["weights"] = comparisons.weights.copy()
     descriptions = []
     for number, members in enumerate(groups.values()):
         obs = members[0].obs
@@ -173,7 +179,8 @@ def unpack(packed: Mapping[str, Any]) -> PreferenceArrays:
     if pairs.size and not (pairs.min() >= 0 and pairs.max() < len(fragments)):
         raise ValueError(f"pairs name fragments beyond the {len(fragments)} that are stored")
     first, second = ([fragments[index] for index in side] for side in pairs.T.tolist())
-    return PreferenceArrays(first, second, preferences, header.max_size)
+    weights = _get(arrays, "weights", "f", 1) if "weights" in arrays else None
+    return PreferenceArrays(first, second, preferences, header.max_size, weights)
 
 
 def write_file(path: Path, packed: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,23 @@ Preferences = npt.NDArray[np.float32]
 Array = npt.NDArray[np.float64]
 
 _EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class AnsweredPairs:
+    """Pairs of fragments that came back with answers.
+
+    Attributes:
+        pairs: `n` pairs, not necessarily those that were asked about last.
+        preferences: Probabilities that the first of each is preferred, shape `(n,)`, float32; NaN
+            for a skipped pair.
+        weights: How much each answer counts, positive, shape `(n,)`, float32; 1 for an annotator
+            who counts as much as others.
+    """
+
+    pairs: Sequence[TrajectoryWithRewPair]
+    preferences: Preferences
+    weights: Preferences
 
 
 class PreferenceGatherer(abc.ABC):
@@ -49,6 +67,23 @@ class PreferenceGatherer(abc.ABC):
             preferred. Human preferences are 1, 0, or 0.5 for a tie; NaN stands for no answer, and
             `PreferenceDataset.push` skips such a pair.
         """
+
+    def gather(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> AnsweredPairs:
+        """Sends pairs out, and returns the answers that came back.
+
+        A gatherer whose answers have weights, or come back later, overrides this; by default the
+        answers are those of a call, and all count the same.
+
+        Args:
+            fragment_pairs: `b` pairs of fragments.
+        """
+        preferences = self(fragment_pairs)
+        return AnsweredPairs(fragment_pairs, preferences, np.ones_like(preferences))
+
+    def observe(  # noqa: B027 (few gatherers need it)
+        self, trajectories: Sequence[TrajectoryWithRew]
+    ) -> None:
+        """Called with the trajectories from which the next pairs are cut, before `gather`."""
 
     def state_dict(self) -> dict[str, Any]:
         """State of the random generator, if any."""
@@ -124,7 +159,7 @@ class SyntheticGatherer(PreferenceGatherer):
         """
         if not len(fragment_pairs):
             return np.zeros(0, dtype=np.float32)
-        returns, rounding = self._returns(fragment_pairs)
+        returns, rounding = pair_returns(fragment_pairs, self.discount_factor)
         difference = returns[:, 1] - returns[:, 0]
         if self.temperature == 0:
             decided = np.abs(difference) > rounding
@@ -141,27 +176,42 @@ class SyntheticGatherer(PreferenceGatherer):
             probabilities = self.rng.binomial(n=1, p=probabilities)
         return probabilities.astype(np.float32)
 
-    def _returns(self, pairs: Sequence[TrajectoryWithRewPair]) -> tuple[Array, Array]:
-        """Returns of all fragments, shape `(b, 2)`, and the rounding error of each pair, `(b,)`.
 
-        Fragments may differ in length, so all rewards are concatenated and summed by part.
-        """
-        fragments = [fragment for pair in pairs for fragment in pair]
-        _check_rewards_present(fragments)
-        rewards = np.concatenate([each.rews for each in fragments], dtype=np.float64)
-        lengths = np.array([len(each) for each in fragments])
-        starts = np.cumsum(lengths) - lengths
-        if self.discount_factor != 1:
-            steps = np.arange(len(rewards)) - np.repeat(starts, lengths)
-            rewards *= np.power(float(self.discount_factor), steps)
-        with np.errstate(over="ignore", invalid="ignore"):  # raised below, with the fragment
-            returns = np.add.reduceat(rewards, starts)
-            sizes = np.add.reduceat(np.abs(rewards), starts)
-        if not np.isfinite(returns).all():
-            _blame_rewards(fragments, int(np.flatnonzero(~np.isfinite(returns))[0]))
-        # The rounding error of a sum of n numbers is below n epsilon times the sum of their sizes.
-        rounding = (_EPSILON * lengths * sizes).reshape(-1, 2).sum(axis=1)
-        return returns.reshape(-1, 2), rounding
+def pair_returns(
+    pairs: Sequence[TrajectoryWithRewPair], discount_factor: float = 1.0, *, from_end: bool = False
+) -> tuple[Array, Array]:
+    """Computes the (discounted) returns of pairs, whose fragments may differ in length.
+
+    Args:
+        pairs: `b` pairs of fragments, at least one.
+        discount_factor: Weight of each step relative to the one before, or after.
+        from_end: Whether the last step has weight 1, and earlier ones less, instead of the first.
+
+    Returns:
+        Returns, shape `(b, 2)`, and the rounding error of each pair's, shape `(b,)`.
+
+    Raises:
+        ValueError: Rewards are missing or not finite.
+    """
+    fragments = [fragment for pair in pairs for fragment in pair]
+    _check_rewards_present(fragments)
+    # All rewards are concatenated and summed by part.
+    rewards = np.concatenate([each.rews for each in fragments], dtype=np.float64)
+    lengths = np.array([len(each) for each in fragments])
+    starts = np.cumsum(lengths) - lengths
+    if discount_factor != 1:
+        steps = np.arange(len(rewards)) - np.repeat(starts, lengths)
+        if from_end:
+            steps = np.repeat(lengths - 1, lengths) - steps
+        rewards *= np.power(float(discount_factor), steps)
+    with np.errstate(over="ignore", invalid="ignore"):  # raised below, with the fragment
+        returns = np.add.reduceat(rewards, starts)
+        sizes = np.add.reduceat(np.abs(rewards), starts)
+    if not np.isfinite(returns).all():
+        _blame_rewards(fragments, int(np.flatnonzero(~np.isfinite(returns))[0]))
+    # The rounding error of a sum of n numbers is below n epsilon times the sum of their sizes.
+    rounding = (_EPSILON * lengths * sizes).reshape(-1, 2).sum(axis=1)
+    return returns.reshape(-1, 2), rounding
 
 
 def _check_rewards_present(fragments: Sequence[TrajectoryWithRew]) -> None:

@@ -134,13 +134,20 @@ class LeanGradient:
         """Sets the gradient to zero, in place."""
         th._foreach_zero_(self._gradients)
 
-    def add(self, pairs: FragmentPairs, preferences: Array, share: float) -> dict[str, float]:
+    def add(
+        self,
+        pairs: FragmentPairs,
+        preferences: Array,
+        share: float,
+        weights: Array | None = None,
+    ) -> dict[str, float]:
         """Adds `share` times the gradient of the loss to `grad` of the parameters.
 
         Args:
             pairs: A batch of `n` pairs of fragments.
             preferences: Probabilities that the first of each is preferred, shape `(n,)`.
             share: Factor on the loss.
+            weights: Factor on each pair's loss, shape `(n,)`; all 1 when `None`.
 
         Returns:
             The loss without that factor, and its metrics.
@@ -158,6 +165,8 @@ class LeanGradient:
         check_finite(returns, batch)
         first, second = returns.numpy().astype(np.float64).reshape(2, -1)
         losses, by_difference = cross_entropies(self._model, first - second, preferences)
+        if weights is not None:
+            losses, by_difference = losses * weights, by_difference * weights
         scaled = by_difference * (share / len(losses))
         by_returns = th.from_numpy(np.concatenate([scaled, -scaled]).astype(np.float32))
         th._foreach_add_(self._gradients, self._backward(by_returns, trace, sums))

@@ -394,6 +394,7 @@ class CrossEntropyRewardLoss(RewardLoss):
         fragment_pairs: Sequence[TrajectoryPair],
         preferences: npt.NDArray[Any],
         preference_model: PreferenceModel,
+        weights: npt.NDArray[Any] | None = None,
     ) -> LossAndMetrics:
         """Computes the loss.
 
@@ -402,6 +403,7 @@ class CrossEntropyRewardLoss(RewardLoss):
             preferences: Probabilities that the first fragment of each pair is preferred, shape
                 `(n,)`; mostly 0, 1, or 0.5 for a tie.
             preference_model: Gives the probabilities.
+            weights: Factor on each pair's cross-entropy, shape `(n,)`; all 1 when `None`.
 
         Returns:
             The loss, with two metrics: `accuracy`, the mean of `accuracies`, also over the members
@@ -420,6 +422,9 @@ class CrossEntropyRewardLoss(RewardLoss):
         predicted, true = preference_model.return_differences(batch)
         target = th.as_tensor(preferences, dtype=predicted.dtype, device=predicted.device)
         losses = preference_model.cross_entropies(predicted, target)
+        if weights is not None:
+            factors = th.as_tensor(weights, dtype=losses.dtype, device=losses.device)
+            losses = losses * factors.reshape(-1, *[1] * (losses.ndim - 1))
         with th.no_grad():
             metrics = {"accuracy": accuracies(predicted, target).mean().cpu()}
             if true is not None:

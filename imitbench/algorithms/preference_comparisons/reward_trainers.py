@@ -210,7 +210,8 @@ class BasicRewardTrainer(RewardTrainer):
                 for part in parts:
                     pairs, preferences = data.pairs.take(part), data.preferences[part]
                     share = len(part) / self.batch_size
-                    means.add(lean.add(pairs, preferences, share), len(part))
+                    weights = data.weights_of(part)
+                    means.add(lean.add(pairs, preferences, share, weights), len(part))
                 step()
                 lean.zero()
             else:
@@ -241,8 +242,11 @@ class BasicRewardTrainer(RewardTrainer):
         return means.result()
 
     def _evaluate(self, data: TrainingData, part: Array) -> LossAndMetrics:
+        weights = data.weights_of(part)
+        # Losses of users need not know weights.
+        given = () if weights is None else (weights,)
         output: LossAndMetrics = self.loss(
-            data.pairs.take(part), data.preferences[part], self._preference_model
+            data.pairs.take(part), data.preferences[part], self._preference_model, *given
         )
         return output
 

@@ -48,11 +48,14 @@ class TrainingData:
         pairs: The pairs of fragments.
         preferences: Probabilities that the first of each is preferred, shape `(n,)`, float32.
         origins: Index of each comparison in the dataset, shape `(n,)`; a bag has duplicates.
+        weights: Factor on each comparison's loss, shape `(n,)`, float32, with mean 1 over the
+            dataset; `None` if all are 1.
     """
 
     pairs: FragmentPairs
     preferences: npt.NDArray[np.float32]
     origins: Array
+    weights: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, dataset: ComparisonDataset) -> TrainingData:
@@ -74,7 +77,7 @@ class TrainingData:
                 f"dataset: the preference of comparison {odd[0]} is {checked[odd[0]]}; it must "
                 "lie in [0, 1]"
             )
-        return cls(FragmentPairs(pairs), checked, np.arange(number))
+        return cls(FragmentPairs(pairs), checked, np.arange(number), _relative_weights(dataset))
 
     def __len__(self) -> int:
         """Number of comparisons."""
@@ -87,8 +90,15 @@ class TrainingData:
     def take(self, indices: Array) -> TrainingData:
         """Selects comparisons by index, in the given order; may have duplicates."""
         return TrainingData(
-            self.pairs.take(indices), self.preferences[indices], self.origins[indices]
+            self.pairs.take(indices),
+            self.preferences[indices],
+            self.origins[indices],
+            self.weights_of(indices),
         )
+
+    def weights_of(self, indices: Array) -> npt.NDArray[np.float32] | None:
+        """Weights of some comparisons, or `None`."""
+        return None if self.weights is None else self.weights[indices]
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[TrainingData, TrainingData]:
         """Splits the comparisons at random; duplicates stay in the same part.
@@ -110,6 +120,17 @@ class TrainingData:
             )
         second = np.isin(self.origins, rng.permutation(different)[:size])
         return self.take(np.flatnonzero(~second)), self.take(np.flatnonzero(second))
+
+
+def _relative_weights(dataset: ComparisonDataset) -> npt.NDArray[np.float32] | None:
+    """Weights with mean 1, so that the size of steps does not depend on their unit."""
+    weights = getattr(dataset, "weights", None)
+    if weights is None or (weights == weights[0]).all():
+        return None
+    relative: npt.NDArray[np.float32] = (weights / weights.mean(dtype=np.float64)).astype(
+        np.float32
+    )
+    return relative
 
 
 def in_batches(order: Array, size: int) -> Iterator[Array]:

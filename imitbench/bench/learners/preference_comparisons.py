@@ -19,14 +19,18 @@ from imitbench.algorithms.preference_comparisons import (
     PreferenceComparisons,
     PreferenceModel,
     RandomFragmenter,
-    SyntheticGatherer,
     TrainingRound,
     make_reward_trainer,
 )
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.reward_agreement import held_out_trajectories, reward_agreement
+from imitbench.bench.learners.preference_answers import (
+    available_comparisons,
+    curve_metrics,
+    make_gatherer,
+)
+from imitbench.bench.learners.reward_agreement import held_out_agreement
 from imitbench.bench.learners.reward_learner import (
     make_ppo,
     scaled_by_running_statistics,
@@ -132,7 +136,9 @@ class PreferenceComparisonsLearner(Learner):
         if (longest := self._time_limit) is not None:  # a fragment is at most an episode
             options["fragment_length"] = min(options["fragment_length"], longest)
         self._ppo = make_ppo(self._episodes, options, task.seed, device)
-        self._net = _make_reward_net(task).to(device)
+        self._net = make_reward_net(task, standardized=scaled_by_running_statistics(options)).to(
+            device
+        )
         self._rounds_done = 0
         agent = AgentTrainer(
             algorithm=self._ppo,
@@ -156,8 +162,8 @@ class PreferenceComparisonsLearner(Learner):
             agent,
             self._net,
             num_iterations=options["num_iterations"],
-            fragmenter=_make_fragmenter(model, options, rng),
-            preference_gatherer=SyntheticGatherer(temperature=options["temperature"], rng=rng),
+            fragmenter=make_fragmenter(model, options, rng),
+            preference_gatherer=make_gatherer(task, options, rng),
             reward_trainer=make_reward_trainer(
                 model, CrossEntropyRewardLoss(), rng, trainer_options
             ),
@@ -193,19 +199,17 @@ class PreferenceComparisonsLearner(Learner):
             self._rounds_done += 1
             callback(
                 self._episodes.steps,
-                {
-                    **self._episodes.pop(),
-                    "reward/loss": metrics["reward_loss"],
-                    "reward/accuracy": metrics["reward_accuracy"],
-                    "reward/held_out_accuracy": metrics["held_out_accuracy"],
-                },
+                {**self._episodes.pop(), **curve_metrics(metrics)},
             )
             checkpoint()
         return self._episodes.steps
 
     def _plan(self, total: int) -> list[TrainingRound]:
         """Plans the rounds that fit into `total` environment steps."""
-        algorithm, comparisons = self._algorithm, self._options["total_comparisons"]
+        algorithm = self._algorithm
+        comparisons = available_comparisons(
+            algorithm.preference_gatherer, self._options["total_comparisons"]
+        )
         for halvings in range(_MOST_HALVINGS + 1):
             algorithm.transition_oversampling = (
                 self._options["transition_oversampling"] / 2**halvings
@@ -264,12 +268,8 @@ class PreferenceComparisonsLearner(Learner):
 
     def measures(self) -> dict[str, float]:
         """Agreement of the learned and the true reward on held-out episodes."""
-        seed = derive_seed(self._task.seed, "held-out trajectories")
-        trajectories = held_out_trajectories(self.policy(), self._task.environment, seed)
         length = self._options["fragment_length"]
-        return reward_agreement(
-            self._net, [t for t in trajectories if len(t) >= length], length, seed
-        )
+        return held_out_agreement(self._net, self.policy(), self._task, length)
 
     def transfer_policy(self) -> BasePolicy | None:
         """A new PPO, trained on the learned reward from scratch."""
@@ -304,9 +304,15 @@ class PreferenceComparisonsLearner(Learner):
         self._episodes.steps = state["steps"]
 
 
-def _make_reward_net(task: Task) -> RewardNet:
+def make_reward_net(task: Task, *, standardized: bool) -> RewardNet:
+    """Builds the reward, an ensemble if its size is above 1.
+
+    Args:
+        task: Uses the hyper-parameters `reward_hidden_size`, `reward_hidden_layers` and
+            `ensemble_size`.
+        standardized: Whether rewards for the agent are standardized with running statistics.
+    """
     options: dict[str, Any] = dict(task.hyperparameters)
-    standardized = scaled_by_running_statistics(options)
 
     def make() -> RewardNet:
         net: RewardNet = BasicRewardNet(
@@ -325,9 +331,10 @@ def _make_reward_net(task: Task) -> RewardNet:
     )
 
 
-def _make_fragmenter(
+def make_fragmenter(
     model: PreferenceModel, options: Mapping[str, Any], rng: np.random.Generator
 ) -> Fragmenter:
+    """Makes what chooses pairs: at random, or with `active_selection_factor` by disagreement."""
     random = RandomFragmenter(rng, warning_threshold=0)
     if options["active_selection_factor"] == 1:
         return random

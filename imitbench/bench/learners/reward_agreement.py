@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.bench.environments import make_training_environments
+from imitbench.bench.learner import Task
+from imitbench.bench.seeding import derive_seed
 from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
@@ -86,6 +88,23 @@ def reward_agreement(
         same = (1 + learnt_order * true_order)[told_apart] / 2
         found["preference_accuracy"] = float(same.mean())
     return found
+
+
+def held_out_agreement(
+    net: RewardNet, policy: BasePolicy, task: Task, fragment_length: int
+) -> dict[str, float]:
+    """Samples held-out episodes, and compares a learned reward with the true one on them.
+
+    Args:
+        net: The learned reward.
+        policy: See `held_out_trajectories`.
+        task: Environment and seed.
+        fragment_length: See `reward_agreement`; shorter episodes are left out.
+    """
+    seed = derive_seed(task.seed, "held-out trajectories")
+    trajectories = held_out_trajectories(policy, task.environment, seed)
+    kept = [each for each in trajectories if len(each) >= fragment_length]
+    return reward_agreement(net, kept, fragment_length, seed)
 
 
 def return_correlation(

@@ -31,9 +31,13 @@ SETTINGS = {
     "buffer_size": "1000",
     "bc_updates": "2",
     "critic_updates": "2",
+    "exploration_steps": "10",
+    "reset_updates": "2",
+    "episodes": "2",
+    "bc_batches": "1",
 }
 BUDGETS = {"env_steps": 130, "replay_steps": 40, "batches": 3}
-MORE = {"preference_comparisons": 2300}
+MORE = {"preference_comparisons": 2300, "pebble": 1100}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 
 

@@ -21,7 +21,7 @@ AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 80_000}
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
 AMOUNTS |= dict.fromkeys(("adril", "csil", "dac", "hype", "iq_learn", "ls_iq", "pwil"), 8000)
-AMOUNTS |= {"value_dice": 8000}
+AMOUNTS |= {"value_dice": 8000, "pebble": 8000, "cpl": 2000}
 TRAINED = [
     name
     for name in algorithm_names()

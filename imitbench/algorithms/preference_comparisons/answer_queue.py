@@ -1,0 +1,301 @@
+"""Answers from outside: recorded ones in a file, and those of people through a folder.
+
+The folder is a queue. The learner writes each set of pairs that it wants compared to a file
+`pairs-<number>-<digest>.safetensors`, a preference data set whose preferences are all NaN. Whoever
+answers, such as a page, appends lines to `answers.jsonl`:
+
+    {"pair": digest, "preference": 0.0 to 1.0 or null, "annotator": name, "weight": positive number}
+
+`digest` is `pair_digest` of the two fragments, `preference` the probability that the first is
+preferred, `null` a skipped pair. `annotator` and `weight` may be missing. Of several lines of one
+annotator for one pair the last counts, so that answers can be changed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from imitbench.algorithms.preference_comparisons import dataset_storage
+from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
+from imitbench.algorithms.preference_comparisons.dataset_storage import (
+    PreferenceArrays,
+    pair_digest,
+)
+from imitbench.algorithms.preference_comparisons.gatherers import (
+    AnsweredPairs,
+    PreferenceGatherer,
+    Preferences,
+)
+from imitbench.data.types import TrajectoryWithRewPair
+from imitbench.errors import InputError
+from imitbench.util.logger import HierarchicalLogger
+from imitbench.util.text_line import one_line
+
+ANSWERS = "answers.jsonl"
+"""Name of the file of answers in the folder of a queue."""
+
+
+class QueueAnswer(BaseModel):
+    """A line of the file of answers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    pair: str = Field(pattern=r"^[0-9a-f]{64}$")
+    preference: float | None = Field(ge=0, le=1)
+    annotator: str = ""
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+
+def read_answers(path: Path) -> dict[str, dict[str, QueueAnswer]]:
+    """Reads a file of answers, which may be missing or still be written to.
+
+    Args:
+        path: The file. An incomplete last line is ignored.
+
+    Returns:
+        The latest answer of each annotator, by pair and by annotator.
+
+    Raises:
+        InputError: A line is not an answer.
+    """
+    if not path.is_file():
+        return {}
+    answers: dict[str, dict[str, QueueAnswer]] = {}
+    complete, _, _ = path.read_bytes().rpartition(b"\n")
+    for number, line in enumerate(complete.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            answer = QueueAnswer.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(
+                f"{path}, line {number}: not an answer ({one_line(where + ' ' + first['msg'])}); "
+                "correct or remove the line"
+            ) from None
+        answers.setdefault(answer.pair, {})[answer.annotator] = answer
+    return answers
+
+
+def combined(answers: Sequence[QueueAnswer]) -> tuple[float, float]:
+    """Combines what several annotators say about one pair.
+
+    Args:
+        answers: One of each annotator.
+
+    Returns:
+        The mean preference, weighted by annotator, and the sum of these weights; NaN and 1 if all
+        skipped the pair.
+    """
+    said = [(each.weight, each.preference) for each in answers if each.preference is not None]
+    if not said:
+        return math.nan, 1.0
+    total = sum(weight for weight, _ in said)
+    return sum(weight * preference for weight, preference in said) / total, total
+
+
+class RecordedGatherer(PreferenceGatherer):
+    """Gives the comparisons of a preference data set, in order, instead of asking anybody.
+
+    `gather` returns as many comparisons as it was asked about, the next ones of the data set,
+    whatever the pairs were. A call looks pairs up, and skips those that are not recorded.
+
+    Args:
+        dataset: The comparisons.
+        custom_logger: Where to log; a new logger when `None`.
+    """
+
+    def __init__(
+        self, dataset: PreferenceDataset, custom_logger: HierarchicalLogger | None = None
+    ) -> None:
+        super().__init__(None, custom_logger)
+        self.dataset = dataset
+        self._given = 0
+        pairs = zip(dataset.fragments1, dataset.fragments2, strict=True)
+        self._places = {pair_digest(*pair): place for place, pair in enumerate(pairs)}
+
+    def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
+        """Looks pairs up; see `PreferenceGatherer`."""
+        places = [self._places.get(pair_digest(*pair)) for pair in fragment_pairs]
+        found = [math.nan if at is None else self.dataset.preferences[at] for at in places]
+        return np.array(found, dtype=np.float32)
+
+    def gather(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> AnsweredPairs:
+        """Gives the next comparisons; fewer, perhaps none, at the end."""
+        rows = slice(self._given, self._given + len(fragment_pairs))
+        (first, second), preferences = self.dataset[rows]
+        self._given += len(preferences)
+        pairs = list(zip(first, second, strict=True))
+        return AnsweredPairs(pairs, preferences, self.dataset.weights[rows])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Number of comparisons given so far."""
+        return {"given": self._given}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self._given = state["given"]
+
+
+class QueueGatherer(PreferenceGatherer):
+    """Puts pairs into a folder, and takes the answers of people from it.
+
+    Answers are found by the contents of the fragments: a pair is never asked about twice, and a
+    training that is repeated with the same seed gets the answers that are there.
+
+    Args:
+        folder: The queue, created if missing; see the module. Several trainings may share it.
+        wait: Whether `gather` waits for answers to all of its pairs. Otherwise it returns what was
+            answered since, of earlier pairs too, and waits only if there is no answer at all yet.
+        poll_s: Seconds between two looks at the file of answers.
+        timeout_s: Seconds without any new answer after which waiting ends with an error; `None`
+            for no limit.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Raises:
+        ValueError: A number of seconds is not positive.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        wait: bool = True,
+        poll_s: float = 0.5,
+        timeout_s: float | None = None,
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        super().__init__(None, custom_logger)
+        for name, value in (("poll_s", poll_s), ("timeout_s", timeout_s)):
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        self.folder = Path(folder)
+        self.wait = wait
+        self.poll_s = poll_s
+        self.timeout_s = timeout_s
+        self._open: dict[str, TrajectoryWithRewPair] = {}
+        self._answered = 0
+
+    def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
+        """Waits for the answers to all pairs; see `PreferenceGatherer`."""
+        digests = self._ask(fragment_pairs)
+        found = self._wait_for(set(digests), len(set(digests)))
+        return np.array([found[digest][0] for digest in digests], dtype=np.float32)
+
+    def gather(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> AnsweredPairs:
+        """Asks about pairs, and returns the pairs with answers.
+
+        Raises:
+            InputError: A line of the file of answers is invalid, or time is up.
+            OSError: The folder cannot be written.
+        """
+        digests = self._ask(fragment_pairs)
+        if self.wait:
+            found = self._wait_for(set(digests), len(set(digests)))
+            answers = np.array([found[each] for each in digests]).reshape(-1, 2)
+            pairs = list(fragment_pairs)
+        else:
+            self._open |= dict(zip(digests, fragment_pairs, strict=True))
+            found = self._wait_for(set(self._open), 0 if self._answered else 1)
+            answers = np.array(list(found.values())).reshape(-1, 2)
+            pairs = [self._open.pop(digest) for digest in found]
+        self._answered += len(pairs)
+        preferences, weights = answers.astype(np.float32).T
+        return AnsweredPairs(pairs, np.ascontiguousarray(preferences), weights)
+
+    def _ask(self, pairs: Sequence[TrajectoryWithRewPair]) -> list[str]:
+        """Writes the pairs without an answer; returns the digests of all."""
+        digests = [pair_digest(*pair) for pair in pairs]
+        known = self._look()
+        new = {each: pair for each, pair in zip(digests, pairs, strict=True) if each not in known}
+        if new:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            number = len(list(self.folder.glob("pairs-*.safetensors")))
+            first, second = (list(side) for side in zip(*new.values(), strict=True))
+            unknown = np.full(len(new), np.nan, dtype=np.float32)
+            # The same set is not written twice, after an interruption.
+            name = next(iter(new))[:16]
+            if not list(self.folder.glob(f"pairs-*-{name}.safetensors")):
+                dataset_storage.write_file(
+                    self.folder / f"pairs-{number:05d}-{name}.safetensors",
+                    dataset_storage.pack(PreferenceArrays(first, second, unknown, None)),
+                )
+            self.logger.log(f"{len(new)} pairs wait for answers in {self.folder}")
+        return digests
+
+    def _look(self) -> dict[str, tuple[float, float]]:
+        """Preference and weight of every pair with an answer."""
+        answers = read_answers(self.folder / ANSWERS)
+        return {pair: combined(list(given.values())) for pair, given in answers.items()}
+
+    def _wait_for(self, digests: set[str], count: int) -> dict[str, tuple[float, float]]:
+        """Waits until `count` of these pairs have answers; returns those that do, in order."""
+        seen, since = -1, time.monotonic()
+        while True:
+            found = {each: answer for each, answer in self._look().items() if each in digests}
+            if len(found) >= count:
+                return found
+            if len(found) != seen:
+                seen, since = len(found), time.monotonic()
+            if self.timeout_s is not None and time.monotonic() - since > self.timeout_s:
+                raise InputError(
+                    f"{self.folder}: {count - len(found)} pairs had no answer for "
+                    f"{self.timeout_s:g} s; answer them and start again, nothing is lost"
+                )
+            time.sleep(self.poll_s)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Pairs that wait for an answer, and the number of answers so far."""
+        unknown = np.full(len(self._open), np.nan, dtype=np.float32)
+        first, second = (
+            [pair[0] for pair in self._open.values()],
+            [pair[1] for pair in self._open.values()],
+        )
+        packed = dataset_storage.pack(PreferenceArrays(first, second, unknown, None))
+        return {"open": packed, "answered": self._answered}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        content = dataset_storage.unpack(state["open"])
+        pairs = zip(content.fragments1, content.fragments2, strict=True)
+        self._open = {pair_digest(*pair): pair for pair in pairs}
+        self._answered = state["answered"]
+
+
+def answered_pairs(folder: str | Path) -> PreferenceDataset:
+    """Collects the answers in a queue as a preference data set, to repeat a training with them.
+
+    Args:
+        folder: The queue.
+
+    Returns:
+        All pairs with an answer that is not a skip, in the order in which they were asked.
+
+    Raises:
+        InputError: A file is damaged, or there is no answer.
+    """
+    place = Path(folder)
+    answers = read_answers(place / ANSWERS)
+    dataset, done = PreferenceDataset(), set[str]()
+    for path in sorted(place.glob("pairs-*.safetensors")):
+        try:
+            content = dataset_storage.unpack(dataset_storage.read_file(path))
+        except ValueError as error:
+            raise InputError(f"{path}: not a set of pairs ({one_line(error)})") from error
+        for pair in zip(content.fragments1, content.fragments2, strict=True):
+            digest = pair_digest(*pair)
+            if digest in answers and digest not in done:
+                done.add(digest)
+                said = np.array(combined(list(answers[digest].values())), dtype=np.float32)
+                dataset.push([pair], said[:1], said[1:])
+    if not len(dataset):
+        raise InputError(f"{place}: no pair has an answer yet; answer some, then try again")
+    return dataset
