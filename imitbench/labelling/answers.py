@@ -1,8 +1,8 @@
 """The database of answers: SQLite, one row per answer.
 
 An answer that `AnswerStore.record` has returned is on disk: the log is flushed at each commit.
-Answers that arrive during a flush are committed together by the next one. Rows are never deleted; an
-answer that was taken back has the time of that in `undone_at`.
+Answers that arrive during a flush are committed together by the next one. Rows are never deleted:
+an answer that was taken back has the time of that in `undone_at`.
 """
 
 from __future__ import annotations
@@ -140,10 +140,14 @@ class AnswerStore:
         self._queue_lock = threading.Lock()
         self._queue: list[_Waiting] = []
         self._connection = _open(path, set_id)
+        # Reads need not wait for the flush of a commit.
+        self._reads = threading.Lock()
+        self._reader = _connect(path)
 
     def close(self) -> None:
         """Closes the database."""
-        with self._commits:
+        with self._commits, self._reads:
+            self._reader.close()
             self._connection.close()
 
     def secret(self) -> bytes:
@@ -272,8 +276,8 @@ class AnswerStore:
             change.done = True
 
     def _select(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._commits:
-            return self._connection.execute(query, values).fetchall()
+        with self._reads:
+            return self._reader.execute(query, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
@@ -298,7 +302,8 @@ def check_name(name: str) -> str:
     clean = " ".join(name.split())
     if not clean or len(clean) > _LONGEST_NAME or not clean.isprintable():
         raise InputError(
-            f"annotator {one_line(name, 40)!r}: a name has 1 to {_LONGEST_NAME} printable characters"
+            f"annotator {one_line(name, 40)!r}: choose a name of 1 to {_LONGEST_NAME} printable "
+            "characters"
         )
     return clean
 
@@ -354,15 +359,20 @@ def is_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None
 
 
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
 def _open(path: Path, set_id: str) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(
-            path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-        )
+        connection = _connect(path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("BEGIN IMMEDIATE")
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
         if not tables:

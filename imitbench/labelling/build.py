@@ -68,9 +68,7 @@ class BuiltSet:
     unrendered: str | None
 
 
-def build_set(
-    request: SetRequest, folder: Path, progress: Progress = lambda what, done, total: None
-) -> BuiltSet:
+def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_: None) -> BuiltSet:
     """Makes a set; the folder appears when it is complete.
 
     Args:
@@ -110,9 +108,7 @@ def build_set(
     return BuiltSet(header, unrendered)
 
 
-def _fragments(
-    request: SetRequest, progress: Progress
-) -> tuple[list[Fragment], float, str | None]:
+def _fragments(request: SetRequest, progress: Progress) -> tuple[list[Fragment], float, str | None]:
     count = 2 * request.pairs
     if request.demos is not None:
         found = of_demonstrations(
@@ -142,9 +138,11 @@ def _write_clips(
     fragments: Sequence[Fragment], folder: Path, fps: float, progress: Progress
 ) -> None:
     folder.mkdir()
-    scale = TraceScale(fragment.steps for fragment in fragments if fragment.frames is None) if any(
-        fragment.frames is None for fragment in fragments
-    ) else None
+    scale = (
+        TraceScale(fragment.steps for fragment in fragments if fragment.frames is None)
+        if any(fragment.frames is None for fragment in fragments)
+        else None
+    )
     for number, fragment in enumerate(fragments):
         frames = fragment.frames
         if frames is None:

@@ -108,7 +108,9 @@ class TraceScale:
 
     def unit(self, fragment: Trajectory) -> npt.NDArray[np.float64]:
         """The shown numbers of a fragment in [0, 1], shape `(steps + 1, shown)`."""
-        return (_rows(fragment)[:, self.shown] - self.low) / (self.high - self.low)
+        unit: npt.NDArray[np.float64] = _rows(fragment)[:, self.shown] - self.low
+        unit /= self.high - self.low
+        return unit
 
 
 def draw_trace(fragment: Trajectory, scale: TraceScale) -> list[Frame]:

@@ -51,7 +51,7 @@ class Actor:
         self._policy = policy
 
     def act(self, env: gym.Env[Any, Any]) -> Callable[[Any, bool], Any]:
-        """Returns a function from an observation, and whether it starts an episode, to an action."""
+        """Returns a function from an observation and whether it is the first to an action."""
         policy = self._policy
         if policy is None:
             return lambda _obs, _start: env.action_space.sample()
@@ -86,7 +86,7 @@ def act_out(
     length: int,
     seed: int,
     render: bool,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Fragment]:
     """Lets policies act in turn, one episode each, and cuts fragments from the episodes.
 
@@ -115,8 +115,8 @@ def act_out(
             vain = 0 if parts else vain + 1
             # Ends of long episodes differ most from their beginnings: keep parts from all over.
             keep = min(len(parts), _PER_EPISODE, count - len(found))
-            for index in sorted(rng.choice(len(parts), size=keep, replace=False)) if keep else ():
-                found.append(parts[index])
+            drawn = sorted(rng.choice(len(parts), size=keep, replace=False)) if keep else ()
+            found += [parts[index] for index in drawn]
             progress(len(found), count)
             if len(found) == count:
                 return found

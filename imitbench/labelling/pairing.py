@@ -31,15 +31,14 @@ def make_pairs(fragments: Sequence[TrajectoryWithRew], count: int, seed: int) ->
     rng = np.random.default_rng([derive_seed(seed, "labelling"), 1])
     order = rng.permutation(2 * count)
     chosen = [(int(order[2 * i]), int(order[2 * i + 1])) for i in range(count)]
-    pairs = {}
+    pairs: dict[str, Pair] = {}
     for first, second in chosen:
         pair = _pair(fragments, first, second, None)
         pairs.setdefault(pair.digest, pair)
     for better, worse in _obvious(fragments, rng, max(1, round(OBVIOUS_SHARE * count))):
         first, second = (better, worse) if rng.integers(2) else (worse, better)
         pair = _pair(fragments, first, second, "first" if first == better else "second")
-        if pair.digest not in pairs:
-            pairs[pair.digest] = pair
+        pairs.setdefault(pair.digest, pair)
     return list(pairs.values())
 
 
