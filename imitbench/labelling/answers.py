@@ -52,6 +52,7 @@ CREATE TABLE answers (
 CREATE UNIQUE INDEX one_answer ON answers (annotator, position) WHERE undone_at IS NULL;
 """
 _COLUMNS = "key, annotator, position, pair, purpose, swapped, choice, response_ms, answered_at"
+_NAMED = ("number", "name", "token", "stream")
 _BUSY_S = 20.0
 _LONGEST_NAME = 80
 
@@ -351,7 +352,7 @@ def _answer(row: tuple[object, ...]) -> GivenAnswer:
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
     if values["swapped"] in (0, 1):
         values["swapped"] = bool(values["swapped"])
-    return _ANSWERS.validate_python(values, strict=True)
+    return _ANSWERS.validate_python(values)
 
 
 def is_key(text: str) -> bool:
@@ -399,10 +400,8 @@ def _check(connection: sqlite3.Connection, path: Path, set_id: str) -> None:
     try:
         for row in connection.execute(f"SELECT {_COLUMNS} FROM answers"):
             _answer(row)
-        for row in connection.execute("SELECT number, name, token, stream FROM annotators"):
-            _ANNOTATORS.validate_python(
-                dict(zip(("number", "name", "token", "stream"), row, strict=True)), strict=True
-            )
+        for row in connection.execute(f"SELECT {', '.join(_NAMED)} FROM annotators"):
+            _ANNOTATORS.validate_python(dict(zip(_NAMED, row, strict=True)))
             check_name(row[1])
     except ValidationError as error:
         first = error.errors()[0]

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -234,6 +235,9 @@ class _Handler(PatientHandler):
         except RefusedError as error:
             self.close_connection = self.command == "POST"  # the body may be unread
             self._send_json(error.status, {"error": error.message})
+        except (sqlite3.Error, InputError) as error:  # the disk, or the file, fails
+            self.close_connection = True
+            self._send_json(500, {"error": f"The answers cannot be read: {one_line(error, 120)}"})
 
     def _check_source(self) -> None:
         host = self.headers.get_all("Host") or []

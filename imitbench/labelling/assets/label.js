@@ -143,7 +143,9 @@ function show(task) {
     shown = entry;
     byId("left").replaceChildren(...(entry ? [entry.left] : []));
     byId("right").replaceChildren(...(entry ? [entry.right] : []));
-    for (const video of entry ? [entry.left, entry.right] : []) video.currentTime = 0;
+    for (const video of entry ? [entry.left, entry.right] : []) {
+      if (video.currentTime > 0) video.currentTime = 0; // seeking would blank the first frame
+    }
     shownSince = 0;
   }
   for (const id of ["stage", "more", "controls"]) byId(id).hidden = !entry && !(id === "more" && state.done);
