@@ -133,7 +133,7 @@ def test_a_full_disk_is_told_and_the_answer_can_be_sent_again(tmp_path):
         ada = store.annotator("Ada")
         position = 0
         with room(folder, 64 * 1024), pytest.raises(NotSavedError, match="full"):
-            for position in range(1000):  # noqa: B007
+            for position in range(1000):
                 store.record(given(ada.number, position))
         assert len(store.answers()) == position
         store.record(given(ada.number, position))

@@ -123,7 +123,7 @@ def test_the_clips_play_in_step_and_pause(opened):
     page.page.wait_for_timeout(200)
     assert page.page.evaluate(times) == frozen
     page.page.keyboard.press("+")
-    assert page.page.locator("#speed").inner_text() == "2×"
+    assert page.page.locator("#speed").inner_text() == "2\N{MULTIPLICATION SIGN}"
 
 
 def test_the_next_pair_is_there_before_it_is_asked_for(opened):
