@@ -13,6 +13,7 @@ PACKAGE = Path(imitbench.__file__).parent
 LAYERS = [
     {"cli"},
     {"api"},
+    {"labelling"},
     {"experts", "report", "templates", "tune"},
     {"conformance"},
     {"bench"},

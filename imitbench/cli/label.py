@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from imitbench.cli import options
 
 if TYPE_CHECKING:
+    from imitbench.labelling.answers import AnswerStore
     from imitbench.labelling.build import Progress, SetRequest
     from imitbench.labelling.fragments import Actor
     from imitbench.labelling.label_set import LabelSet
@@ -265,3 +266,160 @@ def _serve(
         answers = len(server.store.answers())
     if not quiet:
         note(f"{answers} answers are stored; see imitbench label status {labels.folder}")
+
+
+_Weights = Annotated[
+    Literal["equal", "obvious"],
+    typer.Option("--weights", help="Weigh annotators equally, or by their obvious pairs."),
+]
+
+
+@app.command("status")
+def label_status(folder: _Set, json: options.Json = False) -> None:
+    """Show progress, agreement, self-consistency and time per answer.
+
+    Agreement is Krippendorff's alpha with a 95 % bootstrap interval over pairs; a tie lies half-way
+    between left and right.
+
+    Example: imitbench label status labels/Pendulum-v1
+    """
+    import math
+
+    from imitbench.cli.output import print_json, print_table
+    from imitbench.labelling.agreement import agreement
+    from imitbench.labelling.card import alpha_text, share_text
+    from imitbench.labelling.exchange import summaries
+    from imitbench.labelling.schedule import schedule
+
+    with _opened(folder) as (labels, store):
+        people = summaries(labels, store)
+        alpha = agreement(store.answers())
+        total = len(schedule(labels.header, 0))
+    if json:
+        print_json(
+            {
+                "set": labels.set_id,
+                "env": labels.header.env,
+                "pairs": len(labels.header.pairs),
+                "per_annotator": total,
+                "alpha": {**vars(alpha), "metric": "interval"},
+                "annotators": [
+                    {"name": person.name, **vars(summary), "weight": summary.weight()}
+                    for person, summary in people
+                ],
+            }
+        )
+        return
+    rows = []
+    for person, found in people:
+        tie, skip = found.choices["tie"], found.choices["skip"]
+        seconds = None if found.median_ms is None else found.median_ms / 1000
+        rows.append(
+            [
+                person.name,
+                f"{found.answers} of {total}",
+                tie,
+                skip,
+                None if found.left_share is None else round(found.left_share, 2),
+                seconds,
+                share_text(found.consistent, found.repeats),
+                share_text(found.sane, found.obvious),
+            ]
+        )
+    header = ["annotator", "answers", "ties", "skips", "left", "median s", "same again", "obvious"]
+    print_table(header, rows)
+    if len(people) > 1 or not math.isnan(alpha.value):
+        typer.echo(f"agreement (Krippendorff's alpha): {alpha_text(alpha)}")
+
+
+@app.command("export")
+def export_labels(
+    folder: _Set,
+    to: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="New folder for a data set with a card; or FILE.safetensors, a preference data "
+            "set to train on; or FILE.jsonl, a line per answer.",
+        ),
+    ],
+    weights: _Weights = "equal",
+    names: Annotated[
+        bool, typer.Option("--names", help="Keep the names of annotators: personal data.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Write the answers as preferences. Annotators are numbered unless --names is given.
+
+    Example: imitbench label export labels/Pendulum-v1 preferences
+    """
+    from imitbench.cli.output import count, note, print_json
+    from imitbench.labelling.exchange import export
+
+    with _opened(folder) as (labels, store):
+        rows = export(labels, store, to, weights=weights, names=names)
+    answers = sum(len(row.answers) for row in rows)
+    if json:
+        print_json({"to": str(to), "pairs": len(rows), "answers": answers})
+    else:
+        note(f"{to}: {count(len(rows), 'pair')} with {count(answers, 'answer')}")
+
+
+@app.command("import")
+def import_labels(
+    folder: _Set,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FROM", help="Folder or file of label export, or answers at the terminal."
+        ),
+    ],
+    annotator: Annotated[
+        str, typer.Option("--annotator", metavar="NAME", help="Name for answers without one.")
+    ] = "imported",
+) -> None:
+    """Add answers from a file to a set. Repeating an import changes nothing.
+
+    Example: imitbench label import labels/Pendulum-v1 preferences
+    """
+    from imitbench.cli.output import count, note
+    from imitbench.labelling.answers import check_name
+    from imitbench.labelling.exchange import import_answers
+
+    with _opened(folder) as (labels, store):
+        added = import_answers(labels, store, source, check_name(annotator))
+    note(f"{folder}: {count(added, 'answer')} added")
+
+
+@app.command("merge")
+def merge_labels(
+    folder: _Set,
+    copies: Annotated[
+        list[Path], typer.Argument(metavar="COPY...", help="Copies of the set with more answers.")
+    ],
+) -> None:
+    """Add the answers that were given in copies of a set, for example on other machines.
+
+    Annotators with the same link are the same person. Repeating a merge changes nothing.
+
+    Example: imitbench label merge labels/Pendulum-v1 copy-of-ada copy-of-bob
+    """
+    from imitbench.cli.output import count, note
+    from imitbench.labelling.exchange import merge
+
+    with _opened(folder) as (labels, store):
+        added = sum(merge(labels, store, copy) for copy in copies)
+    note(f"{folder}: {count(added, 'answer')} added")
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[tuple[LabelSet, AnswerStore]]:
+    from imitbench.labelling.answers import AnswerStore
+    from imitbench.labelling.label_set import LabelSet
+
+    labels = LabelSet(folder)
+    store = AnswerStore(labels.answers_path, labels.set_id)
+    try:
+        yield labels, store
+    finally:
+        store.close()

@@ -1,8 +1,8 @@
 """Preferences of people in Parquet: one row per pair of fragments, with all answers to it.
 
 Columns: `obs_1`, `acts_1`, `terminal_1` and, if known, `rews_1` of the first fragment, in the types
-of demonstrations; the same with `_2`; `pair`, the digest of both; `preference`, the mean probability
-that the first is preferred, weighted by annotator, null if all skipped it; `weight`, the sum of
+of demonstrations; the same with `_2`; `pair`, the digest of both; `preference`, the probability
+that the first is preferred (a mean weighted by annotator), null if all skipped it; `weight`, the sum of
 these weights; and `answers`, a list of what each annotator said.
 """
 

@@ -16,6 +16,16 @@ from imitbench.util.text_line import one_line
 if TYPE_CHECKING:
     from imitbench.labelling.label_set import LabelSet
 
+_METADATA = {
+    "tags": ["preferences", "human-feedback", "reinforcement-learning", "imitbench"],
+    "configs": [{"config_name": "default", "data_files": "data/*.parquet"}],
+}
+_COLUMNS = (
+    "One row per pair of fragments: `obs_1`, `acts_1`, `terminal_1` and perhaps `rews_1` of the "
+    "first, the same with `_2` of the second; `preference`, the probability that the first is preferred "
+    "(null if everybody skipped the pair), and its `weight`; `answers`, what each annotator said.\n"
+)
+
 
 def alpha_text(alpha: Alpha) -> str:
     """Krippendorff's alpha with its interval, in words."""
@@ -55,10 +65,6 @@ def preference_card(
         knows.
     """
     header = labels.header
-    metadata = {
-        "tags": ["preferences", "human-feedback", "reinforcement-learning", "imitbench"],
-        "configs": [{"config_name": "default", "data_files": "data/*.parquet"}],
-    }
     answers = [answer for row in rows for answer in row.answers]
     times = [answer.response_ms for answer in answers if answer.response_ms is not None]
     active = [person for person in people if person.answers]
@@ -87,13 +93,37 @@ def preference_card(
     table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items())
     environment = header.env or "an environment that was not named"
     return (
-        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
+        f"---\n{yaml.safe_dump(_METADATA, sort_keys=False)}---\n"
         f"# Human preferences on {_cell(environment)}\n\n"
         f"| | |\n|---|---|\n{table}\n\n"
-        "One row per pair of fragments: `obs_1`, `acts_1`, `terminal_1` and perhaps `rews_1` of the "
-        "first, the same with `_2` of the second; `preference`, the probability that the first is "
-        "preferred (null if everybody skipped the pair), and its `weight`; `answers`, what each "
-        "annotator said.\n"
+        f"{_COLUMNS}"
+    )
+
+
+def imported_card(
+    env: str, length: int, counts: dict[str, int], digest: str, *, human: bool
+) -> str:
+    """Returns the card of preferences in the format of Uni-RLHF.
+
+    Args:
+        env: Name of the labelled data set.
+        length: Steps of a segment.
+        counts: Number of labels by what they mean.
+        digest: Digest of the data file.
+        human: Whether people gave the labels.
+    """
+    facts = {
+        "pairs": sum(counts.values()),
+        **{f"labels: {name}": count for name, count in counts.items()},
+        "labels by": "people" if human else "a script",
+        "steps of a segment": length,
+        "format of the source": "Uni-RLHF",
+        "digest of the data file": digest,
+    }
+    table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items())
+    return (
+        f"---\n{yaml.safe_dump(_METADATA, sort_keys=False)}---\n"
+        f"# Preferences on {_cell(one_line(env, 80))}\n\n| | |\n|---|---|\n{table}\n\n{_COLUMNS}"
     )
 
 

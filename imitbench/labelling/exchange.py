@@ -223,7 +223,7 @@ def import_answers(labels: LabelSet, store: AnswerStore, source: Path, annotator
     own = [(name, answer) for name, answer in found if answer.pair in labels.pairs]
     if not own:
         raise InputError(
-            f"{source}: has no answer to a pair of {labels.folder}; these are answers to another set"
+            f"{source}: has no answer to a pair of {labels.folder}; name answers to this set"
         )
     known, added = store.keys(), []
     for name, answer in own:
