@@ -137,9 +137,9 @@ def import_human_preferences(
 ) -> None:
     """Read human preferences in the format of Uni-RLHF and Clean-Offline-RLHF.
 
-    Their pickles are read as data and never executed. Shows the labels of each task; with --data and
-    --to, cuts the segments of one task from the data set, and writes preferences as `imitbench label
-    export` does.
+    Their pickles are read as data and never executed. Shows the labels of each task; with --data
+    and --to, cuts the segments of one task from the data set, and writes preferences as
+    `imitbench label export` does.
 
     Example: imitbench import human-preferences hopper-medium-v2_human_labels --data
     hopper_medium-v2.hdf5 --to preferences

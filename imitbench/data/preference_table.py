@@ -2,8 +2,8 @@
 
 Columns: `obs_1`, `acts_1`, `terminal_1` and, if known, `rews_1` of the first fragment, in the types
 of demonstrations; the same with `_2`; `pair`, the digest of both; `preference`, the probability
-that the first is preferred (a mean weighted by annotator), null if all skipped it; `weight`, the sum of
-these weights; and `answers`, a list of what each annotator said.
+that the first is preferred (a mean weighted by annotator), null if all skipped it; `weight`, the
+sum of these weights; and `answers`, a list of what each annotator said.
 """
 
 from __future__ import annotations
