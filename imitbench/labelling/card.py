@@ -23,7 +23,8 @@ _METADATA = {
 _COLUMNS = (
     "One row per pair of fragments: `obs_1`, `acts_1`, `terminal_1` and perhaps `rews_1` of the "
     "first, the same with `_2` of the second; `preference`, the probability that the first is "
-    "preferred (null if everybody skipped the pair), and its `weight`; `answers`, what each annotator said.\n"
+    "preferred (null if everybody skipped the pair), and its `weight`; `answers`, what each "
+    "annotator said.\n"
 )
 
 

@@ -3,8 +3,6 @@
 import http.client
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -246,15 +244,3 @@ def test_other_hosts_reach_it_by_address_but_not_by_a_foreign_name(tmp_path):
             client.request("GET", f"/a/{token}/", headers={"Host": f"{host}:{running.port}"})
             assert client.getresponse().status == status, host
             client.close()
-
-
-def test_a_busy_set_is_told_by_the_command(server, folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "imitbench", "label", str(folder), "--port", "0", "--no-browser"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"error: {folder}: another server shows this set; use its links, or stop it\n"
-    )

@@ -34,13 +34,16 @@ def write_small_set(folder, *, pairs=12, obvious=1, films=False, seed=0, questio
     while count * (count - 1) // 2 < pairs + obvious:
         count += 1
     fragments = make_fragments(count, seed=seed)
-    combinations = list(itertools.combinations(range(count), 2))[::-1]
+    combinations = [
+        both[:: 1 if number % 2 else -1]
+        for number, both in enumerate(list(itertools.combinations(range(count), 2))[::-1])
+    ]
     listed = [
         Pair(
             digest=pair_digest(fragments[first], fragments[second]),
             first=first,
             second=second,
-            expected="second" if number >= pairs else None,
+            expected=("second" if first < second else "first") if number >= pairs else None,
         )
         for number, (first, second) in enumerate(combinations[: pairs + obvious])
     ]
