@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.cli import options
+from imitbench.cli.push import push_preferences
 
 if TYPE_CHECKING:
     from imitbench.labelling.answers import AnswerStore
@@ -363,6 +364,9 @@ def export_labels(
         print_json({"to": str(to), "pairs": len(rows), "answers": answers})
     else:
         note(f"{to}: {count(len(rows), 'pair')} with {count(answers, 'answer')}")
+
+
+app.command("push")(push_preferences)
 
 
 @app.command("import")

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,9 +68,11 @@ def check_rendering(spec: EnvironmentSpec) -> RenderedEnvironment:
     rendered = spec.model_copy(update={"kwargs": {**spec.kwargs, "render_mode": "rgb_array"}})
     environment: gym.Env[Any, Any] | None = None
     try:
-        environment = make_environment(rendered)
-        environment.reset(seed=0)
-        frame: Any = environment.render()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Gymnasium's, on modes that an environment lacks
+            environment = make_environment(rendered)
+            environment.reset(seed=0)
+            frame: Any = environment.render()
         if getattr(frame, "ndim", 0) != 3:
             raise TypeError("it does not render images")
         return RenderedEnvironment(rendered, float(environment.metadata.get("render_fps") or 30))

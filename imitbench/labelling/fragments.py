@@ -21,7 +21,7 @@ from imitbench.labelling.clips import Frame, shrink
 from imitbench.records.runs import EnvironmentSpec
 
 _PER_EPISODE = 4
-_MOST_VAIN_EPISODES = 50  # without a fragment of the required length
+_MOST_VAIN_EPISODES = 20  # without a fragment of the required length
 _MOST_STEPS_READ = 2_000_000
 
 

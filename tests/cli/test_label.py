@@ -22,8 +22,8 @@ def test_a_set_is_made_answered_and_exported(imitbench, tmp_path):
     made = imitbench(
         "label", "--env", "Pendulum-v1", "--pairs", "2", "--length", "5", "--make-only"
     )
-    assert made.returncode == 0, made.stderr
-    assert "labels/Pendulum-v1: 2 pairs and 1 obvious pair" in made.stderr
+    assert made.code == 0, made.err
+    assert "labels/Pendulum-v1: 2 pairs and 1 obvious pair" in made.err
     folder = tmp_path / "labels" / "Pendulum-v1"
     labels = LabelSet(folder)
     store = AnswerStore(labels.answers_path, labels.set_id)
@@ -35,17 +35,21 @@ def test_a_set_is_made_answered_and_exported(imitbench, tmp_path):
     ]
     (tmp_path / "given.jsonl").write_text("\n".join(lines))
     added = imitbench("label", "import", str(folder), "given.jsonl")
-    assert added.stderr == f"{folder}: 3 answers added\n"
-    told = json.loads(imitbench("label", "status", str(folder), "--json").stdout)
+    assert added.err == f"{folder}: 3 answers added\n"
+    told = json.loads(imitbench("label", "status", str(folder), "--json").out)
     assert [(each["name"], each["answers"]) for each in told["annotators"]] == [("Ada", 3)]
-    assert "annotator" in imitbench("label", "status", str(folder)).stdout
+    assert "annotator" in imitbench("label", "status", str(folder)).out
     exported = imitbench("label", "export", str(folder), "out", "--json")
-    assert json.loads(exported.stdout) == {"to": "out", "pairs": 3, "answers": 3}
+    assert json.loads(exported.out) == {"to": "out", "pairs": 3, "answers": 3}
+    shown = imitbench("label", "push", "out", "me/preferences", "--license", "mit")
+    assert "data/train-00000-of-00001.parquet" in shown.out
+    assert "nothing was uploaded; add --yes to upload" in shown.err
     merged = imitbench("label", "merge", str(folder), str(folder))
-    assert merged.returncode == 2
-    assert "the answers of this set already" in merged.stderr
+    assert merged.code == 2
+    assert "the answers of this set already" in merged.err
 
 
+@pytest.mark.slow
 def test_a_page_is_served_until_interrupted(folder, tmp_path):
     command = [sys.executable, "-m", "imitbench", "label", str(folder), "--port", "0",
                "--no-browser", "--annotator", "Ada", "--annotator", "Bob"]  # fmt: skip
