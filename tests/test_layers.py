@@ -13,7 +13,7 @@ PACKAGE = Path(imitbench.__file__).parent
 LAYERS = [
     {"cli"},
     {"api"},
-    {"race"},
+    {"labelling", "race"},
     {"experts", "report", "templates", "tune"},
     {"conformance"},
     {"bench"},

@@ -118,6 +118,70 @@ def import_arrays(
     _record(results, file, out, name, None, force, dry_run, json=json, quiet=quiet)
 
 
+@app.command("human-preferences")
+def import_human_preferences(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of label files, or of several tasks.")
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="FILE.hdf5", help="The labelled D4RL data set.", dir_okay=False
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="OUT", help="Folder of the new data set.", file_okay=False),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Read human preferences in the format of Uni-RLHF and Clean-Offline-RLHF.
+
+    Their pickles are read as data and never executed. Shows the labels of each task; with --data
+    and --to, cuts the segments of one task from the data set, and writes preferences as
+    `imitbench label export` does.
+
+    Example: imitbench import human-preferences hopper-medium-v2_human_labels --data
+    hopper_medium-v2.hdf5 --to preferences
+    """
+    from imitbench.cli.output import count, note, print_json, print_table
+    from imitbench.errors import InputError
+    from imitbench.labelling.human_preferences import (
+        LABEL_NAMES,
+        read_d4rl,
+        read_human_preferences,
+        to_rows,
+        write_imported,
+    )
+
+    if (data is None) != (to is None):
+        raise InputError("--data and --to: give both, or neither to see what the folder has")
+    tasks = read_human_preferences(folder)
+    if data is not None and to is not None:
+        if len(tasks) > 1:
+            names = ", ".join(task.env for task in tasks[:5])
+            raise InputError(
+                f"{folder}: has {len(tasks)} tasks ({names} …); name the folder of one"
+            )
+        digest = write_imported(tasks[0], to_rows(tasks[0], read_d4rl(data)), to)
+        note(f"{to}: {count(len(tasks[0].labels), 'pair')}, digest {digest[:12]}")
+    rows = [
+        {
+            "task": task.env,
+            "domain": task.domain,
+            "by": "people" if task.human else "script",
+            "steps": task.length,
+            "pairs": len(task.labels),
+            **{name: int((task.labels == value).sum()) for value, name in LABEL_NAMES.items()},
+        }
+        for task in tasks
+    ]
+    if json:
+        print_json(rows)
+    else:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
 def _record(
     results: ImportedResults,
     source: Path,

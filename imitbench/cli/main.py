@@ -37,6 +37,7 @@ _COMMANDS = {
     "suites": "suites:app",
     "experts": "experts:app",
     "demos": "demos:app",
+    "label": "label:app",
     "results": "results:app",
     "import": "import_:app",
     "leaderboard": "leaderboard:app",

@@ -1,4 +1,4 @@
-"""`imitbench experts push`, `demos push` and `results push`: upload to the hub."""
+"""`imitbench experts push`, and `push` of `demos`, `label` and `results`: upload to the hub."""
 
 from __future__ import annotations
 
@@ -110,6 +110,31 @@ def push_demos(
     from imitbench.hub.demos_publication import staged_demos
 
     _push(staged_demos(folder, repo, env_id=env, licence=license), request)
+
+
+def push_preferences(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that label export wrote.")],
+    repo: Repo,
+    yes: Yes = False,
+    private: Private = False,
+    message: Message = None,
+    license: Licence = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Publish preferences: the exported data set with its card.
+
+    Checks every row first. Shows the files to upload, and with --yes uploads them in one commit.
+    Needs HF_TOKEN, or `hf auth login`.
+
+    Example: imitbench label push preferences me/pendulum-preferences --license cc-by-4.0 --yes
+    """
+    request = _PushRequest(repo, yes, private, message, json, quiet)
+    request.check()
+
+    from imitbench.hub.preferences_publication import staged_preferences
+
+    _push(staged_preferences(folder, repo, licence=license), request)
 
 
 def push_results(

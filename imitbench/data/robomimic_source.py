@@ -18,17 +18,13 @@ import numpy.typing as npt
 
 from imitbench.data.episode_folder import natural
 from imitbench.data.feature_choice import choice_note, choose_features
+from imitbench.data.hdf5 import group_of, import_h5py, numbers_of
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError
-from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
-
-# As for .npz: compressed zeros unpack to terabytes; real recordings pack at most a few times.
-_SUSPICIOUS_BYTES = 2**30
-_SUSPICIOUS_PACKING = 200
 
 
 class RobomimicSource(TrajectorySource):
@@ -55,18 +51,18 @@ class RobomimicSource(TrajectorySource):
                     f"{path}: holds {names} and no group 'data', so it is not of robomimic; for a "
                     "Minari data set, pass minari:NAME"
                 )
-            data = _group(file, "data", self.where)
+            data = group_of(file, "data", self.where)
             self._demos = sorted(data, key=natural)
             if not self._demos:
                 raise InputError(f"{path}: no demonstrations in group 'data': record some first")
             self.environment_id = _environment_id(data)
-            first = _group(data, self._demos[0], self.where)
+            first = group_of(data, self._demos[0], self.where)
             if "obs" not in first:
                 raise InputError(
                     f"{path}, {self._demos[0]}: no group 'obs'; extract observations with "
                     "robomimic's dataset_states_to_obs.py"
                 )
-            sensors = _group(first, "obs", self.where)
+            sensors = group_of(first, "obs", self.where)
             sizes = {name: _flat_size(sensors, name) for name in sensors}
             self._sensors = choose_features(obs, sizes, where=self.where)
             self._has_next = "next_obs" in first
@@ -91,8 +87,8 @@ class RobomimicSource(TrajectorySource):
         with self._opened() as file:
             for name in islice(self._demos, limit):
                 where = f"{self.where}, {one_line(name, 40)}"
-                demo = _group(_group(file, "data", where), name, where)
-                acts = _numbers(demo, "actions", where)
+                demo = group_of(group_of(file, "data", where), name, where)
+                acts = numbers_of(demo, "actions", where)
                 obs = self._observations(demo, "obs", where)
                 later = self._observations(demo, "next_obs", where) if self._has_next else obs
                 if not len(acts) == len(obs) == len(later) or not len(acts):
@@ -104,15 +100,15 @@ class RobomimicSource(TrajectorySource):
                 if "rewards" not in demo:
                     yield Trajectory(obs, acts, None, True)
                     continue
-                rewards = _numbers(demo, "rewards", where).astype(np.float64)
+                rewards = numbers_of(demo, "rewards", where).astype(np.float64)
                 try:
                     yield TrajectoryWithRew(obs, acts, None, True, rewards)
                 except ValueError as error:
                     raise InputError(f"{where}: {error}: remove the demonstration") from error
 
     def _observations(self, demo: Any, part: str, where: str) -> Array:
-        group = _group(demo, part, where)
-        parts = [_numbers(group, name, where) for name in self._sensors]
+        group = group_of(demo, part, where)
+        parts = [numbers_of(group, name, where) for name in self._sensors]
         if len({len(values) for values in parts}) > 1:
             raise InputError(f"{where}: sensors of {part} differ in length: remove it")
         return np.column_stack(parts)
@@ -120,7 +116,7 @@ class RobomimicSource(TrajectorySource):
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         try:
-            with _h5py().File(self._path, "r") as file:
+            with import_h5py().File(self._path, "r") as file:
                 yield file
         except InputError:
             raise
@@ -131,46 +127,9 @@ class RobomimicSource(TrajectorySource):
             ) from error
 
 
-def _h5py() -> Any:
-    return import_extra("h5py", "hdf5", "an HDF5 file")
-
-
-def _entry(group: Any, name: str, where: str) -> Any:
-    """Returns an entry of a group, unless it is missing or a link, perhaps to another file."""
-    link = group.get(name, getlink=True)
-    if link is None:
-        raise InputError(f"{where}: no '{one_line(name, 40)}' in it: fetch it again")
-    if not isinstance(link, _h5py().HardLink):
-        raise InputError(f"{where}: '{one_line(name, 40)}' is a link, which is not followed")
-    return group[name]
-
-
-def _group(parent: Any, name: str, where: str) -> Any:
-    found = _entry(parent, name, where)
-    if not isinstance(found, _h5py().Group):
-        raise InputError(f"{where}: '{one_line(name, 40)}' is not a group: fetch it again")
-    return found
-
-
-def _numbers(group: Any, name: str, where: str) -> Array:
-    """Reads an array of numbers that is stored in the file itself."""
-    found = _entry(group, name, where)
-    if not isinstance(found, _h5py().Dataset) or found.dtype.kind not in "fiub" or not found.ndim:
-        raise InputError(f"{where}: '{one_line(name, 40)}' is not an array of numbers")
-    if found.is_virtual or found.external:
-        raise InputError(f"{where}: '{one_line(name, 40)}' is stored in other files")
-    stored = max(found.id.get_storage_size(), 1)
-    if found.nbytes > _SUSPICIOUS_BYTES and found.nbytes / stored > _SUSPICIOUS_PACKING:
-        raise InputError(
-            f"{where}: '{one_line(name, 40)}' declares {found.nbytes} bytes in {stored}: the file "
-            "is damaged or malicious"
-        )
-    return np.asarray(found[()])
-
-
 def _flat_size(sensors: Any, name: str) -> int | None:
     """Returns numbers per step; `None` for images, texts, groups and links."""
-    if not isinstance(sensors.get(name, getlink=True), _h5py().HardLink):
+    if not isinstance(sensors.get(name, getlink=True), import_h5py().HardLink):
         return None
     sensor = sensors[name]
     kind = getattr(getattr(sensor, "dtype", None), "kind", "")

@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 from stable_baselines3.common.policies import BasePolicy
@@ -39,25 +40,51 @@ def check_video(spec: EnvironmentSpec, to: Path) -> EnvironmentSpec:
     if to.exists():
         raise InputError(f"--video {to}: already exists; choose another file")
     import_encoder()
+    try:
+        return check_rendering(spec).spec
+    except InputError as error:
+        raise InputError(f"--video: {error}") from error
+
+
+class RenderedEnvironment(NamedTuple):
+    """An environment with rendering enabled.
+
+    Attributes:
+        spec: The specification, with `render_mode`.
+        fps: Frames per second at which it is usually shown.
+    """
+
+    spec: EnvironmentSpec
+    fps: float
+
+
+def check_rendering(spec: EnvironmentSpec) -> RenderedEnvironment:
+    """Checks that an environment can be rendered here, by rendering a first frame.
+
+    Raises:
+        InputError: It cannot.
+    """
     _render_without_display()
     rendered = spec.model_copy(update={"kwargs": {**spec.kwargs, "render_mode": "rgb_array"}})
     environment: gym.Env[Any, Any] | None = None
     try:
-        environment = make_environment(rendered)
-        environment.reset(seed=0)
-        frame: Any = environment.render()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Gymnasium's, on modes that an environment lacks
+            environment = make_environment(rendered)
+            environment.reset(seed=0)
+            frame: Any = environment.render()
         if getattr(frame, "ndim", 0) != 3:
             raise TypeError("it does not render images")
+        return RenderedEnvironment(rendered, float(environment.metadata.get("render_fps") or 30))
     except Exception as error:  # drivers, missing libraries and environments raise any type
         problem = one_line(str(error))[:200] or type(error).__name__
         raise InputError(
-            f"--video: {spec.id} cannot be rendered here ({problem}); MuJoCo needs MUJOCO_GL=egl "
+            f"{spec.id} cannot be rendered here ({problem}); MuJoCo needs MUJOCO_GL=egl "
             "or MUJOCO_GL=osmesa with its library, others pygame"
         ) from error
     finally:
         if environment is not None:
             environment.close()
-    return rendered
 
 
 def _render_without_display() -> None:

@@ -17,6 +17,7 @@ Extra = Literal[
     "hdf5",
     "interactive",
     "jsonpickle",
+    "label",
     "minari",
     "onnx",
     "pandas",

@@ -103,25 +103,30 @@ class AnswerFile:
     crash during a write, is removed.
 
     Args:
-        path: The file, which may be missing. Only one process at a time may use it.
+        path: The file, which may be missing. Only one process at a time may write it.
+        read_only: Whether to leave an incomplete last line where it is.
 
     Raises:
         InputError: The file has another format.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self._answers: dict[str, Answer] = {}
         content = path.read_bytes() if path.exists() else b""
         complete, newline, torn = content.rpartition(b"\n")
         for number, line in enumerate(complete.split(b"\n") if newline else [], start=1):
             self._read(line, number)
-        if torn:
+        if torn and not read_only:
             self._cut_off(torn, len(content) - len(torn))
 
     def get(self, pair: str) -> Answer | None:
         """The current answer to a pair, if any."""
         return self._answers.get(pair)
+
+    def items(self) -> list[tuple[str, Answer]]:
+        """Digests of pairs with their current answers."""
+        return list(self._answers.items())
 
     def latest(self, among: set[str]) -> str | None:
         """The pair in `among` that was answered last, if any."""

@@ -1,0 +1,429 @@
+"""`imitbench label`: people compare clips on a local page; their answers, and agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from imitbench.cli import options
+from imitbench.cli.push import push_preferences
+
+if TYPE_CHECKING:
+    from imitbench.labelling.answers import AnswerStore
+    from imitbench.labelling.build import Progress, SetRequest
+    from imitbench.labelling.fragments import Actor
+    from imitbench.labelling.label_set import LabelSet
+
+_DEFAULT_COMMAND = "open"
+
+
+class _LabelGroup(TyperGroup):
+    """A group in which `imitbench label SET` stands for `imitbench label open SET`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Inserts the default command if the first word is no command."""
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = [_DEFAULT_COMMAND, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_LabelGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Compare clips of behavior on a local page: imitbench label --env Pendulum-v1 --pairs 40, "
+    "or imitbench label SET.",
+)
+
+_Set = Annotated[Path, typer.Argument(metavar="SET", help="Folder of the set.")]
+
+
+@app.command(_DEFAULT_COMMAND)
+def open_page(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SET]", help="Folder of a set.", show_default=False),
+    ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", metavar="ID", help="Make a set of episodes of this environment."),
+    ] = None,
+    suite: options.SuiteOfEnv = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
+            "repeatable [random].",
+        ),
+    ] = None,
+    demos: Annotated[
+        str | None,
+        typer.Option(
+            "--demos", metavar="SET", help="Make a set of stored episodes, in any format."
+        ),
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="Number of pairs.")] = 40,
+    length: Annotated[int, typer.Option("--length", min=1, help="Steps of each clip.")] = 50,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the set.")] = 0,
+    question: Annotated[
+        str | None, typer.Option("--question", metavar="TEXT", help="Question on the page.")
+    ] = None,
+    goal: Annotated[
+        int, typer.Option("--goal", min=1, help="Answers after which the page suggests a break.")
+    ] = 20,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to", metavar="DIR", help="Folder of the new set [labels/ENV].", file_okay=False
+        ),
+    ] = None,
+    make_only: Annotated[
+        bool, typer.Option("--make-only", help="Make the set, and do not open the page.")
+    ] = False,
+    annotator: Annotated[
+        list[str] | None,
+        typer.Option("--annotator", metavar="NAME", help="Annotator; repeatable [me]."),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option("--host", metavar="ADDRESS", help="Address to listen on, e.g. 0.0.0.0."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any.")] = 8899,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the links.")] = False,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
+    ] = options.DEFAULT_OUT,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Import a plug-in, or unpickle a policy: executes code."),
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Open the page of a set, which --env or --demos makes first.
+
+    Each annotator has a link. The link is secret: who has it can answer. Answers are stored in the
+    set's folder as soon as they are given, and the same command goes on where it was left. Other
+    machines can reach the page only with --host.
+
+    Example: imitbench label --env Pendulum-v1 --policy random --policy ppo-Pendulum-v1 --pairs 40
+    """
+    from imitbench.errors import InputError
+    from imitbench.labelling.answers import check_name
+    from imitbench.labelling.label_set import SET_FILE, LabelSet
+
+    names = [check_name(name) for name in annotator or ["me"]]
+    if folder is not None and (env or demos or policy or to):
+        raise InputError(
+            f"{folder}: is opened as it is; leave out --env, --demos, --policy and --to, or leave "
+            "out the folder"
+        )
+    if folder is None:
+        chosen = _Options(
+            env, suite, policy, demos, pairs, length, seed, question, goal, out, trust
+        )
+        chosen.check()
+        folder = to or Path("labels") / chosen.default_name
+        if (folder / SET_FILE).is_file():
+            raise InputError(
+                f"{folder}: is a set already; open it by imitbench label {folder}, or name "
+                "another folder by --to"
+            )
+        _make(chosen.request(quiet=quiet), folder, quiet=quiet)
+    labels = LabelSet(folder)
+    labels.check_clips()
+    if not make_only:
+        _serve(labels, names, host, port, browser=not no_browser, quiet=quiet)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options that say what a set is made from."""
+
+    env: str | None
+    suite: str | None
+    policies: list[str] | None
+    demos: str | None
+    pairs: int
+    length: int
+    seed: int
+    question: str | None
+    goal: int
+    out: Path
+    trust: bool
+
+    def check(self) -> None:
+        """Raises InputError for options that contradict each other."""
+        from imitbench.errors import InputError
+
+        if self.demos is not None and self.policies:
+            raise InputError("--demos and --policy: name one of them")
+        if self.demos is None and self.env is None and not self.policies:
+            raise InputError("name a set, or what to make one from: --env ID, --demos or --policy")
+
+    @property
+    def default_name(self) -> str:
+        """Name of the new folder, if none is given."""
+        named = [self.demos, *(self.policies or [])]
+        name = self.env or next(Path(each).name for each in named if each)
+        return name.replace("/", "-").replace(":", "-")
+
+    def request(self, *, quiet: bool) -> SetRequest:
+        """Loads the policies, and says what to make."""
+        from imitbench.experts.lookup import find_demos, find_environment_if_named
+        from imitbench.labelling.build import DEFAULT_QUESTION, SetRequest
+        from imitbench.labelling.policies import load_actors
+
+        spec = find_environment_if_named(self.env, self.suite)
+        demos = None if self.demos is None else find_demos(self.demos)
+        actors: Sequence[Actor] = ()
+        if demos is None:
+            from imitbench.cli.output import make_notifier
+
+            spec, actors = load_actors(
+                self.policies or ["random"],
+                spec,
+                out=self.out,
+                trust=self.trust,
+                notify=make_notifier(quiet=quiet),
+            )
+        return SetRequest(
+            env=spec,
+            actors=actors,
+            demos=demos,
+            pairs=self.pairs,
+            length=self.length,
+            seed=self.seed,
+            question=self.question or DEFAULT_QUESTION,
+            goal=self.goal,
+        )
+
+
+def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
+    from imitbench.cli.output import count, note
+    from imitbench.labelling.build import build_set
+    from imitbench.util.torch_startup import use_one_thread
+
+    use_one_thread()
+    with _bars(quiet=quiet) as progress:
+        built = build_set(request, folder, progress)
+    if quiet:
+        return
+    obvious = sum(pair.expected is not None for pair in built.header.pairs)
+    ordinary = len(built.header.pairs) - obvious
+    note(f"{folder}: {count(ordinary, 'pair')} and {count(obvious, 'obvious pair')}")
+    if built.unrendered is not None:
+        note(f"clips are traces of the observations: {built.unrendered}")
+
+
+@contextmanager
+def _bars(*, quiet: bool) -> Iterator[Progress]:
+    """Yields a function that shows a bar for each step of the work, on terminals only."""
+    from tqdm import tqdm
+
+    from imitbench.cli.output import on_terminal
+
+    with ExitStack() as stack:
+        bars: dict[str, tqdm[Any]] = {}
+
+        def update(what: str, done: int, total: int) -> None:
+            if quiet or not on_terminal():
+                return
+            if what not in bars:
+                bars[what] = stack.enter_context(tqdm(total=total, desc=what, leave=False))
+            bars[what].update(done - bars[what].n)
+
+        yield update
+
+
+def _serve(
+    labels: LabelSet, names: list[str], host: str, port: int, *, browser: bool, quiet: bool
+) -> None:
+    import webbrowser
+
+    from imitbench.cli.output import note
+    from imitbench.labelling.server import LabellingServer, is_loopback
+
+    with LabellingServer(labels, host=host, port=port) as server:
+        links = [(name, server.link(server.store.annotator(name))) for name in names]
+        for name, link in links:
+            typer.echo(f"{name}: {link}" if len(links) > 1 else link)
+        if not quiet:
+            if not is_loopback(host):
+                note("other machines can reach this page, without encryption; keep links secret")
+            note("answers are stored as they are given; Ctrl-C ends the page")
+        if browser and is_loopback(host):
+            webbrowser.open(links[0][1])
+        with suppress(KeyboardInterrupt):
+            server.wait()
+        answers = len(server.store.answers())
+    if not quiet:
+        note(f"{answers} answers are stored; see imitbench label status {labels.folder}")
+
+
+_Weights = Annotated[
+    Literal["equal", "obvious"],
+    typer.Option("--weights", help="Weigh annotators equally, or by their obvious pairs."),
+]
+
+
+@app.command("status")
+def label_status(folder: _Set, json: options.Json = False) -> None:
+    """Show progress, agreement, self-consistency and time per answer.
+
+    Agreement is Krippendorff's alpha with a 95 % bootstrap interval over pairs; a tie lies half-way
+    between left and right.
+
+    Example: imitbench label status labels/Pendulum-v1
+    """
+    import math
+
+    from imitbench.cli.output import print_json, print_table
+    from imitbench.labelling.agreement import agreement
+    from imitbench.labelling.card import alpha_text, share_text
+    from imitbench.labelling.exchange import summaries
+    from imitbench.labelling.schedule import schedule
+
+    with _opened(folder) as (labels, store):
+        people = summaries(labels, store)
+        alpha = agreement(store.answers())
+        total = len(schedule(labels.header, 0))
+    if json:
+        print_json(
+            {
+                "set": labels.set_id,
+                "env": labels.header.env,
+                "pairs": len(labels.header.pairs),
+                "per_annotator": total,
+                "alpha": {**vars(alpha), "metric": "interval"},
+                "annotators": [
+                    {"name": person.name, **vars(summary), "weight": summary.weight()}
+                    for person, summary in people
+                ],
+            }
+        )
+        return
+    rows = []
+    for person, found in people:
+        tie, skip = found.choices["tie"], found.choices["skip"]
+        seconds = None if found.median_ms is None else found.median_ms / 1000
+        rows.append(
+            [
+                person.name,
+                f"{found.answers} of {total}",
+                tie,
+                skip,
+                None if found.left_share is None else round(found.left_share, 2),
+                seconds,
+                share_text(found.consistent, found.repeats),
+                share_text(found.sane, found.obvious),
+            ]
+        )
+    header = ["annotator", "answers", "ties", "skips", "left", "median s", "same again", "obvious"]
+    print_table(header, rows)
+    if len(people) > 1 or not math.isnan(alpha.value):
+        typer.echo(f"agreement (Krippendorff's alpha): {alpha_text(alpha)}")
+
+
+@app.command("export")
+def export_labels(
+    folder: _Set,
+    to: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="New folder for a data set with a card; or FILE.safetensors, a preference data "
+            "set to train on; or FILE.jsonl, a line per answer.",
+        ),
+    ],
+    weights: _Weights = "equal",
+    names: Annotated[
+        bool, typer.Option("--names", help="Keep the names of annotators: personal data.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Write the answers as preferences. Annotators are numbered unless --names is given.
+
+    Example: imitbench label export labels/Pendulum-v1 preferences
+    """
+    from imitbench.cli.output import count, note, print_json
+    from imitbench.labelling.exchange import export
+
+    with _opened(folder) as (labels, store):
+        rows = export(labels, store, to, weights=weights, names=names)
+    answers = sum(len(row.answers) for row in rows)
+    if json:
+        print_json({"to": str(to), "pairs": len(rows), "answers": answers})
+    else:
+        note(f"{to}: {count(len(rows), 'pair')} with {count(answers, 'answer')}")
+
+
+app.command("push")(push_preferences)
+
+
+@app.command("import")
+def import_labels(
+    folder: _Set,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FROM", help="Folder or file of label export, or answers at the terminal."
+        ),
+    ],
+    annotator: Annotated[
+        str, typer.Option("--annotator", metavar="NAME", help="Name for answers without one.")
+    ] = "imported",
+) -> None:
+    """Add answers from a file to a set. Repeating an import changes nothing.
+
+    Example: imitbench label import labels/Pendulum-v1 preferences
+    """
+    from imitbench.cli.output import count, note
+    from imitbench.labelling.answers import check_name
+    from imitbench.labelling.exchange import import_answers
+
+    with _opened(folder) as (labels, store):
+        added = import_answers(labels, store, source, check_name(annotator))
+    note(f"{folder}: {count(added, 'answer')} added")
+
+
+@app.command("merge")
+def merge_labels(
+    folder: _Set,
+    copies: Annotated[
+        list[Path], typer.Argument(metavar="COPY...", help="Copies of the set with more answers.")
+    ],
+) -> None:
+    """Add the answers that were given in copies of a set, for example on other machines.
+
+    Annotators with the same link are the same person. Repeating a merge changes nothing.
+
+    Example: imitbench label merge labels/Pendulum-v1 copy-of-ada copy-of-bob
+    """
+    from imitbench.cli.output import count, note
+    from imitbench.labelling.exchange import merge
+
+    with _opened(folder) as (labels, store):
+        added = sum(merge(labels, store, copy) for copy in copies)
+    note(f"{folder}: {count(added, 'answer')} added")
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[tuple[LabelSet, AnswerStore]]:
+    from imitbench.labelling.answers import AnswerStore
+    from imitbench.labelling.label_set import LabelSet
+
+    labels = LabelSet(folder)
+    store = AnswerStore(labels.answers_path, labels.set_id)
+    try:
+        yield labels, store
+    finally:
+        store.close()

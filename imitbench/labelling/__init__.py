@@ -1,0 +1,1 @@
+"""People compare clips of behavior on a local page; their answers become preferences."""

@@ -1,0 +1,368 @@
+"""Takes answers out of a set, and into it: exports, imports, and merges of copies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
+from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, AnswerFile, Choice
+from imitbench.data.preference_table import (
+    PreferenceRow,
+    RecordedAnswer,
+    read_preferences,
+    write_preferences,
+)
+from imitbench.data.types import TrajectoryWithRewPair
+from imitbench.errors import InputError
+from imitbench.labelling.agreement import AnnotatorSummary, agreement, summarize
+from imitbench.labelling.answers import Annotator, AnswerStore, GivenAnswer, Purpose
+from imitbench.labelling.card import preference_card
+from imitbench.labelling.label_set import LabelSet
+from imitbench.util.files import atomic_write_text, check_place, digest_files, new_folder
+from imitbench.util.text_line import one_line
+
+Weights = Literal["equal", "obvious"]
+DATA_FILE = Path("data") / "train-00000-of-00001.parquet"
+CARD_FILE = "README.md"
+_CHOICES: dict[float, Choice] = {1.0: "left", 0.0: "right", 0.5: "tie"}
+_MOST_BYTES = 256 * 2**20
+
+
+def summaries(labels: LabelSet, store: AnswerStore) -> list[tuple[Annotator, AnnotatorSummary]]:
+    """Summarizes each annotator with their answers."""
+    answers = store.answers()
+    return [
+        (
+            person,
+            summarize(
+                person.number, [a for a in answers if a.annotator == person.number], labels.pairs
+            ),
+        )
+        for person in store.annotators()
+    ]
+
+
+def preference_rows(
+    labels: LabelSet, store: AnswerStore, *, weights: Weights = "equal", names: bool = False
+) -> list[PreferenceRow]:
+    """Combines the answers to each pair, in the order of the set.
+
+    Args:
+        labels: The set.
+        store: Its answers.
+        weights: Weight of annotators: all 1, or by their answers to obvious pairs, see
+            `AnnotatorSummary.weight`.
+        names: Whether to keep names of annotators; otherwise `annotator-1` and so on.
+
+    Returns:
+        A row per answered pair. Its preference is the weighted mean of the first answer of each
+        annotator; repeats are recorded, but do not count twice.
+    """
+    people = summaries(labels, store)
+    shown = {
+        person.number: person.name if names else f"annotator-{person.number}"
+        for person, _ in people
+    }
+    weight = {
+        person.number: summary.weight() if weights == "obvious" else 1.0
+        for person, summary in people
+    }
+    by_pair: dict[str, list[GivenAnswer]] = {}
+    for answer in store.answers():
+        by_pair.setdefault(answer.pair, []).append(answer)
+    rows = []
+    for pair in labels.header.pairs:
+        given = by_pair.get(pair.digest, [])
+        if not given:
+            continue
+        counted: dict[int, GivenAnswer] = {}
+        for answer in given:
+            if answer.purpose != "repeat" and not math.isnan(answer.preference):
+                counted.setdefault(answer.annotator, answer)
+        total = sum(weight[number] for number in counted)
+        mean = sum(weight[n] * answer.preference for n, answer in counted.items())
+        rows.append(
+            PreferenceRow(
+                pair.digest,
+                labels.fragments[pair.first],
+                labels.fragments[pair.second],
+                mean / total if counted else None,
+                total,
+                [_recorded(a, shown[a.annotator], weight[a.annotator]) for a in given],
+            )
+        )
+    if not rows:
+        raise InputError(
+            f"{labels.folder}: has no answers yet; give some with imitbench label {labels.folder}"
+        )
+    return rows
+
+
+def _recorded(answer: GivenAnswer, name: str, weight: float) -> RecordedAnswer:
+    preference = answer.preference
+    return RecordedAnswer(
+        annotator=name,
+        preference=None if math.isnan(preference) else preference,
+        choice=answer.choice,
+        swapped=answer.swapped,
+        purpose=answer.purpose,
+        weight=weight,
+        response_ms=answer.response_ms,
+    )
+
+
+def export(
+    labels: LabelSet,
+    store: AnswerStore,
+    to: Path,
+    *,
+    weights: Weights = "equal",
+    names: bool = False,
+) -> list[PreferenceRow]:
+    """Writes the preferences of a set; the ending of the path chooses the format.
+
+    Args:
+        labels: The set.
+        store: Its answers.
+        to: A new folder, for a data set with a card as on the hub; `.safetensors`, for a
+            `PreferenceDataset`, without skips; or `.jsonl`, for one line per pair and annotator.
+        weights: See `preference_rows`.
+        names: See `preference_rows`.
+
+    Raises:
+        InputError: There are no answers, or something is at the path.
+    """
+    if to.suffix in (".safetensors", ".jsonl") and to.exists():
+        raise InputError(f"{to}: exists; name a new file")
+    rows = preference_rows(labels, store, weights=weights, names=names)
+    try:
+        if to.suffix == ".safetensors":
+            as_dataset(rows).save(to)
+        elif to.suffix == ".jsonl":
+            atomic_write_text(to, "".join(_lines(rows)))
+        else:
+            check_place(to)
+            with new_folder(to) as draft:
+                write_preferences(draft / DATA_FILE, rows)
+                digest = digest_files(draft, [draft / DATA_FILE])
+                people = [summary for _, summary in summaries(labels, store)]
+                card = preference_card(
+                    labels, rows, people, agreement(store.answers()), digest, weights
+                )
+                atomic_write_text(draft / CARD_FILE, card)
+    except OSError as error:
+        raise InputError(f"{to}: cannot be written ({error.strerror})") from error
+    return rows
+
+
+def as_dataset(rows: Sequence[PreferenceRow]) -> PreferenceDataset:
+    """The preferences as a training set, without pairs that all annotators skipped.
+
+    Raises:
+        InputError: All pairs were skipped.
+    """
+    known = [row for row in rows if row.preference is not None]
+    if not known:
+        raise InputError("all pairs were skipped: there is nothing to learn from")
+    pairs: list[TrajectoryWithRewPair] = [(row.first, row.second) for row in known]  # type: ignore[misc]
+    dataset = PreferenceDataset()
+    dataset.push(pairs, np.array([row.preference for row in known], dtype=np.float32))
+    return dataset
+
+
+def _lines(rows: Sequence[PreferenceRow]) -> list[str]:
+    """A line per pair and annotator: pair, preference (null for a skip), annotator and weight."""
+    lines = []
+    for row in rows:
+        for answer in row.answers:
+            if answer.purpose == "repeat":
+                continue
+            line = {
+                "pair": row.pair,
+                "preference": answer.preference,
+                "annotator": answer.annotator,
+                "weight": answer.weight,
+            }
+            lines.append(json.dumps(line) + "\n")
+    return lines
+
+
+def import_answers(labels: LabelSet, store: AnswerStore, source: Path, annotator: str) -> int:
+    """Adds answers from a file; those that are there already are not added again.
+
+    Args:
+        labels: The set.
+        store: Its answers.
+        source: A folder or Parquet file of `export`; lines of `export`, or the answer file of
+            `SynchronousHumanGatherer` (`.jsonl`); or the database of a copy of the set (`.sqlite`).
+        annotator: Name for answers without a name.
+
+    Returns:
+        Number of added answers.
+
+    Raises:
+        InputError: The file is damaged, or has no answer to a pair of this set.
+    """
+    if source.suffix == ".sqlite":
+        return merge(labels, store, source)
+    if source.suffix == ".jsonl":
+        found = _read_lines(source, annotator)
+    else:
+        found = _read_table(source / DATA_FILE if source.is_dir() else source)
+    own = [(name, answer) for name, answer in found if answer.pair in labels.pairs]
+    if not own:
+        raise InputError(
+            f"{source}: has no answer to a pair of {labels.folder}; name answers to this set"
+        )
+    known, added = store.keys(), []
+    for name, answer in own:
+        key = _import_key(name, answer)
+        if key not in known:
+            known.add(key)
+            person = store.annotator(name)
+            added.append(replace(answer, key=key, annotator=person.number))
+    store.add(added)
+    return len(added)
+
+
+def _import_key(name: str, answer: GivenAnswer) -> str:
+    said = f"{name}\n{answer.pair}\n{answer.purpose}\n{answer.preference}"
+    return f"import-{hashlib.sha256(said.encode()).hexdigest()[:40]}"
+
+
+def _imported(
+    pair: str,
+    choice: Choice,
+    *,
+    swapped: bool = False,
+    purpose: Purpose = "new",
+    response_ms: int | None = None,
+) -> GivenAnswer:
+    return GivenAnswer("", 0, None, pair, purpose, swapped, choice, response_ms, time.time())
+
+
+def _read_table(path: Path) -> list[tuple[str, GivenAnswer]]:
+    found = []
+    for row in read_preferences(path):
+        for answer in row.answers:
+            try:
+                checked = Answer.model_validate(
+                    {"choice": answer.choice, "swapped": answer.swapped}
+                )
+            except ValidationError as error:
+                raise InputError(f"{path}: an answer that the page cannot give") from error
+            given = _imported(
+                row.pair,
+                checked.choice,
+                swapped=checked.swapped,
+                purpose=_purpose(answer.purpose, path),
+                response_ms=answer.response_ms,
+            )
+            found.append((str(answer.annotator), given))
+    return found
+
+
+def _purpose(text: str, path: Path) -> Purpose:
+    if text not in ("new", "repeat", "obvious"):
+        raise InputError(f"{path}: an answer of purpose '{one_line(text, 20)}'; export it again")
+    return text  # type: ignore[return-value]
+
+
+def _read_lines(path: Path, annotator: str) -> list[tuple[str, GivenAnswer]]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path}: is larger than any file of answers")
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
+    if '"answer"' in content.partition("\n")[0]:
+        return [
+            (annotator, _imported(pair, answer.choice, swapped=answer.swapped))
+            for pair, answer in AnswerFile(path, read_only=True).items()
+        ]
+    found = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            found.append(_read_line(line, f"{path}, line {number}", annotator))
+    return found
+
+
+def _read_line(line: str, where: str, annotator: str) -> tuple[str, GivenAnswer]:
+    try:
+        entry: dict[str, Any] = json.loads(line)
+        pair, preference = entry["pair"], entry["preference"]
+        name = entry.get("annotator") or annotator
+        choice: Choice = "skip" if preference is None else _CHOICES[preference]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{where}: not an answer with pair and preference (0, 0.5, 1 or null); correct or "
+            "remove the line"
+        ) from error
+    return str(name), _imported(str(pair), choice)
+
+
+def merge(labels: LabelSet, store: AnswerStore, source: Path) -> int:
+    """Adds the answers of a copy of the set.
+
+    Annotators with the same link are the same; others of the same name get a number. If one
+    annotator answered a place in both copies, the answer of this copy stays.
+
+    Args:
+        labels: The set.
+        store: Its answers.
+        source: The copy's folder, or its database.
+
+    Returns:
+        Number of added answers.
+
+    Raises:
+        InputError: It is not a copy of this set.
+    """
+    path = source / labels.answers_path.name if source.is_dir() else source
+    if not path.is_file():
+        raise InputError(f"{path}: there are no answers; name a copy of {labels.folder}")
+    if path.resolve() == labels.answers_path.resolve():
+        raise InputError(f"{path}: are the answers of this set already; name a copy")
+    other = AnswerStore(path, labels.set_id)
+    try:
+        numbers = _match_people(store, other.annotators())
+        theirs = other.answers()
+    finally:
+        other.close()
+    known, taken, added = store.keys(), store.positions(), []
+    for answer in theirs:
+        moved = replace(answer, annotator=numbers[answer.annotator])
+        place = moved.annotator, moved.position
+        if moved.key not in known and (moved.position is None or place not in taken):
+            added.append(moved)
+    store.add(added)
+    return len(added)
+
+
+def _match_people(store: AnswerStore, others: Sequence[Annotator]) -> dict[int, int]:
+    """Numbers in this database of the annotators of another; adds those that are missing."""
+    own = store.annotators()
+    by_token = {person.token: person.number for person in own}
+    names = {person.name.casefold() for person in own}
+    numbers = {}
+    for person in others:
+        if person.token not in by_token:
+            name, count = person.name, 2
+            while name.casefold() in names:
+                name, count = f"{person.name} ({count})", count + 1
+            names.add(name.casefold())
+            token = person.token or secrets.token_urlsafe(18)
+            by_token[person.token] = store.add_annotator(name, token, person.stream).number
+        numbers[person.number] = by_token[person.token]
+    return numbers

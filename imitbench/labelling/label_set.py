@@ -1,0 +1,213 @@
+"""A set of pairs to label: a folder with fragments, clips and the pairs themselves.
+
+    set.json          header and pairs, see `SetHeader`
+    fragments.parquet one fragment per row, in the columns of demonstrations
+    clips/N.mp4       the clip of fragment N
+    answers.sqlite    the answers, see `imitbench.labelling.answers`
+
+Everything but the answers is written once, atomically. Folders of other people are data: paths in
+them are never followed, and clips are files with fixed names.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
+from imitbench.data.arrow_table import trajectories_to_table
+from imitbench.data.demonstrations import PARQUET_OPTIONS, read_demonstrations
+from imitbench.data.types import TrajectoryWithRew
+from imitbench.errors import InputError
+from imitbench.util.files import atomic_write_bytes
+from imitbench.util.text_line import one_line
+
+SET_FILE = "set.json"
+FRAGMENTS_FILE = "fragments.parquet"
+CLIPS_FOLDER = "clips"
+ANSWERS_FILE = "answers.sqlite"
+MOST_PAIRS = 20_000
+MOST_CLIP_BYTES = 2**20
+"""Largest clip that is served; `imitbench.labelling.clips` writes smaller ones."""
+
+_MP4_MARK, _MP4_MARK_AT = b"ftyp", 4
+_MOST_HEADER_BYTES = 16 * 2**20
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, Field(max_length=400)]
+
+
+class Pair(BaseModel):
+    """Two fragments to compare."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    digest: Digest
+    """Digest of both fragments in this order, as `pair_digest` computes it."""
+    first: int = Field(ge=0)
+    second: int = Field(ge=0)
+    expected: Literal["first", "second"] | None = None
+    """For obvious pairs, the fragment that nearly everybody prefers."""
+
+
+class SetHeader(BaseModel):
+    """The content of `set.json`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    version: Literal[1]
+    env: Annotated[str, Field(max_length=200)] | None
+    source: Text
+    """Origin of the fragments."""
+    question: Annotated[str, Field(min_length=1, max_length=400)]
+    seed: int = Field(ge=0)
+    fps: float = Field(gt=0, le=240)
+    rendered: bool
+    """Whether clips show the environment; otherwise they are traces of the observations."""
+    goal: int = Field(ge=1)
+    """Number of answers after which the page suggests a break."""
+    fragments: int = Field(ge=2)
+    pairs: list[Pair] = Field(min_length=1, max_length=MOST_PAIRS)
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> SetHeader:
+        for number, pair in enumerate(self.pairs):
+            if max(pair.first, pair.second) >= self.fragments or pair.first == pair.second:
+                raise ValueError(f"pair {number} has no two fragments of the set")
+        if len({pair.digest for pair in self.pairs}) < len(self.pairs):
+            raise ValueError("a pair is there twice")
+        return self
+
+
+class LabelSet:
+    """An opened set.
+
+    Args:
+        folder: The folder.
+
+    Attributes:
+        folder: The folder.
+        header: Its validated header.
+        set_id: Digest of the header: sets with the same pairs of the same fragments, the same
+            question and seed have the same one.
+
+    Raises:
+        InputError: The folder is not a set, or is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        content = _read(folder / SET_FILE, folder)
+        try:
+            self.header = SetHeader.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            if where == "pairs":
+                raise InputError(
+                    f"{folder}: a set without pairs ({one_line(first['msg'], 80)}); make it again "
+                    "with imitbench label --env"
+                ) from None
+            raise InputError(
+                f"{folder / SET_FILE}: not a set to label ({one_line(where + ' ' + first['msg'])})"
+                "; make it again"
+            ) from None
+        self.set_id = hashlib.sha256(self.header.model_dump_json().encode()).hexdigest()
+        self.pairs = {pair.digest: pair for pair in self.header.pairs}
+
+    @property
+    def answers_path(self) -> Path:
+        """Path of the database of answers."""
+        return self.folder / ANSWERS_FILE
+
+    def clip_path(self, fragment: int) -> Path:
+        """Path of the clip of a fragment."""
+        return self.folder / CLIPS_FOLDER / f"{fragment}.mp4"
+
+    def check_clips(self) -> None:
+        """Checks that each clip of a pair exists, is small and begins as a video.
+
+        Raises:
+            InputError: A clip is missing, too large, or no video.
+        """
+        for number in sorted({n for pair in self.header.pairs for n in (pair.first, pair.second)}):
+            path = self.clip_path(number)
+            problem = _clip_problem(path)
+            if problem is not None:
+                raise InputError(f"{path}: {problem}; make the set again")
+
+    @functools.cached_property
+    def fragments(self) -> list[TrajectoryWithRew]:
+        """The fragments, by number, with NaN as rewards where none were recorded.
+
+        Raises:
+            InputError: The file is damaged, or does not belong to the header.
+        """
+        path = self.folder / FRAGMENTS_FILE
+        found = read_demonstrations(path)
+        if len(found) != self.header.fragments:
+            raise InputError(
+                f"{path}: has {len(found)} fragments, but {SET_FILE} names "
+                f"{self.header.fragments}; make the set again"
+            )
+        for pair in self.header.pairs:
+            if pair_digest(found[pair.first], found[pair.second]) != pair.digest:
+                raise InputError(
+                    f"{path}: fragments {pair.first} and {pair.second} are not those of "
+                    f"{SET_FILE}; make the set again"
+                )
+        return found
+
+
+def write_set(folder: Path, header: SetHeader, fragments: Sequence[TrajectoryWithRew]) -> None:
+    """Writes header and fragments of a set into a folder that has its clips already.
+
+    Args:
+        folder: The folder, usually of `imitbench.util.files.new_folder`.
+        header: The header.
+        fragments: The fragments, as `stored` returns them.
+    """
+    table = trajectories_to_table(fragments)
+    pq.write_table(table, folder / FRAGMENTS_FILE, **PARQUET_OPTIONS)
+    atomic_write_bytes(folder / SET_FILE, header.model_dump_json(indent=1).encode() + b"\n")
+
+
+def stored(fragment: TrajectoryWithRew) -> TrajectoryWithRew:
+    """The fragment as a set stores it: without infos, and with rewards in float64."""
+    return TrajectoryWithRew(
+        fragment.obs, fragment.acts, None, bool(fragment.terminal), fragment.rews.astype(float)
+    )
+
+
+def _read(path: Path, folder: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MOST_HEADER_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: not a set to label ({SET_FILE}: {error.strerror}); make one with "
+            "imitbench label --env ID --to DIR"
+        ) from error
+    if len(content) > _MOST_HEADER_BYTES:
+        raise InputError(f"{path}: is larger than any set; make it again")
+    return content
+
+
+def _clip_problem(path: Path) -> str | None:
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(_MP4_MARK_AT + len(_MP4_MARK))
+        size = path.stat().st_size
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if start[_MP4_MARK_AT:] != _MP4_MARK:
+        return "is not a clip that browsers can show"
+    if size > MOST_CLIP_BYTES:
+        return f"is larger than {MOST_CLIP_BYTES // 2**20} MiB"
+    return None

@@ -1,0 +1,427 @@
+"""Serves the page on which annotators compare clips.
+
+Every address begins with the secret token of an annotator's link, and serves only the set of this
+server and the answers of this annotator. Requests from pages of other origins are refused: `Host`
+must be an address of this server, `Origin` must be the same, and changes need a token that only the
+page knows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import re
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from imitbench.algorithms.preference_comparisons.human_gatherer import Choice
+from imitbench.errors import InputError
+from imitbench.labelling.answers import (
+    Annotator,
+    AnswerStore,
+    GivenAnswer,
+    NotSavedError,
+    OutOfTurnError,
+)
+from imitbench.labelling.http_server import LimitedServer, PatientHandler
+from imitbench.labelling.label_set import LabelSet
+from imitbench.labelling.schedule import Task, schedule
+from imitbench.util.text_line import one_line
+
+DEFAULT_PORT = 8899
+AHEAD = 4
+"""Number of pairs that the page knows in advance, so that it can fetch their clips."""
+
+_MOST_BODY_BYTES = 4096
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_ANY = ("0.0.0.0", "::")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; media-src blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SECURITY = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+_PATH = re.compile(r"/a/([\w-]{16,64})/(|state|answer|undo|clips/(\d{1,6})\.mp4)")
+_ASSET = re.compile(r"/assets/(label\.(?:js|css))")
+_LOCK_FILE = ".server.lock"
+
+
+class _AnswerRequest(BaseModel):
+    """Body of a request that gives an answer."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    key: Annotated[str, Field(pattern=r"^[\w-]{8,80}$")]
+    position: int = Field(ge=0, lt=10**6)
+    choice: Choice
+    response_ms: int = Field(ge=0, lt=10**9)
+
+
+class _UndoRequest(BaseModel):
+    """Body of a request that takes an answer back."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    position: int = Field(ge=0, lt=10**6)
+
+
+class RefusedError(Exception):
+    """A request that is not served.
+
+    Args:
+        status: HTTP status.
+        message: One sentence for the person.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class LabellingApp:
+    """What the page can ask for, without HTTP; may be used by several threads.
+
+    Args:
+        labels: The set.
+        store: Its answers.
+    """
+
+    def __init__(self, labels: LabelSet, store: AnswerStore) -> None:
+        self.labels, self.store = labels, store
+        self._secret = store.secret()
+        self._known: dict[str, Annotator] = {}
+        self._tasks: dict[int, list[Task]] = {}
+        self._lock = threading.Lock()
+
+    def annotator(self, token: str) -> Annotator:
+        """Returns the annotator of a link.
+
+        Raises:
+            RefusedError: There is no such annotator.
+        """
+        if token not in self._known:
+            self._known = {found.token: found for found in self.store.annotators()}
+        if token in self._known:
+            return self._known[token]
+        raise RefusedError(404, "This link is not known here. Ask for a new one.")
+
+    def csrf(self, annotator: Annotator) -> str:
+        """The token that requests of the annotator's page have."""
+        return hmac.new(self._secret, annotator.token.encode(), hashlib.sha256).hexdigest()
+
+    def tasks(self, annotator: Annotator) -> list[Task]:
+        """The sequence of an annotator."""
+        with self._lock:
+            if annotator.stream not in self._tasks:
+                self._tasks[annotator.stream] = schedule(self.labels.header, annotator.stream)
+            return self._tasks[annotator.stream]
+
+    def state(self, annotator: Annotator) -> dict[str, Any]:
+        """What the page shows: progress, and the next pairs."""
+        tasks, done = self.tasks(annotator), self.store.answered(annotator.number)
+        header = self.labels.header
+        return {
+            "name": annotator.name,
+            "question": header.question,
+            "goal": header.goal,
+            "rendered": header.rendered,
+            "done": done,
+            "total": len(tasks),
+            "next": [
+                {"position": task.position, "left": task.sides[0], "right": task.sides[1]}
+                for task in tasks[done : done + AHEAD]
+            ],
+        }
+
+    def answer(self, annotator: Annotator, given: _AnswerRequest) -> dict[str, Any]:
+        """Stores an answer; returns the new state when it is on disk.
+
+        Raises:
+            RefusedError: It is not the next pair, or cannot be stored.
+        """
+        tasks = self.tasks(annotator)
+        if given.position >= len(tasks):
+            raise RefusedError(409, "There is no such pair.")
+        task = tasks[given.position]
+        self._save(
+            lambda: self.store.record(
+                GivenAnswer(
+                    # Keys of different people never meet, whatever their pages send.
+                    key=f"{annotator.token[:8]}.{given.key}",
+                    annotator=annotator.number,
+                    position=given.position,
+                    pair=task.pair.digest,
+                    purpose=task.purpose,
+                    swapped=task.swapped,
+                    choice=given.choice,
+                    response_ms=given.response_ms,
+                    answered_at=time.time(),
+                )
+            )
+        )
+        return self.state(annotator)
+
+    def undo(self, annotator: Annotator, given: _UndoRequest) -> dict[str, Any]:
+        """Takes the last answer back; errors as in `answer`."""
+        self._save(lambda: self.store.undo(annotator.number, given.position))
+        return self.state(annotator)
+
+    def clip(self, annotator: Annotator, number: int) -> bytes:
+        """Returns a clip of the annotator's set.
+
+        Raises:
+            RefusedError: The set has no such clip, or it cannot be read.
+        """
+        shown = {side for task in self.tasks(annotator) for side in task.sides}
+        if number not in shown:
+            raise RefusedError(404, "There is no such clip.")
+        try:
+            return self.labels.clip_path(number).read_bytes()
+        except OSError as error:
+            raise RefusedError(500, f"Clip {number} cannot be read.") from error
+
+    @staticmethod
+    def _save(change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OutOfTurnError as error:
+            raise RefusedError(409, f"Not stored: {error}.") from error
+        except NotSavedError as error:
+            raise RefusedError(507, f"The answer could not be stored: {error}.") from error
+
+
+class _Handler(PatientHandler):
+    app: ClassVar[LabellingApp]
+    hosts: ClassVar[Callable[[str], bool]]
+
+    def do_GET(self) -> None:  # noqa: N802 (the base class asks for this name)
+        self._answer(self._get)
+
+    def do_HEAD(self) -> None:  # noqa: N802
+        self._answer(self._get)
+
+    def do_POST(self) -> None:  # noqa: N802
+        self._answer(self._post)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answers malformed requests as all others, and ends the connection."""
+        self.close_connection = True
+        self.command = getattr(self, "command", None) or "GET"
+        self._send_json(code, {"error": one_line(message or "The request is malformed.")})
+
+    def _answer(self, respond: Callable[[], None]) -> None:
+        try:
+            self._check_source()
+            respond()
+        except RefusedError as error:
+            self.close_connection = self.command == "POST"  # the body may be unread
+            self._send_json(error.status, {"error": error.message})
+        except (sqlite3.Error, InputError) as error:  # the disk, or the file, fails
+            self.close_connection = True
+            self._send_json(500, {"error": f"The answers cannot be read: {one_line(error, 120)}"})
+
+    def _check_source(self) -> None:
+        host = self.headers.get_all("Host") or []
+        if len(host) != 1 or not type(self).hosts(host[0]):
+            raise RefusedError(403, "This address is not served.")
+        origin = self.headers.get("Origin")
+        if origin is not None and origin != f"http://{host[0]}":
+            raise RefusedError(403, "Requests of other pages are not served.")
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            raise RefusedError(403, "Requests of other pages are not served.")
+
+    def _get(self) -> None:
+        asset = _ASSET.fullmatch(self.path)
+        if asset is not None:
+            kind = _TYPES[Path(asset[1]).suffix]
+            self._send(200, _asset(asset[1]), kind, cache="no-cache")
+            return
+        annotator, rest, number = self._place()
+        if rest == "":
+            page = _asset("label.html").decode().replace("{csrf}", self.app.csrf(annotator))
+            self._send(200, page.encode(), "text/html; charset=utf-8")
+        elif rest == "state":
+            self._send_json(200, self.app.state(annotator))
+        elif number is not None:
+            clip = self.app.clip(annotator, int(number))
+            self._send(200, clip, "video/mp4", cache="private, max-age=86400")
+        else:
+            raise RefusedError(405, "This address takes answers only.")
+
+    def _post(self) -> None:
+        annotator, rest, _ = self._place()
+        if rest not in ("answer", "undo"):
+            raise RefusedError(405, "This address takes no answers.")
+        sent = self.headers.get("X-CSRF-Token", "")
+        if not hmac.compare_digest(sent.encode(), self.app.csrf(annotator).encode()):
+            raise RefusedError(403, "The page is outdated. Load it again.")
+        body = self._body()
+        try:
+            if rest == "answer":
+                state = self.app.answer(annotator, _AnswerRequest.model_validate_json(body))
+            else:
+                state = self.app.undo(annotator, _UndoRequest.model_validate_json(body))
+        except ValidationError as error:
+            raise RefusedError(400, "The answer is malformed. Load the page again.") from error
+        self._send_json(200, state)
+
+    def _place(self) -> tuple[Annotator, str, str | None]:
+        match = _PATH.fullmatch(self.path)
+        if match is None:
+            raise RefusedError(404, "Open the link that you were given.")
+        return self.app.annotator(match[1]), match[2], match[3]
+
+    def _body(self) -> bytes:
+        if self.headers.get_content_type() != "application/json":
+            raise RefusedError(415, "Answers are JSON.")
+        length = self.headers.get("Content-Length", "")
+        if "Transfer-Encoding" in self.headers or not re.fullmatch(r"\d{1,9}", length):
+            raise RefusedError(411, "The length of the answer is missing.")
+        if int(length) > _MOST_BODY_BYTES:
+            raise RefusedError(413, "The answer is too large.")
+        return self.rfile.read(int(length))
+
+    def _send_json(self, status: int, document: dict[str, Any]) -> None:
+        self._send(status, json.dumps(document).encode(), "application/json")
+
+    def _send(self, status: int, body: bytes, kind: str, cache: str = "no-store") -> None:
+        self.send_body(status, body, {"Content-Type": kind, "Cache-Control": cache, **_SECURITY})
+
+
+def _asset(name: str) -> bytes:
+    return (files("imitbench.labelling") / "assets" / name).read_bytes()
+
+
+class LabellingServer:
+    """A server for one set; nothing else may serve the set at the same time.
+
+    Use it as a context manager.
+
+    Args:
+        labels: The set.
+        host: Address to listen on.
+        port: Port; 0 for any free one.
+
+    Raises:
+        InputError: The port is in use, or another process serves the set.
+    """
+
+    def __init__(
+        self, labels: LabelSet, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
+    ) -> None:
+        self.host = host
+        self._labels = labels
+        self._lock = _lock(labels.folder)
+        self._thread: threading.Thread | None = None
+        try:
+            self.store = AnswerStore(labels.answers_path, labels.set_id)
+            self.app = LabellingApp(labels, self.store)
+            handler = type("Handler", (_Handler,), {"app": self.app, "hosts": self._is_own})
+            self._server = _bind(host, port, handler)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self.port: int = self._server.server_address[1]
+
+    def __enter__(self) -> LabellingServer:
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self.store.close()
+        os.close(self._lock)
+
+    def link(self, annotator: Annotator) -> str:
+        """The address of an annotator's page."""
+        host = socket.gethostname() if self.host in _ANY else self.host
+        shown = f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.port}/a/{annotator.token}/"
+
+    def wait(self) -> None:
+        """Serves until interrupted."""
+        assert self._thread is not None, "entered"
+        while self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def _is_own(self, host: str) -> bool:
+        """Whether a `Host` header names this server, and not a name that someone else controls."""
+        name, _, port = host.rpartition(":")
+        if not name:
+            name, port = host, "80"
+        if port != str(self.port):
+            return False
+        if self.host in _ANY:
+            return name.lower() in (*_LOOPBACK, *_own_names()) or _is_address(name)
+        own = f"[{self.host}]" if ":" in self.host else self.host
+        return name.lower() == own.lower() or (is_loopback(self.host) and name in _LOOPBACK)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _own_names() -> Iterator[str]:
+    name = socket.gethostname().lower()
+    yield from (name, f"{name}.local")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _bind(host: str, port: int, handler: type[PatientHandler]) -> LimitedServer:
+    try:
+        return LimitedServer((host, port), handler)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"--port {port} on {host}: cannot be used ({one_line(reason, 80)}); name another port, "
+            "or 0 for any"
+        ) from error
+
+
+def _lock(folder: Path) -> int:
+    try:
+        descriptor = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise InputError(f"{folder}: answers cannot be stored there ({error.strerror})") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(
+            f"{folder}: another server shows this set; use its links, or stop it"
+        ) from None
+    return descriptor

@@ -1,0 +1,92 @@
+"""`imitbench label` and `imitbench import human-preferences`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.labelling import PageClient, write_small_set
+
+from imitbench.labelling.answers import AnswerStore
+from imitbench.labelling.label_set import LabelSet
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_small_set(tmp_path / "set", pairs=6)
+
+
+def test_a_set_is_made_answered_and_exported(imitbench, tmp_path):
+    made = imitbench(
+        "label", "--env", "Pendulum-v1", "--pairs", "2", "--length", "5", "--make-only"
+    )
+    assert made.code == 0, made.err
+    assert "labels/Pendulum-v1: 2 pairs and 1 obvious pair" in made.err
+    folder = tmp_path / "labels" / "Pendulum-v1"
+    labels = LabelSet(folder)
+    store = AnswerStore(labels.answers_path, labels.set_id)
+    store.annotator("Ada")
+    store.close()
+    lines = [
+        json.dumps({"pair": pair.digest, "preference": 1.0, "annotator": "Ada"})
+        for pair in labels.header.pairs
+    ]
+    (tmp_path / "given.jsonl").write_text("\n".join(lines))
+    added = imitbench("label", "import", str(folder), "given.jsonl")
+    assert added.err == f"{folder}: 3 answers added\n"
+    told = json.loads(imitbench("label", "status", str(folder), "--json").out)
+    assert [(each["name"], each["answers"]) for each in told["annotators"]] == [("Ada", 3)]
+    assert "annotator" in imitbench("label", "status", str(folder)).out
+    exported = imitbench("label", "export", str(folder), "out", "--json")
+    assert json.loads(exported.out) == {"to": "out", "pairs": 3, "answers": 3}
+    shown = imitbench("label", "push", "out", "me/preferences", "--license", "mit")
+    assert "data/train-00000-of-00001.parquet" in shown.out
+    assert "nothing was uploaded; add --yes to upload" in shown.err
+    merged = imitbench("label", "merge", str(folder), str(folder))
+    assert merged.code == 2
+    assert "the answers of this set already" in merged.err
+
+
+@pytest.mark.slow
+def test_a_page_is_served_until_interrupted(folder, tmp_path):
+    command = [sys.executable, "-m", "imitbench", "label", str(folder), "--port", "0",
+               "--no-browser", "--annotator", "Ada", "--annotator", "Bob"]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        links = dict(process.stdout.readline().strip().split(": ", 1) for _ in range(2))
+        for name, link in links.items():
+            page = PageClient(link)
+            assert page.state()["name"] == name
+            assert page.answer(0)[0] == 200
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "2 answers are stored" in messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["label", "nowhere"], "nowhere: not a set to label"),
+        (["label", "--pairs", "3"], "name a set, or what to make one from"),
+        (["label", "--demos", "a", "--policy", "b"], "--demos and --policy: name one"),
+        (["label", "--policy", "random"], "the environment is not known; name it by --env"),
+        (["label", "set", "--env", "Pendulum-v1"], "is opened as it is"),
+        (["label", "set", "--annotator", ""], "choose a name"),
+        (["label", "--env", "Pendulum-v1", "--to", "set"], "is a set already"),
+        (["label", "export", "set", "out"], "has no answers yet"),
+        (["label", "import", "set", "set/set.jsonl"], "cannot be read"),
+        (["label", "merge", "set", "nowhere"], "there are no answers"),
+        (["import", "human-preferences", "set"], "has no human_label_domain_"),
+        (["import", "human-preferences", "set", "--to", "x"], "--data and --to: give both"),
+    ],
+)
+def test_bad_input_is_one_line(refused, folder, arguments, told):
+    assert told in refused(*arguments)
