@@ -21,7 +21,7 @@ from imitbench.util.text_line import encodable, one_line
 READING_S = 0.25
 """Seconds for which one answer reads files; a page asks again for the rest."""
 FRESH_S = 1.0
-_RESTS = 4  # a look is repeated after this many times its own duration
+RESTS = 4  # a look is repeated after this many times its own duration
 _LONGEST_MESSAGE = 300
 _LONGEST_NAME = 200
 _URGENCY = {"running": 0, "failed": 1, "interrupted": 2, "done": 3, "waiting": 4}
@@ -229,7 +229,7 @@ class RunTable:
 
     def _look(self) -> None:
         """Finds runs and their states, unless that was done just now."""
-        pause = max(FRESH_S, _RESTS * self._look_s)
+        pause = max(FRESH_S, RESTS * self._look_s)
         if self._survey is None or time.monotonic() - self._looked_at < pause:
             return
         started = time.monotonic()
@@ -251,7 +251,7 @@ class RunTable:
 
     def _begun(self, key: str, run: SurveyedRun, known: _Known | None) -> _Known:
         """Makes a row of what is known without reading files."""
-        suite, algo, env = (one_line(name, _LONGEST_NAME) for name in run.cell)
+        suite, algo, env = (one_line(encodable(name), _LONGEST_NAME) for name in run.cell)
         row = RunRow(key, key.rpartition("/")[2], suite, algo, env, run.state)
         spec = known.spec if known else None
         return _Known(run, row.with_spec(spec) if spec else row, self._version, spec=spec)

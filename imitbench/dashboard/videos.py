@@ -41,11 +41,11 @@ def find_videos(out: Path, keys: Iterable[str]) -> list[Video]:
         out: Results folder.
         keys: Paths of its run folders below it.
     """
-    keys = list(keys)
+    keys, root = list(keys), out.resolve()
     by_id = {key.rpartition("/")[2]: key for key in keys}
     found = []
     for folder in ("", VIDEO_FOLDER, *keys):
-        for entry in _entries(out / folder):
+        for entry in _entries(out / folder, root):
             name = encodable(entry.name)
             named = (by_id[each] for each in _RUN_ID.findall(name) if each in by_id)
             run = folder if folder not in ("", VIDEO_FOLDER) else next(named, None)
@@ -78,12 +78,16 @@ def open_video(out: Path, file: str, keys: Container[str]) -> OpenFile | None:
     return open_file(target)
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+def _entries(folder: Path, root: Path) -> Iterator[os.DirEntry[str]]:
+    """Yields the videos in a folder, unless a link leads to it from elsewhere."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 ordinary = entry.name[0] != "." and entry.is_file(follow_symlinks=False)
-                if ordinary and entry.name.lower().endswith(SUFFIX):
-                    yield entry
+                if not (ordinary and entry.name.lower().endswith(SUFFIX)):
+                    continue
+                if not folder.resolve().is_relative_to(root):
+                    return
+                yield entry
     except OSError:
         return

@@ -9,10 +9,29 @@ function thinned(curve) {
   return { steps: places.map((at) => curve.steps[at]), values: places.map((at) => curve.values[at]) };
 }
 
-// A chart of runs with a choice of metrics; `groupOf` gives a run's name and color.
-function liveChart(titleOf, groupOf) {
+// Running runs first, and then of each algorithm as many as of the others.
+function drawnFirst(runs) {
+  const seen = new Map();
+  const ranked = runs.filter((run) => run.state !== "waiting").map((run) => {
+    const rank = seen.get(run.algo) || 0;
+    seen.set(run.algo, rank + 1);
+    return [run, run.state === "running" ? -1 : rank];
+  });
+  return ranked.sort(([, a], [, b]) => a - b).map(([run]) => run);
+}
+
+function setOptions(select, names, chosen) {
+  if ([...select.options].map((option) => option.value).join("\n") !== names.join("\n"))
+    select.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
+  if (select.value !== chosen) select.value = chosen;
+}
+
+// A chart of runs with a choice of metrics; `groupOf` gives a run's name and color. Where runs are
+// compared, a metric that all of them have comes first.
+function liveChart(titleOf, groupOf, comparing = false) {
   let runs = [];
   let chosen = null;
+  let picked = false; // by the user; otherwise, a more telling metric may appear
   const off = new Set();
   const select = h("select", {});
   const legend = h("div", { class: "legend", role: "group", "aria-label": "Shown" });
@@ -50,14 +69,14 @@ function liveChart(titleOf, groupOf) {
   }
 
   async function update(wanted) {
-    const moving = (run) => run.state === "running";
-    runs = [...wanted].sort((a, b) => moving(b) - moving(a)).slice(0, MOST_RUNS);
+    runs = drawnFirst(wanted).slice(0, MOST_RUNS);
     const unnamed = runs.filter((run) => !metricNames.get(run.key)?.size);
     await askForCurves(unnamed, "");
     const metrics = metricsOf(runs);
-    if (!metrics.includes(chosen)) chosen = metrics.length ? mostTelling(metrics) : null;
-    if ([...select.options].map((option) => option.value).join("\n") !== metrics.join("\n"))
-      select.replaceChildren(...metrics.map((name) => h("option", { value: name, selected: name === chosen }, name)));
+    const shared = metrics.filter((name) => runs.every((run) => metricNames.get(run.key)?.has(name)));
+    const offered = comparing && shared.length ? shared : metrics;
+    if (!picked || !metrics.includes(chosen)) chosen = metrics.length ? mostTelling(offered) : null;
+    setOptions(select, metrics, chosen);
     const news = chosen !== null && (await askForCurves(runs, chosen));
     const present = chosen === null ? [] : groups();
     figure.hidden = present.length === 0;
@@ -65,15 +84,18 @@ function liveChart(titleOf, groupOf) {
     nothing.textContent = wanted.some((run) => run.state === "running") ? "No points of the curves so far." : "No learning curves are recorded here.";
     place(legend, buttons(present.map((group) => group.algorithm), (group) => group.name, (group) => group));
     const points = present.reduce((sum, group) => sum + group.curves.length, 0);
-    const left = wanted.length - runs.length;
-    caption.textContent = `Thin lines: single runs; thick lines: their mean. ${points} curves${left ? `; ${left} further runs are not drawn` : ""}.`;
-    if (news || present.length !== drawn) redraw();
-    drawn = present.length;
+    const begun = wanted.filter((run) => run.state !== "waiting").length;
+    const left = begun - points;
+    caption.textContent = `Thin lines: single runs; thick lines: their mean. ${points} of ${begun} runs are drawn${left ? `: others do not record this metric, or are more than ${MOST_RUNS}` : ""}.`;
+    const mark = JSON.stringify([chosen, ...present.map((group) => group.algorithm.name)]);
+    if (news || mark !== drawn) redraw();
+    drawn = mark;
   }
-  let drawn = 0;
+  let drawn = "";
 
   select.addEventListener("change", () => {
     chosen = select.value;
+    picked = true;
     update(runs).then(redraw, loseConnection);
   });
   return { element: h("div", {}, figure, nothing), update, redraw };
@@ -93,8 +115,7 @@ function curvesView(section) {
     const runs = begun();
     const names = [...new Set(runs.map(nameOf))].sort();
     if (!names.includes(chosen)) chosen = nameOf(runs.find((run) => run.state === "running") || runs[0] || { suite: "", env: "" });
-    if ([...select.options].map((option) => option.value).join("\n") !== names.join("\n"))
-      select.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
+    setOptions(select, names, chosen);
     empty.hidden = runs.length > 0;
     field.hidden = chart.element.hidden = runs.length === 0;
     await chart.update(runs.filter((run) => nameOf(run) === chosen));

@@ -21,6 +21,7 @@ async function askForRuns() {
   for (const key of news.gone) known.runs.delete(key);
   for (const row of news.rows) known.runs.set(row.key, row);
   Object.assign(known, { session: news.session, version: news.version, complete: news.complete, missing: news.missing, outlook: news.outlook });
+  if (known.complete) giveColors();
   return news.whole || news.rows.length + news.gone.length > 0;
 }
 
@@ -29,9 +30,13 @@ function allRuns() {
 }
 
 // Algorithms keep the color that they had first; after ten, they share the plain one.
+function giveColors() {
+  for (const name of [...new Set(allRuns().map((run) => run.algo))].sort())
+    if (!colors.has(name)) colors.set(name, colors.size < 10 ? colors.size : null);
+}
+
 function algorithmOf(run) {
-  if (!colors.has(run.algo)) colors.set(run.algo, colors.size < 10 ? colors.size : null);
-  return { name: run.algo, color: colors.get(run.algo) };
+  return { name: run.algo, color: colors.get(run.algo) ?? null };
 }
 
 function labelOf(run) {

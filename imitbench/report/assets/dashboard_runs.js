@@ -16,7 +16,7 @@ function openButton(run) {
 }
 
 const COLUMNS = {
-  algo: { label: "Algorithm", value: (run) => run.algo, cell: (run) => named(algorithmOf(run)) },
+  algo: { label: "Algorithm", value: (run) => run.algo, mark: (run) => [run.algo, colors.get(run.algo)], cell: (run) => named(algorithmOf(run)) },
   env: { label: "Environment", value: (run) => run.env },
   seed: { label: "Seed", number: true, value: (run) => run.seed },
   state: { label: "State", value: (run) => run.state, cell: stateMark },
@@ -24,7 +24,7 @@ const COLUMNS = {
   raw: { label: "Raw return", number: true, value: (run) => run.raw, cell: (run) => (run.raw === null ? "" : rawText(run.raw)) },
   wall: { label: "Time", number: true, value: (run) => run.wall, cell: (run) => (run.wall === null ? "" : lasting(run.wall)) },
   phase: { label: "Phase", value: (run) => run.phase },
-  at: { label: "Last report", value: (run) => run.at, cell: (run) => clock(run.at) },
+  at: { label: "Last report", value: (run) => run.at, cell: (run) => h("span", { class: "progress" }, clock(run.at)) },
   run: { label: "Run", fixed: true, value: (run) => run.run_id, cell: openButton },
   error: { label: "Message", value: (run) => run.error },
   progress: {
@@ -85,7 +85,7 @@ function runsView(section) {
   const field = h("input", { type: "search", placeholder: "algorithm, environment, run id" });
   const count = h("output", { "aria-live": "polite" });
   const chips = h("div", { class: "legend", role: "group", "aria-label": "States shown" });
-  const button = h("button", { type: "button", class: "open", onclick: () => { location.hash = compareHash(); } }, "Compare");
+  const button = h("button", { type: "button", class: "press", onclick: () => { location.hash = compareHash(); } }, "Compare");
   const table = liveTable({
     name: "Runs",
     caption: "Mark two runs to compare them. Scores are of the stochastic policy after training.",
@@ -245,7 +245,7 @@ function compareView(section) {
       of("Environment steps", (result) => short(result.env_steps)),
       of("Time", (result) => lasting(result.wall_s)),
     ];
-    const chart = liveChart(() => "of two runs", (run) => ({ name: names[keys.indexOf(run.key)], color: keys.indexOf(run.key) }));
+    const chart = liveChart(() => "of two runs", (run) => ({ name: names[keys.indexOf(run.key)], color: keys.indexOf(run.key) }), true);
     box.replaceChildren(
       h("h3", {}, "Scores"), table("Outcome", names, scores),
       h("h3", {}, "Learning curves"), chart.element,

@@ -47,7 +47,7 @@ function liveTable({ name, caption, columns, keyOf, classes }) {
   let last = [];
   const body = h("tbody");
   const headings = columns.map((column) => heading(column));
-  const more = h("button", { type: "button", class: "open more", hidden: true, onclick: () => { limit += 5 * PAGE; show(last); } });
+  const more = h("button", { type: "button", class: "press more", hidden: true, onclick: () => { limit += 5 * PAGE; show(last); } });
   const table = h("table", { class: classes || "" }, h("caption", {}, h("span", {}, caption)), h("thead", {}, h("tr", {}, ...headings)), body);
   const element = h("div", {}, h("div", { class: "scroll", role: "region", "aria-label": name, tabindex: 0 }, table), more);
   const rows = keeper((item) => h("tr", { "data-key": keyOf(item) }, ...columns.map((column, at) => {
