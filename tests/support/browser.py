@@ -58,7 +58,7 @@ class Watched:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
-        self.requests.remove(address)
+        self.requests.remove(address.partition("#")[0])
 
     def overflow(self):
         """Returns by how many pixels the page is wider than its window."""
