@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 
 def dashboard(
@@ -16,6 +16,7 @@ def dashboard(
             "--out",
             metavar="DIR",
             help="Results folder, or a folder of published results, or 'published'.",
+            autocompletion=completion.results_places,
         ),
     ] = str(options.DEFAULT_OUT),
     port: Annotated[

@@ -21,6 +21,8 @@ from imitbench.util.text_line import encodable, one_line
 READING_S = 0.25
 """Seconds for which one answer reads files; a page asks again for the rest."""
 FRESH_S = 1.0
+OUTLOOK_S = 10.0
+"""Seconds after which the time to come is estimated anew, even if no run has changed."""
 RESTS = 4  # a look is repeated after this many times its own duration
 _LONGEST_MESSAGE = 300
 _LONGEST_NAME = 200
@@ -186,7 +188,7 @@ class RunTable:
         self._runs: dict[str, _Known] = {}
         self._gone: list[tuple[int, str]] = []
         self._pending: dict[str, str] = {}
-        self._outlook = Outlook()
+        self._outlook, self._outlook_at = Outlook(), float("-inf")
         self._looked_at, self._look_s = float("-inf"), 0.0
 
     @property
@@ -268,8 +270,7 @@ class RunTable:
 
     def _read(self, until: float) -> None:
         """Reads the files of changed runs, of running and failed ones first."""
-        if not self._pending:
-            return
+        changed = bool(self._pending)
         for key in sorted(self._pending, key=lambda key: _URGENCY[self._runs[key].row.state]):
             if time.monotonic() > until:
                 return
@@ -278,7 +279,8 @@ class RunTable:
             if row != known.row:
                 known.row, known.version = row, self._version
             known.stamp = self._pending.pop(key)
-        self._outlook = self._look_ahead()
+        if changed or time.monotonic() - self._outlook_at > OUTLOOK_S:
+            self._outlook, self._outlook_at = self._look_ahead(), time.monotonic()
 
     def _read_row(self, key: str, known: _Known) -> RunRow:
         """Returns the row of a run from its files; with what can be read if some are damaged."""

@@ -18,6 +18,7 @@ from imitbench.store.run_dir import RunDirectory
 
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
+PATIENCE_MS = 300_000  # on a busy machine, a sweep takes long to start
 SLOW = """
 import time
 
@@ -91,12 +92,15 @@ def test_curves_grow_while_a_sweep_runs(tmp_path, serve, opened):
         stdout=subprocess.DEVNULL,
     )
     seen = []
-    with sweep:
-        watched.page.locator("#facts li", has_text="running").wait_for(timeout=60_000)
-        watched.page.locator("#view-curves svg.chart").wait_for(timeout=60_000)
+    try:
+        watched.page.locator("#facts li", has_text="running").wait_for(timeout=PATIENCE_MS)
+        watched.page.locator("#view-curves svg.chart").wait_for(timeout=PATIENCE_MS)
         while sweep.poll() is None:
             seen.append(length(watched))
             watched.page.wait_for_timeout(200)
+    finally:
+        sweep.kill()
+        sweep.wait()
     assert sweep.returncode == 0
     watched.page.locator("#facts li", has_text="2 done").wait_for()
     assert len({count for count in seen if count}) > 1
