@@ -29,7 +29,7 @@ class Mine(BCLearner):
     def train(self, budget, callback, checkpoint):
         def slow(step, metrics):
             callback(step, metrics)
-            time.sleep(0.2)
+            time.sleep(0.3)
 
         return super().train(budget, slow, checkpoint)
 """
@@ -71,11 +71,12 @@ def rows(watched, view):
     return watched.page.locator(f"#view-{view} tbody tr")
 
 
-def length(watched):
-    """Returns the number of points of the longest curve that is drawn."""
+def drawn_points(watched):
+    """Returns the number of points of all curves that are drawn."""
     return watched.page.evaluate(
-        "Math.max(0, ...[...document.querySelectorAll('#view-curves path.curve')]"
-        ".map((path) => path.getAttribute('d').split(/[ML]/).length - 1))"
+        "[...document.querySelectorAll('#view-curves path.curve')]"
+        ".map((path) => path.getAttribute('d').split(/[ML]/).length - 1)"
+        ".reduce((sum, points) => sum + points, 0)"
     )
 
 
@@ -96,7 +97,7 @@ def test_curves_grow_while_a_sweep_runs(tmp_path, serve, opened):
         watched.page.locator("#facts li", has_text="running").wait_for(timeout=PATIENCE_MS)
         watched.page.locator("#view-curves svg.chart").wait_for(timeout=PATIENCE_MS)
         while sweep.poll() is None:
-            seen.append(length(watched))
+            seen.append(drawn_points(watched))
             watched.page.wait_for_timeout(200)
     finally:
         sweep.kill()
