@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.browser import browser
 
 # Several tests run at once, one to a core, and networks as small as these gain nothing from more
 # threads. Said before torch and NumPy are imported, and to all processes that tests start.
@@ -31,6 +32,13 @@ def shared_dir():
     if not folder.is_dir():
         pytest.skip(f"no fixtures at {folder}: set IMITBENCH_SHARED to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Chromium, opened once."""
+    with browser() as opened:
+        yield opened
 
 
 @pytest.fixture

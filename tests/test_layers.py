@@ -12,7 +12,7 @@ PACKAGE = Path(imitbench.__file__).parent
 # A package may import only from layers further down this list.
 LAYERS = [
     {"cli"},
-    {"api"},
+    {"api", "dashboard"},
     {"labelling", "race"},
     {"experts", "report", "templates", "tune"},
     {"conformance"},

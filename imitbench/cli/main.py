@@ -27,6 +27,7 @@ _COMMANDS = {
     "status": "status:status",
     "cancel": "cancel:cancel",
     "logs": "logs:logs",
+    "dashboard": "dashboard:dashboard",
     "collect": "collect:collect",
     "report": "report:report",
     "compare": "compare:compare",

@@ -83,7 +83,12 @@ _VOID = {"br", "input", "link", "meta"}
 
 
 def html_document(
-    title: str, body: Markup, *, styles: Sequence[str], scripts: Sequence[str]
+    title: str,
+    body: Markup,
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    served: bool = False,
 ) -> str:
     """Returns a page that contains its style sheets and scripts.
 
@@ -94,13 +99,18 @@ def html_document(
         body: Content of the page's body.
         styles: File names of the style sheets in this package's assets.
         scripts: File names of the scripts in these assets; they run in this order in one scope.
+        served: Whether the page may get data and videos from the server that it comes from.
     """
     style = "\n".join(_asset(name) for name in styles)
     parts = "\n".join(_asset(name) for name in scripts)
     script = f'(() => {{\n"use strict";\n{parts}\n}})();\n'
     head = join(
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        tag(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content=_policy(style, script, served=served),
+        ),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"imitbench {__version__}"),
         tag("meta", name="referrer", content="no-referrer"),
@@ -132,13 +142,17 @@ def _asset(name: str) -> str:
     return (files("imitbench.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
-    """Returns a security policy that allows only this style and script, and no connections."""
+def _policy(style: str, script: str, *, served: bool) -> str:
+    """Returns a security policy that allows only this style and script.
+
+    A page that is not served may not connect to anything.
+    """
     hashes = []
     for content in (style, script):
         digest = hashlib.sha256(content.encode("utf-8")).digest()
         hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
+    own = "connect-src 'self'; media-src 'self'; " if served else ""
     return (
         f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{own}base-uri 'none'; form-action 'none'"
     )

@@ -33,9 +33,15 @@ def active_sweep(out: Path) -> Iterator[None]:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def is_active(out: Path) -> bool:
-    """Whether a running process, on any machine, has an active sweep in a results folder."""
-    return any(lease.is_held(each) for each in _present(out / SWEEPS_FOLDER / _FOLDER))
+def is_active(out: Path, *, may_write: bool = True) -> bool:
+    """Whether a running process, on any machine, has an active sweep in a results folder.
+
+    Args:
+        out: Root of the results folder.
+        may_write: See `imitbench.store.lease.is_held`.
+    """
+    present = _present(out / SWEEPS_FOLDER / _FOLDER)
+    return any(lease.is_held(each, may_write=may_write) for each in present)
 
 
 def _enter(folder: Path) -> tuple[Path, lease.Lease]:

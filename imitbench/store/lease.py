@@ -202,13 +202,19 @@ def _acquire(
         poll_s = min(2 * poll_s, _LONGEST_POLL_S, seen.heartbeat_s)
 
 
-def is_held(folder: Path) -> bool:
-    """Whether a process holds a folder's lease, as far as this process can see."""
+def is_held(folder: Path, *, may_write: bool = True) -> bool:
+    """Whether a process holds a folder's lease, as far as this process can see.
+
+    Args:
+        folder: Folder that the lease is for.
+        may_write: Whether a file may exist in it for a moment, which shows the clock of its file
+            system; otherwise the clock of this machine counts, which may differ.
+    """
     try:
         seen = _look(folder / LEASE_FILE)
     except OSError:
         return False
-    return seen is not None and _judge(seen, folder) == "held"
+    return seen is not None and _judge(seen, folder, may_write=may_write) == "held"
 
 
 def is_needed(name: str, lease: Lease | None) -> bool:
@@ -305,14 +311,17 @@ def _remove(path: Path, nonce: str) -> bool:
     return True
 
 
-def _judge(seen: _LeaseState, folder: Path) -> Literal["held", "silent", "abandoned"]:
+def _judge(
+    seen: _LeaseState, folder: Path, *, may_write: bool = True
+) -> Literal["held", "silent", "abandoned"]:
     owner = seen.owner
     if owner is not None and owner.machine == _machine():
         alive = _is_alive(owner)
         if alive is not None:
             # A lease of a running process is never taken over, even after a suspension.
             return "held" if alive else "abandoned"
-    silence_s = (_file_clock_ns(folder) - seen.beat_ns) / 1e9
+    now_ns = _file_clock_ns(folder) if may_write else time.time_ns()
+    silence_s = (now_ns - seen.beat_ns) / 1e9
     return "silent" if silence_s > SILENT_BEATS * seen.heartbeat_s else "held"
 
 

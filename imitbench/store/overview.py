@@ -6,7 +6,7 @@ import difflib
 import heapq
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,6 +90,32 @@ class StatusTotal:
         return sum(self.counts[state] for state in OPEN_STATES)
 
 
+@dataclass(frozen=True)
+class SurveyedRun:
+    """A run that was requested or begun.
+
+    Attributes:
+        path: Path of its directory below the results folder.
+        suite: Name of the suite.
+        algo: Name of the algorithm, with its variant.
+        env: Environment id.
+        state: One of `STATES`, see `CellStatus`.
+        done_at: When its result was written, in seconds since 1970; `None` if it is not done.
+    """
+
+    path: str
+    suite: str
+    algo: str
+    env: str
+    state: str
+    done_at: float | None
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """Suite, algorithm and environment."""
+        return self.suite, self.algo, self.env
+
+
 @dataclass
 class _Cell:
     counts: Counter[str] = field(default_factory=Counter)
@@ -102,15 +128,17 @@ class StatusSurvey:
 
     Args:
         out: Root of the results folder.
+        may_write: See `imitbench.store.lease.is_held`.
 
     Raises:
         InputError: The folder does not exist.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, *, may_write: bool = True) -> None:
         if not out.is_dir():
             raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
         self.out = out
+        self._may_write = may_write
         self._cells: dict[str, _Key] = {}
         self._expected: dict[_Key, RunTime] = {}
         self._seconds: dict[tuple[Path, float], RunTime | None] = {}
@@ -121,25 +149,48 @@ class StatusSurvey:
         Returns:
             One entry per suite, algorithm and environment, sorted.
         """
-        cells: dict[_Key, _Cell] = {}
-        for path, key in self._runs():
-            cell = cells.setdefault(key, _Cell())
+        return self.count(self.runs())
+
+    def runs(self, *, read_specs: bool = True) -> Iterator[SurveyedRun]:
+        """Yields every run that was requested or begun, with its state.
+
+        Args:
+            read_specs: Whether to read specifications of runs that no sweep file names, and to
+                leave out runs where that is impossible. Otherwise their names are those of their
+                folders, which lack variants, and have `-` for `/`.
+        """
+        for path, key in self._runs(read_specs=read_specs):
             directory = RunDirectory(self.out / path)
             done_at = _done_at(directory)
-            state = "done" if done_at is not None else _state(directory)
-            cell.counts[state] += 1
-            if done_at is not None:
-                cell.finished.append((done_at, directory.path))
-            elif state == "running":
-                cell.running.append(directory)
+            state = "done" if done_at is not None else self._state(directory)
+            yield SurveyedRun(path, *key, state, done_at)
+
+    def count(self, runs: Iterable[SurveyedRun]) -> list[CellStatus]:
+        """Counts runs that `runs` returned; one entry per cell, sorted."""
+        cells: dict[_Key, _Cell] = {}
+        for run in runs:
+            cell = cells.setdefault(run.cell, _Cell())
+            cell.counts[run.state] += 1
+            if run.done_at is not None:
+                cell.finished.append((run.done_at, self.out / run.path))
+            elif run.state == "running":
+                cell.running.append(RunDirectory(self.out / run.path))
         at_work = max(1, sum(cell.counts["running"] for cell in cells.values()))
         return [self._status(key, cell, at_work) for key, cell in sorted(cells.items())]
 
     def is_active(self) -> bool:
         """Whether a process runs a sweep here; otherwise, open runs stay open."""
-        return is_active(self.out)
+        return is_active(self.out, may_write=self._may_write)
 
-    def _runs(self) -> Iterator[tuple[str, _Key]]:
+    def _state(self, directory: RunDirectory) -> str:
+        if directory.is_claimed(may_write=self._may_write):
+            return "running"
+        if directory.has_failed:
+            return "failed"
+        # A worker writes the specification first.
+        return "interrupted" if (directory.path / "spec.json").exists() else "waiting"
+
+    def _runs(self, *, read_specs: bool) -> Iterator[tuple[str, _Key]]:
         """Yields paths and cells of all runs that were requested or begun."""
         cells = [cell for sweep in read_sweeps(self.out) for cell in sweep.cells]
         self._expected = {
@@ -154,7 +205,12 @@ class StatusSurvey:
         }
         yield from planned.items()
         for path in run_directories(self.out):
-            if path not in planned and (key := self._key(path)) is not None:
+            if path in planned:
+                continue
+            if not read_specs:
+                suite, algo, env, _ = path.split("/")
+                yield path, (suite, algo, env)
+            elif (key := self._key(path)) is not None:
                 yield path, key
 
     def _key(self, path: str) -> _Key | None:
@@ -241,15 +297,6 @@ def _done_at(directory: RunDirectory) -> float | None:
         return (directory.path / "result.json").stat().st_mtime
     except OSError:
         return None
-
-
-def _state(directory: RunDirectory) -> str:
-    if directory.is_claimed():
-        return "running"
-    if directory.has_failed:
-        return "failed"
-    # A worker writes the specification first.
-    return "interrupted" if (directory.path / "spec.json").exists() else "waiting"
 
 
 _SHOWN = 5

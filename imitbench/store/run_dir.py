@@ -169,9 +169,13 @@ class RunDirectory:
             self._lease = None
             held.release()
 
-    def is_claimed(self) -> bool:
-        """Whether a running process, on this machine or another, holds the run."""
-        return lease.is_held(self.path)
+    def is_claimed(self, *, may_write: bool = True) -> bool:
+        """Whether a running process, on this machine or another, holds the run.
+
+        Args:
+            may_write: See `imitbench.store.lease.is_held`.
+        """
+        return lease.is_held(self.path, may_write=may_write)
 
     def check_claim(self) -> None:
         """Checks the claim at no cost; must be called often while the run is held.

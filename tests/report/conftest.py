@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.browser import browser
 
 from imitbench.cards.algorithm import Role
 from imitbench.records.runs import FailureRow, MeasureRow, ReferenceRow, RunRow, ScoreRow
@@ -150,9 +149,3 @@ def report(
 @pytest.fixture
 def empty_report() -> Report:
     return build_report([], [], [])
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with browser() as opened:
-        yield opened

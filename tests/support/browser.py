@@ -37,20 +37,28 @@ def browser():
 class Watched:
     """A page that records its console messages and network requests.
 
+    Args:
+        opened: The browser.
+        place: Path of a file, or an address.
+        width: Width of the window in pixels.
+        height: Height of the window in pixels.
+        **options: Further options of the window.
+
     Attributes:
         page: The page.
         complaints: Errors, warnings and messages on the console.
         requests: Requested URLs, except for that of the page.
     """
 
-    def __init__(self, opened, file, width=1280, height=900, **options):
+    def __init__(self, opened, place, width=1280, height=900, **options):
+        address = place if isinstance(place, str) else place.as_uri()
         self.page = opened.new_page(viewport={"width": width, "height": height}, **options)
         self.complaints, self.requests = [], []
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(file.as_uri())
-        self.requests.remove(file.as_uri())
+        self.page.goto(address)
+        self.requests.remove(address.partition("#")[0])
 
     def overflow(self):
         """Returns by how many pixels the page is wider than its window."""

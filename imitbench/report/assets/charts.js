@@ -64,6 +64,23 @@ function runChart(width, environment, groups, open) {
   return described(`Scores of single runs on ${environment}`, said.join("; "), { width, height }, ...parts);
 }
 
+// The metric that tells most about progress.
+function mostTelling(metrics) {
+  for (const pattern of [/return/, /score/, /reward/, /(^|\/)loss$/, /loss/]) {
+    const found = metrics.find((name) => pattern.test(name));
+    if (found !== undefined) return found;
+  }
+  return metrics[0];
+}
+
+// The label of the axis of steps, for budgets in these units.
+function unitOf(budgets) {
+  const units = new Set(budgets);
+  if (units.size !== 1) return "training steps, counted as each method does";
+  const [unit] = units;
+  return unit === "env_steps" ? "environment steps" : unit === "batches" ? "batches" : "training steps";
+}
+
 // The mean of several curves where all of them are known, by linear interpolation.
 function meanCurve(curves) {
   const whole = curves.filter((curve) => curve.steps.length && !curve.values.includes(null));

@@ -8,23 +8,6 @@ function grouped(runs) {
   return [...groups].map(([index, members]) => ({ algorithm: data.algorithms[index], runs: members }));
 }
 
-function unitOf(runs) {
-  const units = new Set(runs.map((run) => run.spec && run.spec.budget.unit));
-  if (units.size !== 1) return "training steps, counted as each method does";
-  const [unit] = units;
-  return unit === "env_steps" ? "environment steps" : unit === "batches" ? "batches" : "training steps";
-}
-
-// What tells most about progress.
-function firstMetric(metrics) {
-  const wanted = [/return/, /score/, /reward/, /(^|\/)loss$/, /loss/];
-  for (const pattern of wanted) {
-    const found = metrics.find((index) => pattern.test(data.metrics[index]));
-    if (found !== undefined) return found;
-  }
-  return metrics[0];
-}
-
 function curvesPart(environment, groups) {
   const counts = new Map();
   for (const group of groups)
@@ -32,7 +15,7 @@ function curvesPart(environment, groups) {
       for (const curve of run.curves) counts.set(curve.metric, (counts.get(curve.metric) || 0) + 1);
   if (!counts.size) return h("p", { class: "ends" }, "No learning curves were recorded here.");
   const metrics = [...counts.keys()].sort((a, b) => compare(data.metrics[a], data.metrics[b], false));
-  const preferred = firstMetric(metrics);
+  const preferred = data.metrics.indexOf(mostTelling(metrics.map((index) => data.metrics[index])));
   const options = metrics.map((index) => h("option", { value: index, selected: index === preferred }, data.metrics[index]));
   const select = h("select", {}, ...options);
   const legend = h("div", { class: "legend", role: "group", "aria-label": "Algorithms shown" });
@@ -52,7 +35,7 @@ function curvesPart(environment, groups) {
   const [box, redraw] = fitted("curves", (width) => {
     const name = data.metrics[Number(select.value)];
     const visible = shown().filter((group) => !off.has(group.algorithm));
-    const unit = unitOf(visible.flatMap((group) => group.runs));
+    const unit = unitOf(visible.flatMap((group) => group.runs).map((run) => run.spec && run.spec.budget.unit));
     return curveChart(width, `${name} on ${environment.name}`, name, unit, visible);
   });
   const refresh = () => {
@@ -114,15 +97,6 @@ function runTable(environment, runs) {
   const table = h("table", { class: "sortable runs" }, h("caption", {}, h("span", {}, caption)), h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
   makeSortable(table);
   return h("div", { class: "scroll", role: "region", "aria-label": `Runs on ${environment.name}`, tabindex: 0 }, table);
-}
-
-function factList(entries) {
-  const rows = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return h("dl", {}, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
-}
-
-function flat(record) {
-  return Object.entries(record).map(([name, value]) => [name, typeof value === "object" && value !== null ? JSON.stringify(value) : value]);
 }
 
 function openRun(environment, run) {

@@ -39,6 +39,15 @@ function short(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+function factList(entries) {
+  const rows = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return h("dl", {}, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
+}
+
+function flat(record) {
+  return Object.entries(record).map(([name, value]) => [name, typeof value === "object" && value !== null ? JSON.stringify(value) : value]);
+}
+
 function colorOf(algorithm) {
   return algorithm.color === null ? "" : `c${algorithm.color}`;
 }

@@ -1,0 +1,60 @@
+"""`imitbench dashboard`: opens a local page over a results folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import completion, options
+
+
+def dashboard(
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Results folder, or a folder of published results, or 'published'.",
+            autocompletion=completion.results_places,
+        ),
+    ] = str(options.DEFAULT_OUT),
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 for any free one."
+        ),
+    ] = 8042,
+    browser: Annotated[
+        bool,
+        typer.Option("--browser/--no-browser", help="Whether to open the page in a browser."),
+    ] = True,
+    json: options.Json = False,
+) -> None:
+    """Open a page that shows the runs of a results folder while they are written.
+
+    It has the progress of every cell, all runs with their states, learning curves that grow,
+    failures with their messages, videos, and comparisons of two runs. Only this machine can
+    connect, nothing is loaded from elsewhere, and nothing is written into the folder. Ctrl-C ends
+    it. The address is printed on stdout.
+
+    Example: imitbench dashboard --out runs --port 8042
+    """
+    from imitbench.cli.output import note, print_json
+    from imitbench.dashboard.browser import open_browser
+    from imitbench.dashboard.server import Dashboard, DashboardServer
+    from imitbench.published.opening import ResultsPlace, results_place
+
+    place = ResultsPlace.of(results_place(out))
+    with DashboardServer(Dashboard(place, note), port) as server:
+        if json:
+            print_json({"url": server.url, "folder": str(place.path)})
+        else:
+            typer.echo(server.url)
+        note("Ctrl-C ends the dashboard")
+        try:
+            if browser and not open_browser(server.url):
+                note("no browser found: open the address yourself")
+            server.serve_forever()
+        except KeyboardInterrupt:
+            note("stopped")
