@@ -155,7 +155,7 @@ def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
 
 
 def _print(found: list[PairwiseComparison], method: Method) -> None:
-    from imitbench.cli.output import note, print_table
+    from imitbench.cli.output import note, print_table, print_text
     from imitbench.report import pairwise_text
 
     for comparison in found:
@@ -163,10 +163,10 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
         for verdict in comparison.verdicts:
             typer.echo()
             for line in pairwise_text.summary(verdict):
-                typer.echo(line)
+                print_text(line, indent=4)
             rows = pairwise_text.environment_rows(comparison, verdict)
             if rows:
                 typer.echo()
-                print_table(pairwise_text.ENVIRONMENT_HEADER, rows)
+                print_table(pairwise_text.ENVIRONMENT_COLUMNS, rows)
         typer.echo()
     note(pairwise_text.method_text(method, found))

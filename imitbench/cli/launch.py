@@ -96,7 +96,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     Raises:
         InputError: Something is missing here that the runs would need.
     """
-    from imitbench.cli.output import count, duration, note, print_json, print_table
+    from imitbench.cli.output import Column, count, duration, note, print_json, print_table
     from imitbench.executors.registry import executor_class
 
     executor = executor_class(options.executor)
@@ -123,7 +123,14 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
         )
         return
     print_table(
-        ["algorithm", "environment", "training", "runs", "done", "expected"],
+        [
+            "algorithm",
+            "environment",
+            Column("training", rank=1),
+            "runs",
+            Column("done", rank=2),
+            "expected",
+        ],
         [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
     )
     for pair in not_applicable:
@@ -131,7 +138,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     if preview is None:
         note(f"expected time with --jobs {options.jobs}: about {duration(total)}")
         return
-    print_table([preview.command, ""], [list(pair) for pair in preview.request.items()])
+    print_table([preview.command, Column("", below=True)], [list(pair) for pair in preview.request.items()])
     inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
     note(
         f"{count(len(ahead), 'run')} as {count(preview.tasks, 'task')}{inside}, about "

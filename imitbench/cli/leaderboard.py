@@ -145,7 +145,7 @@ def _reproduction_document(
 
 
 def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
-    from imitbench.cli.output import count, note, print_table
+    from imitbench.cli.output import Column, by_word, count, note, print_table
 
     rows = []
     for each in found:
@@ -155,7 +155,14 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
         rows.append([each.spec.label, *numbers, _WORDS[each.verdict]])
     if rows:
-        header = ["run", "stated", "found", "noise band", "seed band", "verdict"]
+        header = [
+            "run",
+            Column("stated", rank=1),
+            "found",
+            Column("noise band", rank=2),
+            Column("seed band", rank=3),
+            Column("verdict", color=by_word(identical="green", DIFFERS="bold red")),
+        ]
         print_table(header, rows)
         typer.echo("")
     for each in found:
@@ -229,14 +236,18 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
 
 
 def _print_validation(submission: Path, validation: Validation, *, quiet: bool) -> None:
-    from imitbench.cli.output import count, note, print_table
+    from imitbench.cli.output import Column, by_word, count, note, print_table
     from imitbench.published.findings import CHECKS, MEANINGS
 
     def verdict(problems: list[Finding]) -> str:
         return f"FAILED ({len(problems)})" if problems else "ok"
 
     print_table(
-        ["check", "verdict", "makes sure that"],
+        [
+            "check",
+            Column("verdict", color=by_word(ok="green", FAILED="bold red")),
+            Column("makes sure that", below=True),
+        ],
         [[check, verdict(validation.of_check(check)), MEANINGS[check]] for check in CHECKS],
     )
     for check in validation.failed:

@@ -7,7 +7,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,22 @@ import typer
 from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.terminal import uses_color, width_of
 from imitbench.util.text_line import note, on_terminal
+from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero
 
 __all__ = [
+    "Column",
+    "by_word",
     "command_for",
     "count",
     "duration",
+    "nonzero",
     "note",
     "on_terminal",
     "print_json",
     "print_table",
+    "print_text",
 ]
 
 
@@ -44,19 +50,21 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints aligned columns on stdout; numbers are right-aligned."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [
-        max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(header)
-    ]
-    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
-    for line in [list(header), ["-" * width for width in widths], *cells]:
-        padded = [
-            text.rjust(width) if flush else text.ljust(width)
-            for text, width, flush in zip(line, widths, right, strict=True)
-        ]
-        typer.echo("  ".join(padded).rstrip())
+def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table on stdout that fits the terminal; see `imitbench.util.text_table`."""
+    colored = uses_color()
+    table = format_table(columns, rows, width=width_of(), color=colored)
+    typer.echo(table, nl=False, color=colored)
+
+
+def print_text(text: str, *, indent: int = 0) -> None:
+    """Prints text on stdout, broken at spaces where the terminal ends.
+
+    Args:
+        text: One line or more.
+        indent: As for `imitbench.util.text_table.format_text`.
+    """
+    typer.echo(format_text(text, width=width_of(), indent=indent))
 
 
 def count(number: int, noun: str) -> str:
@@ -76,16 +84,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def typed_command() -> str:

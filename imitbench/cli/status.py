@@ -36,7 +36,7 @@ def status(
     Example: imitbench status --out runs --watch
     """
     from imitbench.cli.output import note, print_json, print_table
-    from imitbench.cli.status_table import HEADER, summary, table_rows, watch_runs
+    from imitbench.cli.status_table import COLUMNS, FOLDER, summary, table_rows, watch_runs
     from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, published_cells, results_place
     from imitbench.store.overview import StatusSurvey
@@ -70,7 +70,7 @@ def status(
         for path, each in found.items()
         for row in table_rows(each)
     ]
-    print_table(["folder", *HEADER] if several else HEADER, rows)
+    print_table([FOLDER, *COLUMNS] if several else COLUMNS, rows)
     note(summary(cells))
     for path, survey in surveys.items():
         _note_open_runs(path, survey, found[path])

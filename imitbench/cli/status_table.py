@@ -13,10 +13,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.cli.output import duration, note, on_terminal
+from imitbench.cli.output import Column, duration, nonzero, note, on_terminal
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 
-HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
+FOLDER = Column("folder", rank=1)
+COLUMNS = (
+    Column("suite", rank=4),
+    Column("algorithm"),
+    Column("environment"),
+    Column("done"),
+    Column("running"),
+    Column("failed", color=nonzero("red")),
+    Column("interrupted", rank=3, color=nonzero("yellow")),
+    Column("waiting"),
+    Column("ETA", rank=2),
+)
+HEADER = tuple(column.name for column in COLUMNS)
 _Show = Callable[[Sequence[CellStatus]], None]
 
 

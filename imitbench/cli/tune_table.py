@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imitbench.cli.output import count, note, print_json, print_table
+from imitbench.cli.output import Column, by_word, count, nonzero, note, print_json, print_table
 from imitbench.tune.held_out_comparison import HeldOutComparison
 
 if TYPE_CHECKING:
@@ -142,7 +142,12 @@ def _print_study(
     )
     defaults = trials[0].values if trials else {}
     print_table(
-        ["trial", "state", objective.unit, "values"],
+        [
+            "trial",
+            Column("state", color=by_word(**{"failed:": "red"})),
+            objective.unit,
+            Column("values", below=True),
+        ],
         [
             [each.number, _state(each), each.value, _changed(each.values, defaults)]
             for each in trials
@@ -152,7 +157,15 @@ def _print_study(
         return
     typer.echo("\nOn held-out seeds:")
     print_table(
-        ["candidate", objective.unit, "runs", "failed", "return", "against the default", "p"],
+        [
+            "candidate",
+            objective.unit,
+            Column("runs", rank=3),
+            Column("failed", rank=2, color=nonzero("red")),
+            Column("return", rank=4),
+            Column("against the default", color=by_word(better="green")),
+            Column("p", rank=1),
+        ],
         [
             [
                 each.candidate.label,

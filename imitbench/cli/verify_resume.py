@@ -125,11 +125,17 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
 
 
 def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
-    from imitbench.cli.output import print_table
+    from imitbench.cli.output import Column, print_table
 
     if verification.interruptions:
         print_table(
-            ["after offer", "interruption", "resumed from", "lost", "training since"],
+            [
+                "after offer",
+                "interruption",
+                Column("resumed from", rank=1),
+                Column("lost", rank=2),
+                Column("training since", below=True, color=_unless_equal),
+            ],
             [
                 [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
                 for each in verification.interruptions
@@ -138,7 +144,11 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
         typer.echo("")
     if verification.parts:
         print_table(
-            ["compared", "there are", "equal"],
+            [
+                "compared",
+                Column("there are", rank=1),
+                Column("equal", below=True, color=_unless_equal),
+            ],
             [
                 [part.part, part.count, _unequal([str(d) for d in part.differences])]
                 for part in verification.parts

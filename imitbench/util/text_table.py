@@ -1,0 +1,256 @@
+"""Lays out tables and paragraphs as text for a terminal of a given width.
+
+A table that is too wide is changed in this order, until it fits:
+
+1. Columns of long texts (`below`) move below their rows, indented.
+2. Columns with a `rank` are left out, from the highest rank on; a line says which.
+3. Each row becomes a block with one line per column; all columns are shown.
+
+No cell is ever broken or shortened. Only the texts of 1 and 3, which have lines to themselves,
+continue on the next line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from imitbench.util.text_line import printable
+
+GAP = "  "
+INDENT = "  "
+_LEAST_TEXT = 10
+
+Color = Callable[[object], str | None]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: Heading.
+        rank: How dispensable the column is: if there is no room, the highest rank is left out
+            first, of equal ranks the rightmost one. Columns of rank 0 are never left out.
+        below: Whether the column has long texts, which move below their rows if there is no room.
+        right: Whether cells are right-aligned; `None` if they are when all of them are numbers.
+        color: Returns the colour of a value, such as `red` or `bold green`; `None` for none.
+    """
+
+    name: str
+    rank: int = 0
+    below: bool = False
+    right: bool | None = None
+    color: Color | None = None
+
+
+def by_word(**colors: str) -> Color:
+    """Returns colours by the first word of a cell, e.g. `better="green"`."""
+    return lambda value: colors.get(str(value).partition(" ")[0])
+
+
+def nonzero(color: str) -> Color:
+    """Returns a colour for all values but zero, as a number or as text."""
+    return lambda value: None if str(value) in ("", "0", "None") else color
+
+
+def format_table(
+    columns: Sequence[str | Column],
+    rows: Iterable[Sequence[object]],
+    *,
+    width: int | None = None,
+    color: bool = False,
+) -> str:
+    """Lays out a table.
+
+    Args:
+        columns: Headings or columns.
+        rows: Values of each row, one per column. Floats have six significant digits, `None` is
+            empty, and control characters become spaces.
+        width: Largest number of columns of the terminal that a line may have; `None` for any.
+        color: Whether there are ANSI escape sequences for colour.
+
+    Returns:
+        Lines, each ending in a newline.
+    """
+    table = _Table([_column(each) for each in columns], rows, color)
+    shown = list(range(len(table.columns)))
+    if width is None or table.needs(shown) <= width:
+        lines = table.lines(shown)
+    else:
+        below = [place for place in shown if table.columns[place].below and place > 0]
+        shown = [place for place in shown if place not in below]
+        left_out = []
+        while table.needs(shown) > width:
+            ranked = [place for place in shown if table.columns[place].rank > 0]
+            if not ranked:
+                break
+            left_out.append(max(ranked, key=lambda place: (table.columns[place].rank, place)))
+            shown.remove(left_out[-1])
+        if table.needs(shown) > width:
+            lines = table.blocks(width)
+        else:
+            lines = table.lines(shown, below, width)
+            if left_out:
+                names = ", ".join(table.columns[place].name for place in sorted(left_out))
+                said = format_text(f"not shown in {width} columns: {names}", width=width)
+                lines += [table.painted(line, "dim") for line in said.splitlines()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def format_text(text: str, *, width: int | None = None, indent: int = 0) -> str:
+    """Breaks each line of a text at spaces, where it is wider than the terminal.
+
+    Args:
+        text: The text; control characters in it become spaces.
+        width: Largest number of columns of a line; `None` for any.
+        indent: Characters at the start of each line, such as a bullet, that stand alone: what
+            follows them continues below itself.
+
+    Returns:
+        The text, without a newline at its end.
+    """
+    lines = []
+    for line in printable(text).split("\n"):
+        if width is None or _width(line) <= width:
+            lines.append(line)
+            continue
+        head = line[:indent]
+        first, *others = _filled(line[indent:], max(_LEAST_TEXT, width - _width(head)))
+        space = " " * _width(head)
+        lines += [head + first, *(space + other for other in others)]
+    return "\n".join(lines)
+
+
+def _filled(text: str, width: int) -> list[str]:
+    """Returns lines of as many words as fit; a word that is wider than a line is broken."""
+    lines = [""]
+    for whole in text.split():
+        word = whole
+        if lines[-1] and _width(lines[-1]) + 1 + _width(word) <= width:
+            lines[-1] += f" {word}"
+            continue
+        while _width(word) > width:
+            start = _fitting(word, width)
+            lines.append(word[:start])
+            word = word[start:]
+        lines.append(word)
+    return [line for line in lines if line] or [""]
+
+
+def _fitting(word: str, width: int) -> int:
+    """Returns how many characters of a word fit, at least one."""
+    count = 1
+    while count < len(word) and _width(word[: count + 1]) <= width:
+        count += 1
+    return count
+
+
+def _column(column: str | Column) -> Column:
+    return column if isinstance(column, Column) else Column(column)
+
+
+class _Table:
+    """A table with its texts, their widths and their alignment."""
+
+    def __init__(
+        self, columns: list[Column], rows: Iterable[Sequence[object]], color: bool
+    ) -> None:
+        self.columns = columns
+        self.values = [list(row) for row in rows]
+        self.texts = [[_cell(value) for value in row] for row in self.values]
+        self.color = color
+        self.widths = [
+            max([_width(column.name), *(_width(row[place]) for row in self.texts)])
+            for place, column in enumerate(columns)
+        ]
+        self.right = [
+            bool(self.values) and all(_is_number(row[place]) for row in self.values)
+            if column.right is None
+            else column.right
+            for place, column in enumerate(columns)
+        ]
+
+    def needs(self, shown: Sequence[int]) -> int:
+        """Returns the width of a table with some of the columns."""
+        return sum(self.widths[place] for place in shown) + len(GAP) * (len(shown) - 1)
+
+    def painted(self, text: str, color: str | None) -> str:
+        """Returns text in a colour, if this table has colours."""
+        if not self.color or not color or not text.strip():
+            return text
+        from rich.style import Style
+
+        return Style.parse(color).render(text)
+
+    def lines(
+        self, shown: Sequence[int], below: Sequence[int] = (), width: int | None = None
+    ) -> list[str]:
+        """Returns heading, rule and rows, with the texts of some columns below each row."""
+        heading = self._line(shown, [column.name for column in self.columns], ["bold"] * len(shown))
+        rule = GAP.join(self.painted("-" * self.widths[place], "dim") for place in shown)
+        lines = [heading, rule]
+        for values, texts in zip(self.values, self.texts, strict=True):
+            colors = [self._color(place, values) for place in shown]
+            lines.append(self._line(shown, texts, colors))
+            for place in below:
+                if texts[place]:
+                    name = f"{self.columns[place].name}: " if len(below) > 1 else ""
+                    color = self._color(place, values)
+                    text = format_text(
+                        f"{INDENT}{name}{texts[place]}", width=width, indent=len(INDENT)
+                    )
+                    lines += [self.painted(line, color) for line in text.split("\n")]
+        return lines
+
+    def blocks(self, width: int) -> list[str]:
+        """Returns one block per row, with one line per column and an empty line in between."""
+        names = [column.name for column in self.columns]
+        margin = max(_width(name) for name in names)
+        lines: list[str] = []
+        for values, texts in zip(self.values, self.texts, strict=True):
+            lines += [""] if lines else []
+            for place, name in enumerate(names):
+                head = name + " " * (margin - _width(name)) + GAP
+                shown = format_text(head + texts[place], width=width, indent=len(head))
+                color = self._color(place, values)
+                start = self.painted(name, "bold") + head[len(name) :]
+                first, *others = shown.split("\n")
+                lines.append((start + self.painted(first[len(head) :], color)).rstrip())
+                lines += [self.painted(other, color) for other in others]
+        return lines or names
+
+    def _color(self, place: int, values: Sequence[object]) -> str | None:
+        paint = self.columns[place].color
+        return paint(values[place]) if paint else None
+
+    def _line(
+        self, shown: Sequence[int], texts: Sequence[str], colors: Sequence[str | None]
+    ) -> str:
+        cells = []
+        for place, color in zip(shown, colors, strict=True):
+            text = texts[place]
+            space = " " * (self.widths[place] - _width(text))
+            paint = self.painted(text, color)
+            cells.append(space + paint if self.right[place] else paint + space)
+        return GAP.join(cells).rstrip()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if text.isprintable() else printable(text).replace("\n", " ")
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _width(text: str) -> int:
+    """Returns the columns that a text takes: two for each wide character."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
