@@ -161,7 +161,11 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
             "found",
             Column("noise band", rank=2),
             Column("seed band", rank=3),
-            Column("verdict", color=by_word(identical="green", DIFFERS="bold red")),
+            Column(
+                "verdict",
+                below=True,
+                color=by_word(identical="green", agrees="green", DIFFERENT="red", FAILED="red"),
+            ),
         ]
         print_table(header, rows)
         typer.echo("")

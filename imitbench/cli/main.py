@@ -59,6 +59,7 @@ class _Commands(Mapping[str, Any]):
         if name not in self._built:
             self._built[name] = _build(name, *_COMMANDS[name].split(":"))
             refuse_repeated_options(self._built[name])
+            _summarize(self._built[name])
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -77,6 +78,14 @@ def _build(name: str, module: str, attribute: str) -> Any:
     alone = typer.Typer(add_completion=False, **_STYLE)
     alone.command(name, cls=vars(target).get("command_class"))(target)
     return typer.main.get_command(alone)
+
+
+def _summarize(command: Any) -> None:
+    """Makes lists of commands show whole first sentences, which the library would cut short."""
+    first = " ".join((command.help or "").split("\n\n")[0].split())
+    command.short_help = re.split(r"(?<=\.)\s", first)[0]
+    for child in getattr(command, "commands", {}).values():
+        _summarize(child)
 
 
 class _Root(TyperGroup):

@@ -18,7 +18,7 @@ from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.terminal import uses_color, width_of
 from imitbench.util.text_line import note, on_terminal
-from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero
+from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
 
 __all__ = [
     "Column",
@@ -57,14 +57,18 @@ def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]
     typer.echo(table, nl=False, color=colored)
 
 
-def print_text(text: str, *, indent: int = 0) -> None:
+def print_text(text: str, *, indent: int = 0, color: str | None = None) -> None:
     """Prints text on stdout, broken at spaces where the terminal ends.
 
     Args:
         text: One line or more.
         indent: As for `imitbench.util.text_table.format_text`.
+        color: Colour of the first `indent` characters, on a terminal.
     """
-    typer.echo(format_text(text, width=width_of(), indent=indent))
+    shown, colored = format_text(text, width=width_of(), indent=indent), uses_color()
+    if colored:
+        shown = painted(shown[:indent], color) + shown[indent:]
+    typer.echo(shown, color=colored)
 
 
 def count(number: int, noun: str) -> str:

@@ -144,7 +144,7 @@ def _print_study(
     print_table(
         [
             "trial",
-            Column("state", color=by_word(**{"failed:": "red"})),
+            Column("state", color=by_word(failed="red")),
             objective.unit,
             Column("values", below=True),
         ],

@@ -125,7 +125,7 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
 
 
 def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
-    from imitbench.cli.output import Column, print_table
+    from imitbench.cli.output import Column, by_word, print_table
 
     if verification.interruptions:
         print_table(
@@ -134,7 +134,7 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
                 "interruption",
                 Column("resumed from", rank=1),
                 Column("lost", rank=2),
-                Column("training since", below=True, color=_unless_equal),
+                Column("training since", below=True, color=by_word(equal="green")),
             ],
             [
                 [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
@@ -147,7 +147,7 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
             [
                 "compared",
                 Column("there are", rank=1),
-                Column("equal", below=True, color=_unless_equal),
+                Column("equal", below=True, color=by_word(yes="green", NO="bold red")),
             ],
             [
                 [part.part, part.count, _unequal([str(d) for d in part.differences])]

@@ -46,7 +46,7 @@ class Column:
 
 def by_word(**colors: str) -> Color:
     """Returns colours by the first word of a cell, e.g. `better="green"`."""
-    return lambda value: colors.get(str(value).partition(" ")[0])
+    return lambda value: colors.get(str(value).partition(" ")[0].rstrip(":,"))
 
 
 def nonzero(color: str) -> Color:
@@ -122,6 +122,15 @@ def format_text(text: str, *, width: int | None = None, indent: int = 0) -> str:
     return "\n".join(lines)
 
 
+def painted(text: str, color: str | None) -> str:
+    """Returns text with the ANSI escape sequences of a colour, such as `red`; `None` for none."""
+    if not color or not text.strip():
+        return text
+    from rich.style import Style
+
+    return Style.parse(color).render(text)
+
+
 def _filled(text: str, width: int) -> list[str]:
     """Returns lines of as many words as fit; a word that is wider than a line is broken."""
     lines = [""]
@@ -177,11 +186,7 @@ class _Table:
 
     def painted(self, text: str, color: str | None) -> str:
         """Returns text in a colour, if this table has colours."""
-        if not self.color or not color or not text.strip():
-            return text
-        from rich.style import Style
-
-        return Style.parse(color).render(text)
+        return painted(text, color) if self.color else text
 
     def lines(
         self, shown: Sequence[int], below: Sequence[int] = (), width: int | None = None
