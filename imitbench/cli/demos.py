@@ -330,7 +330,7 @@ def list_demos(
     else:
         print_table(
             [
-                Column("suite", rank=2),
+                Column("suite", above=True),
                 "environment",
                 Column("demonstrations", rank=1),
                 "trajectories",

@@ -60,7 +60,7 @@ def list_experts(
     else:
         print_table(
             [
-                Column("suite", rank=2),
+                Column("suite", above=True),
                 "environment",
                 Column("expert", rank=1),
                 Column("steps", rank=4),

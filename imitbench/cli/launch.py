@@ -49,7 +49,8 @@ def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: boo
     """Prints counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
-    from imitbench.report.text import render_short
+    from imitbench.report.terminal import render_short
+    from imitbench.util.terminal import uses_color, width_of
 
     outcome, out = summary.outcome, summary.out
     for left_out in summary.left_out:
@@ -58,7 +59,8 @@ def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: boo
         print_json(summary.as_document())
     else:
         report = build_report(summary.scores, summary.failures, summary.references)
-        typer.echo(render_short(report), nl=False)
+        colored = uses_color()
+        typer.echo(render_short(report, width=width_of(), color=colored), nl=False, color=colored)
     for pair in summary.not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
@@ -138,7 +140,9 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     if preview is None:
         note(f"expected time with --jobs {options.jobs}: about {duration(total)}")
         return
-    print_table([preview.command, Column("", below=True)], [list(pair) for pair in preview.request.items()])
+    print_table(
+        [preview.command, Column("", below=True)], [list(pair) for pair in preview.request.items()]
+    )
     inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
     note(
         f"{count(len(ahead), 'run')} as {count(preview.tasks, 'task')}{inside}, about "

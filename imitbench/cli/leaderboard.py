@@ -155,7 +155,7 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
         rows.append([each.spec.label, *numbers, _WORDS[each.verdict]])
     if rows:
-        header = [
+        header: list[str | Column] = [
             "run",
             Column("stated", rank=1),
             "found",

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import typer
 from typer.core import TyperGroup
@@ -119,11 +119,20 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(
+    version: bool = typer.Option(  # noqa: ARG001 (its callback handles it)
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+    color: Literal["auto", "always", "never"] = typer.Option(
+        "auto",
+        "--color",
+        help="Colour: on terminals (auto; NO_COLOR and FORCE_COLOR change that), always or never.",
     ),
 ) -> None:
     """Handles the options of `imitbench` itself, which come before a command."""
+    if color != "auto":  # variables, so that processes that this one starts follow too
+        os.environ.pop("NO_COLOR", None)
+        os.environ.pop("FORCE_COLOR", None)
+        os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,13 +18,14 @@ def report(
     env: options.Envs = [],  # noqa: B006
     algo: options.Algos = [],  # noqa: B006
     format: Annotated[
-        ReportFormat,
+        ReportFormat | None,
         typer.Option(
             "--format",
-            help="Format: tables (md, csv, latex, json), a table of algorithms by environments for "
-            "LaTeX (paper), a page (html), plots (png, svg, pdf).",
+            help="Format: tables (text, md or markdown, csv, latex, json), a table of algorithms "
+            "by environments for LaTeX (paper), a page (html), plots (png, svg, pdf) [text on a "
+            "terminal, else md].",
         ),
-    ] = "md",
+    ] = None,
     to: Annotated[
         str,
         typer.Option(
@@ -51,8 +53,9 @@ def report(
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
 
-    Published results are only read. With several folders, one report shows the runs of all; the
-    random and the expert policy are always among the algorithms.
+    A terminal shows aligned tables that fit it; a pipe or a file gets Markdown. Published results
+    are only read. With several folders, one report shows the runs of all; the random and the
+    expert policy are always among the algorithms.
 
     Example: imitbench report --out runs --format html --to report.html
     """
@@ -62,10 +65,12 @@ def report(
     from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.plots import require_matplotlib
+    from imitbench.report.terminal import render_terminal
     from imitbench.util.files import write_output
+    from imitbench.util.terminal import uses_color, width_of
 
-    if json:
-        format = "json"
+    on_terminal = to == "-" and sys.stdout.isatty()
+    format = "json" if json else format or ("text" if on_terminal else "md")
     if is_plot(format):
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
@@ -84,6 +89,11 @@ def report(
     if is_plot(format):
         for path in plot(built, places, format, Path(to), figure):
             note(f"wrote {path}")
+        return
+    if to == "-" and format == "text" and captions:
+        colored = uses_color()
+        text = render_terminal(built, width=width_of(), color=colored)
+        typer.echo(text, nl=False, color=colored)
         return
     text = render(built, places, format, captions=captions)
     if to == "-":

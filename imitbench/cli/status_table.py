@@ -16,9 +16,9 @@ from rich.text import Text
 from imitbench.cli.output import Column, duration, nonzero, note, on_terminal
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 
-FOLDER = Column("folder", rank=1)
+FOLDER = Column("folder", above=True)
 COLUMNS = (
-    Column("suite", rank=4),
+    Column("suite", above=True),
     Column("algorithm"),
     Column("environment"),
     Column("done"),

@@ -214,7 +214,7 @@ def pin(
     else:
         print_table(
             [
-                Column("suite", rank=3),
+                Column("suite", above=True),
                 Column("environment", rank=2),
                 Column("kind", rank=1),
                 "repository",

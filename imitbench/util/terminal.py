@@ -24,7 +24,7 @@ def width_of(stream: TextIO | None = None) -> int | None:
     """
     stream = stream or sys.stdout
     stated = os.environ.get("COLUMNS", "")
-    if stated.isascii() and stated.isdecimal() and 0 < int(stated):
+    if stated.isascii() and stated.isdecimal() and int(stated) > 0:
         return max(LEAST_WIDTH, int(stated))
     if not stream.isatty():
         return None

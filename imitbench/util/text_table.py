@@ -3,10 +3,12 @@
 A table that is too wide is changed in this order, until it fits:
 
 1. Columns of long texts (`below`) move below their rows, indented.
-2. Columns with a `rank` are left out, from the highest rank on; a line says which.
-3. Each row becomes a block with one line per column; all columns are shown.
+2. Columns whose values repeat (`above`) move above their rows: one line for equal values.
+3. Columns of a `rank` above 0 are left out, except those for which, in the order of their ranks,
+   there is room; a line below the table names the columns that are left out.
+4. Each row becomes a block with one line per column; all columns are shown.
 
-No cell is ever broken or shortened. Only the texts of 1 and 3, which have lines to themselves,
+No cell is ever broken or shortened. Only the texts of 1, 2 and 4, which have lines to themselves,
 continue on the next line.
 """
 
@@ -30,9 +32,11 @@ class Column:
 
     Attributes:
         name: Heading.
-        rank: How dispensable the column is: if there is no room, the highest rank is left out
-            first, of equal ranks the rightmost one. Columns of rank 0 are never left out.
+        rank: How dispensable the column is; columns of rank 0 are never left out. Of equal ranks,
+            the left one stays.
         below: Whether the column has long texts, which move below their rows if there is no room.
+        above: Whether neighbouring rows have equal values, which move above them if there is no
+            room.
         right: Whether cells are right-aligned; `None` if they are when all of them are numbers.
         color: Returns the colour of a value, such as `red` or `bold green`; `None` for none.
     """
@@ -40,6 +44,7 @@ class Column:
     name: str
     rank: int = 0
     below: bool = False
+    above: bool = False
     right: bool | None = None
     color: Color | None = None
 
@@ -74,27 +79,12 @@ def format_table(
         Lines, each ending in a newline.
     """
     table = _Table([_column(each) for each in columns], rows, color)
-    shown = list(range(len(table.columns)))
-    if width is None or table.needs(shown) <= width:
-        lines = table.lines(shown)
+    everything = _Layout(tuple(range(len(table.columns))))
+    if width is None or table.needs(everything.inline) <= width:
+        lines = table.lines(everything)
     else:
-        below = [place for place in shown if table.columns[place].below and place > 0]
-        shown = [place for place in shown if place not in below]
-        left_out = []
-        while table.needs(shown) > width:
-            ranked = [place for place in shown if table.columns[place].rank > 0]
-            if not ranked:
-                break
-            left_out.append(max(ranked, key=lambda place: (table.columns[place].rank, place)))
-            shown.remove(left_out[-1])
-        if table.needs(shown) > width:
-            lines = table.blocks(width)
-        else:
-            lines = table.lines(shown, below, width)
-            if left_out:
-                names = ", ".join(table.columns[place].name for place in sorted(left_out))
-                said = format_text(f"not shown in {width} columns: {names}", width=width)
-                lines += [table.painted(line, "dim") for line in said.splitlines()]
+        layout = table.fitted(width)
+        lines = table.blocks(width) if layout is None else table.lines(layout, width)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -159,6 +149,16 @@ def _column(column: str | Column) -> Column:
     return column if isinstance(column, Column) else Column(column)
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Places of the columns that are shown in rows, below them, above them, and not at all."""
+
+    inline: tuple[int, ...]
+    below: tuple[int, ...] = ()
+    above: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
+
+
 class _Table:
     """A table with its texts, their widths and their alignment."""
 
@@ -184,29 +184,55 @@ class _Table:
         """Returns the width of a table with some of the columns."""
         return sum(self.widths[place] for place in shown) + len(GAP) * (len(shown) - 1)
 
+    def fitted(self, width: int) -> _Layout | None:
+        """Returns a layout of rows that fits; `None` if there is none."""
+        places = range(len(self.columns))
+        below = tuple(place for place in places if self.columns[place].below)
+        inline = [place for place in places if place not in below]
+        above: tuple[int, ...] = ()
+        if self.needs(inline) > width:
+            above = tuple(place for place in inline if self.columns[place].above)
+            inline = [place for place in inline if place not in above]
+        by_rank = sorted(inline, key=lambda place: (self.columns[place].rank, place))
+        shown: list[int] = []
+        for place in by_rank:
+            if not self.columns[place].rank or self.needs([*shown, place]) <= width:
+                shown.append(place)
+        if not shown or self.needs(shown) > width:
+            return None
+        left_out = tuple(place for place in inline if place not in shown)
+        return _Layout(tuple(sorted(shown)), below, above, left_out)
+
     def painted(self, text: str, color: str | None) -> str:
         """Returns text in a colour, if this table has colours."""
         return painted(text, color) if self.color else text
 
-    def lines(
-        self, shown: Sequence[int], below: Sequence[int] = (), width: int | None = None
-    ) -> list[str]:
-        """Returns heading, rule and rows, with the texts of some columns below each row."""
-        heading = self._line(shown, [column.name for column in self.columns], ["bold"] * len(shown))
-        rule = GAP.join(self.painted("-" * self.widths[place], "dim") for place in shown)
-        lines = [heading, rule]
+    def lines(self, layout: _Layout, width: int | None = None) -> list[str]:
+        """Returns heading, rule, rows, and the names of the columns that are left out."""
+        inline = layout.inline
+        names = [column.name for column in self.columns]
+        rule = GAP.join(self.painted("-" * self.widths[place], "dim") for place in inline)
+        lines = [self._line(inline, names, ["bold"] * len(inline)), rule]
+        group = None
         for values, texts in zip(self.values, self.texts, strict=True):
-            colors = [self._color(place, values) for place in shown]
-            lines.append(self._line(shown, texts, colors))
-            for place in below:
+            if layout.above and group != (group := [texts[place] for place in layout.above]):
+                told = [f"{names[place]}: {texts[place]}" for place in layout.above]
+                lines += self._text(", ".join(told), width, "bold")
+            lines.append(self._line(inline, texts, [self._color(at, values) for at in inline]))
+            for place in layout.below:
                 if texts[place]:
-                    name = f"{self.columns[place].name}: " if len(below) > 1 else ""
-                    color = self._color(place, values)
-                    text = format_text(
-                        f"{INDENT}{name}{texts[place]}", width=width, indent=len(INDENT)
-                    )
-                    lines += [self.painted(line, color) for line in text.split("\n")]
+                    name = f"{names[place]}: " if len(layout.below) > 1 else ""
+                    told_below = f"{INDENT}{name}{texts[place]}"
+                    lines += self._text(told_below, width, self._color(place, values))
+        if layout.left_out:
+            missing = "; ".join(names[place] for place in layout.left_out)
+            lines += self._text(f"not shown in {width} columns: {missing}", width, "dim")
         return lines
+
+    def _text(self, text: str, width: int | None, color: str | None) -> list[str]:
+        indent = len(text) - len(text.lstrip(" "))
+        lines = format_text(text, width=width, indent=indent).split("\n")
+        return [self.painted(line, color) for line in lines]
 
     def blocks(self, width: int) -> list[str]:
         """Returns one block per row, with one line per column and an empty line in between."""
