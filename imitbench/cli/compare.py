@@ -155,8 +155,12 @@ def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
 
 
 def _print(found: list[PairwiseComparison], method: Method) -> None:
+    import sys
+
     from imitbench.cli.output import note, print_table, print_text
     from imitbench.report import pairwise_text
+    from imitbench.util.terminal import width_of
+    from imitbench.util.text_table import format_text
 
     for comparison in found:
         typer.echo(pairwise_text.heading(comparison))
@@ -169,4 +173,4 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
                 typer.echo()
                 print_table(pairwise_text.ENVIRONMENT_COLUMNS, rows)
         typer.echo()
-    note(pairwise_text.method_text(method, found))
+    note(format_text(pairwise_text.method_text(method, found), width=width_of(sys.stderr)))

@@ -330,7 +330,7 @@ def list_demos(
     else:
         print_table(
             [
-                Column("suite", above=True),
+                Column("suite", rank=1, above=True),
                 "environment",
                 Column("demonstrations", rank=1),
                 "trajectories",

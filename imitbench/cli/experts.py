@@ -60,7 +60,7 @@ def list_experts(
     else:
         print_table(
             [
-                Column("suite", above=True),
+                Column("suite", rank=1, above=True),
                 "environment",
                 Column("expert", rank=1),
                 Column("steps", rank=4),

@@ -240,7 +240,7 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
 
 
 def _print_validation(submission: Path, validation: Validation, *, quiet: bool) -> None:
-    from imitbench.cli.output import Column, by_word, count, note, print_table
+    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
     from imitbench.published.findings import CHECKS, MEANINGS
 
     def verdict(problems: list[Finding]) -> str:
@@ -258,7 +258,7 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         typer.echo("")
         problems = validation.of_check(check)
         for each in problems[:_MAX_SHOWN]:
-            typer.echo(f"{check}: {each}")
+            print_text(f"{check}: {each}", indent=2)
         if len(problems) > _MAX_SHOWN:
             typer.echo(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
     notes = () if quiet else validation.notes

@@ -16,10 +16,10 @@ from rich.text import Text
 from imitbench.cli.output import Column, duration, nonzero, note, on_terminal
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 
-FOLDER = Column("folder", above=True)
+FOLDER = Column("folder", rank=1, above=True)
 COLUMNS = (
-    Column("suite", above=True),
-    Column("algorithm"),
+    Column("suite", rank=1, above=True),
+    Column("algorithm", above=True),
     Column("environment"),
     Column("done"),
     Column("running"),

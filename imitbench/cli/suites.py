@@ -214,7 +214,7 @@ def pin(
     else:
         print_table(
             [
-                Column("suite", above=True),
+                Column("suite", rank=1, above=True),
                 Column("environment", rank=2),
                 Column("kind", rank=1),
                 "repository",

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imitbench.cli.output import Column, by_word, count, nonzero, note, print_json, print_table
+from imitbench.cli.output import (
+    Column,
+    by_word,
+    count,
+    nonzero,
+    note,
+    print_json,
+    print_table,
+    print_text,
+)
 from imitbench.tune.held_out_comparison import HeldOutComparison
 
 if TYPE_CHECKING:
@@ -136,7 +145,7 @@ def _print_study(
 
     objective = OBJECTIVES[settings.objective]
     flag = "uses reward" if objective.uses_reward else "without the true reward"
-    typer.echo(
+    print_text(
         f"{name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
         f"{objective.name} ({flag})"
     )

@@ -125,7 +125,7 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
 
 
 def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
-    from imitbench.cli.output import Column, by_word, print_table
+    from imitbench.cli.output import Column, by_word, print_table, print_text
 
     if verification.interruptions:
         print_table(
@@ -160,7 +160,7 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
         verdict = "trains nothing that could be interrupted"
     typer.echo(f"{spec.label}: {verdict}")
     if verification.hint is not None:
-        typer.echo(f"hint: {verification.hint}")
+        print_text(f"hint: {verification.hint}", indent=6)
 
 
 def _recovery(each: InterruptionOutcome) -> list[str]:

@@ -12,7 +12,7 @@ from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Repo
 from imitbench.util.text_table import Column, nonzero
 
 _FAILED = nonzero("red")
-_REPEATED_ENVIRONMENT = Column("Environment", above=True, right=False)
+_REPEATED_ENVIRONMENT = Column("Environment", 1, above=True, right=False)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def failures_table(failures: Sequence[FailureRow]) -> TextTable:
     return TextTable(
         "Failed runs",
         (
-            Column("Suite", above=True, right=False),
+            Column("Suite", 1, above=True, right=False),
             _name("Environment"),
             _name("Algorithm"),
             _name("Seed", 1),

@@ -3,7 +3,8 @@
 A table that is too wide is changed in this order, until it fits:
 
 1. Columns of long texts (`below`) move below their rows, indented.
-2. Columns whose values repeat (`above`) move above their rows: one line for equal values.
+2. Columns whose values repeat (`above`) move above their rows, one line for equal values: first
+   those of a `rank` above 0, and the others if the columns of rank 0 have no room otherwise.
 3. Columns of a `rank` above 0 are left out, except those for which, in the order of their ranks,
    there is room; a line below the table names the columns that are left out.
 4. Each row becomes a block with one line per column; all columns are shown.
@@ -190,9 +191,13 @@ class _Table:
         below = tuple(place for place in places if self.columns[place].below)
         inline = [place for place in places if place not in below]
         above: tuple[int, ...] = ()
-        if self.needs(inline) > width:
-            above = tuple(place for place in inline if self.columns[place].above)
-            inline = [place for place in inline if place not in above]
+        for least, needed in ((1, inline), (0, [p for p in inline if not self.columns[p].rank])):
+            if self.needs(needed) > width:
+                moved = [
+                    p for p in inline if self.columns[p].above and self.columns[p].rank >= least
+                ]
+                above = tuple(sorted({*above, *moved}))
+                inline = [place for place in inline if place not in moved]
         by_rank = sorted(inline, key=lambda place: (self.columns[place].rank, place))
         shown: list[int] = []
         for place in by_rank:
@@ -242,6 +247,10 @@ class _Table:
         for values, texts in zip(self.values, self.texts, strict=True):
             lines += [""] if lines else []
             for place, name in enumerate(names):
+                if len(GAP) + margin > width // 2:
+                    lines += self._text(name, width, "bold")
+                    lines += self._text(INDENT + texts[place], width, self._color(place, values))
+                    continue
                 head = name + " " * (margin - _width(name)) + GAP
                 shown = format_text(head + texts[place], width=width, indent=len(head))
                 color = self._color(place, values)
