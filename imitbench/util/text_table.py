@@ -217,7 +217,10 @@ class _Table:
         inline = layout.inline
         names = [column.name for column in self.columns]
         rule = GAP.join(self.painted("-" * self.widths[place], "dim") for place in inline)
-        lines = [self._line(inline, names, ["bold"] * len(inline)), rule]
+        lines = [self._line(inline, names, ["bold"] * len(inline))]
+        if len(layout.below) == 1:  # several have their names at each text
+            lines += self._text(INDENT + names[layout.below[0]], width, "bold")
+        lines.append(rule)
         group = None
         for values, texts in zip(self.values, self.texts, strict=True):
             if layout.above and group != (group := [texts[place] for place in layout.above]):
