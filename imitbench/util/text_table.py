@@ -16,7 +16,7 @@ continue on the next line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from imitbench.util.text_line import printable
 
@@ -147,7 +147,8 @@ def _fitting(word: str, width: int) -> int:
 
 
 def _column(column: str | Column) -> Column:
-    return column if isinstance(column, Column) else Column(column)
+    found = column if isinstance(column, Column) else Column(column)
+    return found if found.name.isprintable() else replace(found, name=_cell(found.name))
 
 
 @dataclass(frozen=True)
