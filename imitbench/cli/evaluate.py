@@ -208,7 +208,7 @@ def _print(document: dict[str, Any]) -> None:
     from imitbench.report.text import score_one_owner
 
     acting = "deterministic" if document["deterministic"] else "stochastic"
-    typer.echo(
+    print_text(
         f"{document['policy']}: {document['episodes']} episodes in {document['env']}, {acting}"
     )
     rows: list[list[object]] = [

@@ -145,7 +145,7 @@ def _reproduction_document(
 
 
 def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
-    from imitbench.cli.output import Column, by_word, count, note, print_table
+    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
 
     rows = []
     for each in found:
@@ -181,12 +181,12 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
         note(f"only {count(len(found), 'run')} of {wanted} can be trained here")
     differing = sum(not each.agrees for each in found)
     if not found:
-        typer.echo(f"{submission}: NOT verified, no run of it can be trained here")
+        print_text(f"{submission}: NOT verified, no run of it can be trained here")
     elif differing:
-        typer.echo(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
+        print_text(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
     else:
         identical = sum(each.verdict == "identical" for each in found)
-        typer.echo(
+        print_text(
             f"{submission}: verified, {count(len(found), 'run')} trained again: {identical} "
             f"identical, {len(found) - identical} within the bands"
         )
@@ -260,7 +260,7 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         for each in problems[:_MAX_SHOWN]:
             print_text(f"{check}: {each}", indent=2)
         if len(problems) > _MAX_SHOWN:
-            typer.echo(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
+            print_text(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
     notes = () if quiet else validation.notes
     for each in notes[:_MAX_SHOWN]:
         note(f"note: {each}")
@@ -268,10 +268,10 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         note(f"… and {len(notes) - _MAX_SHOWN} more notes; --json names all")
     runs = count(len(validation.submission.runs), "run")
     if validation.valid:
-        typer.echo(f"\n{submission}: valid, {runs}")
+        print_text(f"\n{submission}: valid, {runs}")
     else:
         number = count(len(validation.problems), "problem")
-        typer.echo(f"\n{submission}: NOT valid, {number} in {runs}")
+        print_text(f"\n{submission}: NOT valid, {number} in {runs}")
 
 
 def build_site(

@@ -158,7 +158,7 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
     verdict = "resumes bit for bit" if verification.exact else "does NOT resume bit for bit"
     if verification.exact and not verification.offers:
         verdict = "trains nothing that could be interrupted"
-    typer.echo(f"{spec.label}: {verdict}")
+    print_text(f"{spec.label}: {verdict}")
     if verification.hint is not None:
         print_text(f"hint: {verification.hint}", indent=6)
 

@@ -13,13 +13,13 @@ from imitbench.util.text_table import Column, format_table, format_text, nonzero
 _HEADING = "bold cyan"
 _SHORT = (
     Column("algorithm", right=False),
-    Column("environments", rank=2, right=True),
-    Column("seeds", rank=3, right=True),
-    Column("mean score", rank=1, right=True),
+    Column("environments", rank=3, right=True),
+    Column("seeds", rank=4, right=True),
+    Column("mean score", rank=2, right=True),
     Column("IQM", right=True),
-    Column("length", rank=5, right=True),
-    Column("terminated", rank=4, right=True),
-    Column("failed", right=True, color=nonzero("red")),
+    Column("length", rank=6, right=True),
+    Column("terminated", rank=5, right=True),
+    Column("failed", rank=1, right=True, color=nonzero("red")),
 )
 
 

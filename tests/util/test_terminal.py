@@ -16,7 +16,7 @@ def terminal(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     ours, its = pty.openpty()
-    with open(its, "w") as stream:
+    with os.fdopen(its, "w") as stream:
         yield stream
     os.close(ours)
 
