@@ -47,10 +47,11 @@ def launch(
 
 def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: bool) -> None:
     """Prints counts and failures to stderr, scores to stdout."""
-    from imitbench.cli.output import command_for, count, note, print_json
+    from functools import partial
+
+    from imitbench.cli.output import command_for, count, note, print_fitted, print_json
     from imitbench.report.tables import build_report
     from imitbench.report.terminal import render_short
-    from imitbench.util.terminal import uses_color, width_of
 
     outcome, out = summary.outcome, summary.out
     for left_out in summary.left_out:
@@ -59,8 +60,7 @@ def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: boo
         print_json(summary.as_document())
     else:
         report = build_report(summary.scores, summary.failures, summary.references)
-        colored = uses_color()
-        typer.echo(render_short(report, width=width_of(), color=colored), nl=False, color=colored)
+        print_fitted(partial(render_short, report))
     for pair in summary.not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:

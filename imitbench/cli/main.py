@@ -132,7 +132,7 @@ def _root(
     if color != "auto":  # variables, so that processes that this one starts follow too
         os.environ.pop("NO_COLOR", None)
         os.environ.pop("FORCE_COLOR", None)
-        os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
+        os.environ.update({"FORCE_COLOR" if color == "always" else "NO_COLOR": "1"})
 
 
 def main() -> None:

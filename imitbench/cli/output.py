@@ -8,8 +8,9 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 
@@ -29,6 +30,7 @@ __all__ = [
     "nonzero",
     "note",
     "on_terminal",
+    "print_fitted",
     "print_json",
     "print_table",
     "print_text",
@@ -52,9 +54,17 @@ def _plain(value: Any) -> Any:
 
 def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table on stdout that fits the terminal; see `imitbench.util.text_table`."""
-    colored = uses_color()
-    table = format_table(columns, rows, width=width_of(), color=colored)
-    typer.echo(table, nl=False, color=colored)
+    print_fitted(partial(format_table, columns, rows))
+
+
+class _Fitted(Protocol):
+    def __call__(self, *, width: int | None, color: bool) -> str: ...
+
+
+def print_fitted(render: _Fitted) -> None:
+    """Prints on stdout what a function renders for the terminal's width and colours."""
+    color = uses_color()
+    typer.echo(render(width=width_of(), color=color), nl=False, color=color)
 
 
 def print_text(text: str, *, indent: int = 0, color: str | None = None) -> None:

@@ -20,21 +20,23 @@ Figures = Annotated[
     ),
 ]
 
+Format = Annotated[
+    ReportFormat | None,
+    typer.Option(
+        "--format",
+        help="Format: tables (text, md or markdown, csv, latex, json), a table of algorithms by "
+        "environments for LaTeX (paper), a page (html), plots (png, svg, pdf) [text on a terminal, "
+        "else md].",
+    ),
+]
+
 
 def report(
     out: options.Places = options.DEFAULT_PLACES,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     env: options.Envs = [],  # noqa: B006
     algo: options.Algos = [],  # noqa: B006
-    format: Annotated[
-        ReportFormat | None,
-        typer.Option(
-            "--format",
-            help="Format: tables (text, md or markdown, csv, latex, json), a table of algorithms "
-            "by environments for LaTeX (paper), a page (html), plots (png, svg, pdf) [text on a "
-            "terminal, else md].",
-        ),
-    ] = None,
+    format: Format = None,
     to: Annotated[
         str,
         typer.Option(
@@ -61,15 +63,15 @@ def report(
 
     Example: imitbench report --out runs --format html --to report.html
     """
-    from imitbench.cli.output import note
+    from functools import partial
+
+    from imitbench.cli.output import note, print_fitted
     from imitbench.errors import InputError
     from imitbench.published.opening import results_place
     from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.plots import require_matplotlib
     from imitbench.report.terminal import render_terminal
-    from imitbench.util.files import write_output
-    from imitbench.util.terminal import uses_color, width_of
 
     on_terminal = to == "-" and sys.stdout.isatty()
     format = "json" if json else format or ("text" if on_terminal else "md")
@@ -92,15 +94,20 @@ def report(
         for path in plot(built, places, format, Path(to), figure):
             note(f"wrote {path}")
         return
-    if to == "-" and format == "text" and captions:
-        colored = uses_color()
-        text = render_terminal(built, width=width_of(), color=colored)
-        typer.echo(text, nl=False, color=colored)
-        return
     text = render(built, places, format, captions=captions)
-    if to == "-":
+    if to != "-":
+        _write(text, to)
+    elif format == "text":
+        print_fitted(partial(render_terminal, built))
+    else:
         typer.echo(text, nl=False)
-        return
+
+
+def _write(text: str, to: str) -> None:
+    from imitbench.cli.output import note
+    from imitbench.errors import InputError
+    from imitbench.util.files import write_output
+
     try:
         write_output(Path(to), text)
     except OSError as error:
