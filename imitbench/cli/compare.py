@@ -163,7 +163,7 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
     from imitbench.util.text_table import format_text
 
     for comparison in found:
-        typer.echo(pairwise_text.heading(comparison))
+        print_text(pairwise_text.heading(comparison))
         for verdict in comparison.verdicts:
             typer.echo()
             for line in pairwise_text.summary(verdict):

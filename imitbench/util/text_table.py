@@ -106,8 +106,9 @@ def format_text(text: str, *, width: int | None = None, indent: int = 0) -> str:
         if width is None or _width(line) <= width:
             lines.append(line)
             continue
-        head = line[:indent]
-        first, *others = _filled(line[indent:], max(_LEAST_TEXT, width - _width(head)))
+        body = line[indent:].lstrip(" ")
+        head = line[: len(line) - len(body)]
+        first, *others = _filled(body, max(_LEAST_TEXT, width - _width(head)))
         space = " " * _width(head)
         lines += [head + first, *(space + other for other in others)]
     return "\n".join(lines)

@@ -170,6 +170,7 @@ def test_colors_are_escape_sequences_around_aligned_texts():
 
 def test_text_is_broken_at_spaces_and_a_head_stands_alone():
     assert format_text("- one two three", width=9, indent=2) == "- one two\n  three"
+    assert format_text("four against five", width=14, indent=4) == "four against\n     five"
     assert format_text("one two\nthree", width=7) == "one two\nthree"
     assert format_text("one two three") == "one two three"
     assert format_text("abcdefghijklmno", width=10) == "abcdefghij\nklmno"
