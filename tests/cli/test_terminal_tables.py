@@ -33,6 +33,8 @@ COMMANDS = {
     "suites": ("suites",),
     "suites-show": ("suites", "show", "classic"),
     "experts-list": ("experts", "list", "--suite", "classic"),
+    "experts-pull": ("experts", "pull", "--suite", "seals"),
+    "prefetch": ("prefetch", "--suite", "seals"),
     "demos-list": ("demos", "list", "--suite", "classic"),
     "demos-show": ("demos", "show", "ppo-seals-CartPole-v0"),
     "import-csv": ("import", "csv", "table.csv", "--suite", "classic", "--dry-run"),
@@ -150,9 +152,13 @@ def fixed(place, monkeypatch, request):
     """Replaces what depends on the machine, or grows with the package."""
     from imitbench.bench import installation
     from imitbench.cards import catalog, plugins
+    from imitbench.hub import suite_sources
     from imitbench.tune import runner
 
     monkeypatch.chdir(place)
+    monkeypatch.setattr(
+        suite_sources, "pull_sources", lambda *_, **__: [(None, each) for each in _pulled()]
+    )
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     names = ["bc", "iq_learn", "ppo_true_reward", "preference_comparisons", "zero_reward"]
@@ -176,6 +182,19 @@ def _checks():
         InstallationCheck(
             "results folder", False, "runs: cannot be written; choose one with --out"
         ),
+    ]
+
+
+def _pulled():
+    from imitbench.hub.pull import PulledArtifact
+
+    folder = Path("/home/someone/.cache/huggingface/hub/models--HumanCompatibleAI/snapshots")
+    found = {"seals-Ant-v1": 612345, "seals-Walker2d-v1": 98765}
+    return [
+        PulledArtifact(
+            "model", f"HumanCompatibleAI/ppo-{name}", "0af1" * 10, folder / name, "ab" * 32, size
+        )
+        for name, size in found.items()
     ]
 
 
