@@ -263,7 +263,7 @@ class _Table:
                 first, *others = shown.split("\n")
                 lines.append((start + self.painted(first[len(head) :], color)).rstrip())
                 lines += [self.painted(other, color) for other in others]
-        return lines or names
+        return lines or [line for name in names for line in self._text(name, width, "bold")]
 
     def _color(self, place: int, values: Sequence[object]) -> str | None:
         paint = self.columns[place].color
