@@ -243,9 +243,9 @@ def report(
 
     Args:
         out: Results folders and published results, as for `results`.
-        format: `md`, `html`, `csv`, `latex`, `paper` (a LaTeX table of algorithms by environments)
-            or `json` for text; `png`, `svg` or `pdf` for plots; `None` for the report itself, a
-            record that notebooks show as tables.
+        format: `md` (or `markdown`), `text` (aligned columns), `html`, `csv`, `latex`, `paper` (a
+            LaTeX table of algorithms by environments) or `json` for text; `png`, `svg` or `pdf`
+            for plots; `None` for the report itself, a record that notebooks show as tables.
         to: File to which the text is also written; for plots, their folder.
         suite: Suites to report on; `None` for all.
         env: Selects environments, as for `results`.

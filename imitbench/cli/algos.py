@@ -30,7 +30,7 @@ def algos(
     """
     from imitbench.cards.catalog import algorithm_names
     from imitbench.cards.plugins import entry_points, find_algorithm, find_algorithms
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import Column, print_json, print_table, print_text
 
     if name is None:
         bundled = algorithm_names()
@@ -39,7 +39,14 @@ def algos(
             print_json([card.model_dump(mode="json") for card in cards])
         else:
             print_table(
-                ["algorithm", "role", "budget in", "needs", "paper", "summary"],
+                [
+                    "algorithm",
+                    Column("role", rank=2),
+                    Column("budget in", rank=1),
+                    "needs",
+                    Column("paper", rank=3),
+                    Column("summary", below=True),
+                ],
                 [
                     [c.name, c.role, c.budget_unit, _needs(c.needs), _paper(c.paper), c.summary]
                     for c in cards
@@ -50,13 +57,19 @@ def algos(
     if json:
         print_json(card.model_dump(mode="json"))
         return
-    typer.echo(f"{card.title}: {card.summary}")
+    print_text(f"{card.title}: {card.summary}")
     if card.paper:
-        typer.echo(
+        print_text(
             f"{card.paper.authors} ({card.paper.year}). {card.paper.title}. {card.paper.url}"
         )
     print_table(
-        ["hyper-parameter", "type", "default", "tuning tries", "meaning"],
+        [
+            "hyper-parameter",
+            Column("type", rank=2),
+            "default",
+            Column("tuning tries", rank=1),
+            Column("meaning", below=True),
+        ],
         [
             [key, p.type, str(p.default), str(p.search or ""), p.help]
             for key, p in card.hyperparameters.items()

@@ -66,11 +66,15 @@ def check_algo(
 
 
 def _print(report: ConformanceReport) -> None:
-    from imitbench.cli.output import print_table
+    from imitbench.cli.output import Column, by_word, print_table, print_text
 
     print_table(
-        ["check", "", "what was seen"],
+        [
+            "check",
+            Column("", color=by_word(ok="green", FAILED="bold red", skipped="yellow")),
+            Column("what was seen", below=True),
+        ],
         [[each.check, _MARKS[each.verdict], each.what] for each in report.findings],
     )
     verdict = "conforms" if report.conforms else "does NOT conform"
-    typer.echo(f"{report.algo} on {report.env}, {report.amount} a trial: {verdict}")
+    print_text(f"{report.algo} on {report.env}, {report.amount} a trial: {verdict}")

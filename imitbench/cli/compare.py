@@ -156,18 +156,22 @@ def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
 
 
 def _print(found: list[PairwiseComparison], method: Method) -> None:
-    from imitbench.cli.output import note, print_table
+    import sys
+
+    from imitbench.cli.output import note, print_table, print_text
     from imitbench.report import pairwise_text
+    from imitbench.util.terminal import width_of
+    from imitbench.util.text_table import format_text
 
     for comparison in found:
-        typer.echo(pairwise_text.heading(comparison))
+        print_text(pairwise_text.heading(comparison))
         for verdict in comparison.verdicts:
             typer.echo()
             for line in pairwise_text.summary(verdict):
-                typer.echo(line)
+                print_text(line, indent=4)
             rows = pairwise_text.environment_rows(comparison, verdict)
             if rows:
                 typer.echo()
-                print_table(pairwise_text.ENVIRONMENT_HEADER, rows)
+                print_table(pairwise_text.ENVIRONMENT_COLUMNS, rows)
         typer.echo()
-    note(pairwise_text.method_text(method, found))
+    note(format_text(pairwise_text.method_text(method, found), width=width_of(sys.stderr)))

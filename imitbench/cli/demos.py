@@ -310,7 +310,7 @@ def list_demos(
     """
     from imitbench.cards.catalog import suite_names
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import Column, print_json, print_table
 
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
@@ -329,7 +329,13 @@ def list_demos(
         print_json(rows)
     else:
         print_table(
-            ["suite", "environment", "demonstrations", "trajectories", "bytes"],
+            [
+                Column("suite", rank=1, above=True),
+                "environment",
+                Column("demonstrations", rank=1),
+                "trajectories",
+                Column("bytes", rank=3),
+            ],
             [list(row.values()) for row in rows],
         )
 
@@ -396,7 +402,7 @@ def show(
 
     Example: imitbench demos show ppo-seals-CartPole-v0
     """
-    from imitbench.cli.output import print_json
+    from imitbench.cli.output import print_json, print_text
     from imitbench.data.rollout import rollout_stats
     from imitbench.data.types import TrajectoryWithRew, assert_not_dictobs
     from imitbench.errors import InputError
@@ -419,4 +425,4 @@ def show(
     else:
         for name, value in summary.items():
             text = f"{value:.2f}" if isinstance(value, float) else value
-            typer.echo(f"{name:<12} {text}")
+            print_text(f"{name:<12} {text}", indent=13)

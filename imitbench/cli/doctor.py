@@ -13,7 +13,7 @@ def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     Example: imitbench doctor
     """
     from imitbench.bench.installation import check_installation
-    from imitbench.cli.output import print_json
+    from imitbench.cli.output import print_json, print_text
 
     findings = check_installation(out)
     if json:
@@ -21,6 +21,7 @@ def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     else:
         for finding in findings:
             mark = "ok     " if finding.ok else "PROBLEM"
-            typer.echo(f"{mark}  {finding.what}: {finding.detail}")
+            color = "green" if finding.ok else "bold red"
+            print_text(f"{mark}  {finding.what}: {finding.detail}", indent=9, color=color)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

@@ -208,11 +208,11 @@ def _document(
 
 
 def _print(document: dict[str, Any]) -> None:
-    from imitbench.cli.output import print_table
+    from imitbench.cli.output import print_table, print_text
     from imitbench.report.text import score_one_owner
 
     acting = "deterministic" if document["deterministic"] else "stochastic"
-    typer.echo(
+    print_text(
         f"{document['policy']}: {document['episodes']} episodes in {document['env']}, {acting}"
     )
     rows: list[list[object]] = [
@@ -233,7 +233,7 @@ def _print(document: dict[str, Any]) -> None:
     if references is not None:
         score = document["score"]
         owner = score_one_owner([references.get("score_one", "expert")])
-        typer.echo(
+        print_text(
             f"score {'undefined' if math.isnan(score) else f'{score:.3f}'} (0: random actions, "
             f"{references['random']:.2f}; 1: the {owner}, {references['expert']:.2f})"
         )

@@ -36,7 +36,7 @@ def list_experts(
     """
     from imitbench.cards.catalog import suite_names
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import Column, print_json, print_table
 
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
@@ -59,7 +59,15 @@ def list_experts(
         print_json(rows)
     else:
         print_table(
-            ["suite", "environment", "expert", "steps", "return", "std", "episodes"],
+            [
+                Column("suite", rank=1, above=True),
+                "environment",
+                Column("expert", rank=1),
+                Column("steps", rank=4),
+                "return",
+                Column("std", rank=3),
+                Column("episodes", rank=5),
+            ],
             [list(row.values()) for row in rows],
         )
 

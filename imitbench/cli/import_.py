@@ -275,10 +275,17 @@ def _mean(values: list[float | None]) -> float | None:
 def _print_results(
     results: ImportedResults, label: str, path: Path, written: bool, dry_run: bool
 ) -> None:
-    from imitbench.cli.output import note, print_table
+    from imitbench.cli.output import Column, nonzero, note, print_table
 
     print_table(
-        ["algorithm", "environment", "completed", "other", "mean return", "mean score"],
+        [
+            "algorithm",
+            "environment",
+            "completed",
+            Column("other", rank=2, color=nonzero("yellow")),
+            Column("mean return", rank=1),
+            Column("mean score", rank=3),
+        ],
         [list(cell.values()) for cell in _cells(results)],
     )
     others = [run for run in results.runs if run.status != "completed"]

@@ -62,9 +62,11 @@ def _print(
     also: Mapping[str, Any],
 ) -> None:
     """Prints counts and failures to stderr, scores to stdout."""
-    from imitbench.cli.output import command_for, count, note, print_json
+    from functools import partial
+
+    from imitbench.cli.output import command_for, count, note, print_fitted, print_json
     from imitbench.report.tables import build_report
-    from imitbench.report.text import render_short
+    from imitbench.report.terminal import render_short
 
     outcome, out = summary.outcome, summary.out
     for left_out in summary.left_out:
@@ -73,7 +75,7 @@ def _print(
         print_json({**summary.as_document(), **also})
     else:
         report = build_report(summary.scores, summary.failures, summary.references)
-        typer.echo(render_short(report), nl=False)
+        print_fitted(partial(render_short, report))
     for pair in summary.not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
@@ -111,7 +113,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     Raises:
         InputError: Something is missing here that the runs would need.
     """
-    from imitbench.cli.output import count, duration, note, print_json, print_table
+    from imitbench.cli.output import Column, count, duration, note, print_json, print_table
     from imitbench.executors.registry import executor_class
 
     executor = executor_class(options.executor)
@@ -138,7 +140,14 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
         )
         return
     print_table(
-        ["algorithm", "environment", "training", "runs", "done", "expected"],
+        [
+            "algorithm",
+            "environment",
+            Column("training", rank=1),
+            "runs",
+            Column("done", rank=2),
+            "expected",
+        ],
         [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
     )
     for pair in not_applicable:
@@ -146,7 +155,9 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     if preview is None:
         note(f"expected time with --jobs {options.jobs}: about {duration(total)}")
         return
-    print_table([preview.command, ""], [list(pair) for pair in preview.request.items()])
+    print_table(
+        [preview.command, Column("", below=True)], [list(pair) for pair in preview.request.items()]
+    )
     inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
     note(
         f"{count(len(ahead), 'run')} as {count(preview.tasks, 'task')}{inside}, about "

@@ -145,7 +145,7 @@ def _reproduction_document(
 
 
 def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
-    from imitbench.cli.output import count, note, print_table
+    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
 
     rows = []
     for each in found:
@@ -155,7 +155,18 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
         rows.append([each.spec.label, *numbers, _WORDS[each.verdict]])
     if rows:
-        header = ["run", "stated", "found", "noise band", "seed band", "verdict"]
+        header: list[str | Column] = [
+            "run",
+            Column("stated", rank=1),
+            "found",
+            Column("noise band", rank=2),
+            Column("seed band", rank=3),
+            Column(
+                "verdict",
+                below=True,
+                color=by_word(identical="green", agrees="green", DIFFERENT="red", FAILED="red"),
+            ),
+        ]
         print_table(header, rows)
         typer.echo("")
     for each in found:
@@ -170,12 +181,12 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
         note(f"only {count(len(found), 'run')} of {wanted} can be trained here")
     differing = sum(not each.agrees for each in found)
     if not found:
-        typer.echo(f"{submission}: NOT verified, no run of it can be trained here")
+        print_text(f"{submission}: NOT verified, no run of it can be trained here")
     elif differing:
-        typer.echo(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
+        print_text(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
     else:
         identical = sum(each.verdict == "identical" for each in found)
-        typer.echo(
+        print_text(
             f"{submission}: verified, {count(len(found), 'run')} trained again: {identical} "
             f"identical, {len(found) - identical} within the bands"
         )
@@ -229,23 +240,27 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
 
 
 def _print_validation(submission: Path, validation: Validation, *, quiet: bool) -> None:
-    from imitbench.cli.output import count, note, print_table
+    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
     from imitbench.published.findings import CHECKS, MEANINGS
 
     def verdict(problems: list[Finding]) -> str:
         return f"FAILED ({len(problems)})" if problems else "ok"
 
     print_table(
-        ["check", "verdict", "makes sure that"],
+        [
+            "check",
+            Column("verdict", color=by_word(ok="green", FAILED="bold red")),
+            Column("makes sure that", below=True),
+        ],
         [[check, verdict(validation.of_check(check)), MEANINGS[check]] for check in CHECKS],
     )
     for check in validation.failed:
         typer.echo("")
         problems = validation.of_check(check)
         for each in problems[:_MAX_SHOWN]:
-            typer.echo(f"{check}: {each}")
+            print_text(f"{check}: {each}", indent=2)
         if len(problems) > _MAX_SHOWN:
-            typer.echo(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
+            print_text(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
     notes = () if quiet else validation.notes
     for each in notes[:_MAX_SHOWN]:
         note(f"note: {each}")
@@ -253,10 +268,10 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         note(f"… and {len(notes) - _MAX_SHOWN} more notes; --json names all")
     runs = count(len(validation.submission.runs), "run")
     if validation.valid:
-        typer.echo(f"\n{submission}: valid, {runs}")
+        print_text(f"\n{submission}: valid, {runs}")
     else:
         number = count(len(validation.problems), "problem")
-        typer.echo(f"\n{submission}: NOT valid, {number} in {runs}")
+        print_text(f"\n{submission}: NOT valid, {number} in {runs}")
 
 
 def build_site(

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import typer
 from typer.core import TyperGroup
@@ -62,6 +62,7 @@ class _Commands(Mapping[str, Any]):
         if name not in self._built:
             self._built[name] = _build(name, *_COMMANDS[name].split(":"))
             refuse_repeated_options(self._built[name])
+            _summarize(self._built[name])
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -80,6 +81,14 @@ def _build(name: str, module: str, attribute: str) -> Any:
     alone = typer.Typer(add_completion=False, **_STYLE)
     alone.command(name, cls=vars(target).get("command_class"))(target)
     return typer.main.get_command(alone)
+
+
+def _summarize(command: Any) -> None:
+    """Makes lists of commands show whole first sentences, which the library would cut short."""
+    first = " ".join((command.help or "").split("\n\n")[0].split())
+    command.short_help = re.split(r"(?<=\.)\s", first)[0]
+    for child in getattr(command, "commands", {}).values():
+        _summarize(child)
 
 
 class _Root(TyperGroup):
@@ -113,11 +122,20 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(
+    version: bool = typer.Option(  # noqa: ARG001 (its callback handles it)
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+    color: Literal["auto", "always", "never"] = typer.Option(
+        "auto",
+        "--color",
+        help="Colour: on terminals (auto; NO_COLOR and FORCE_COLOR change that), always or never.",
     ),
 ) -> None:
     """Handles the options of `imitbench` itself, which come before a command."""
+    if color != "auto":  # variables, so that processes that this one starts follow too
+        os.environ.pop("NO_COLOR", None)
+        os.environ.pop("FORCE_COLOR", None)
+        os.environ.update({"FORCE_COLOR" if color == "always" else "NO_COLOR": "1"})
 
 
 def main() -> None:

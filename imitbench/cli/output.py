@@ -7,9 +7,10 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 
@@ -17,16 +18,23 @@ from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.quantities import rough_duration as duration
+from imitbench.util.terminal import uses_color, width_of
 from imitbench.util.text_line import note, on_terminal
+from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
 
 __all__ = [
+    "Column",
+    "by_word",
     "command_for",
     "count",
     "duration",
+    "nonzero",
     "note",
     "on_terminal",
+    "print_fitted",
     "print_json",
     "print_table",
+    "print_text",
 ]
 
 
@@ -45,19 +53,33 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints aligned columns on stdout; numbers are right-aligned."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [
-        max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(header)
-    ]
-    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
-    for line in [list(header), ["-" * width for width in widths], *cells]:
-        padded = [
-            text.rjust(width) if flush else text.ljust(width)
-            for text, width, flush in zip(line, widths, right, strict=True)
-        ]
-        typer.echo("  ".join(padded).rstrip())
+def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table on stdout that fits the terminal; see `imitbench.util.text_table`."""
+    print_fitted(partial(format_table, columns, rows))
+
+
+class _Fitted(Protocol):
+    def __call__(self, *, width: int | None, color: bool) -> str: ...
+
+
+def print_fitted(render: _Fitted) -> None:
+    """Prints on stdout what a function renders for the terminal's width and colours."""
+    color = uses_color()
+    typer.echo(render(width=width_of(), color=color), nl=False, color=color)
+
+
+def print_text(text: str, *, indent: int = 0, color: str | None = None) -> None:
+    """Prints text on stdout, broken at spaces where the terminal ends.
+
+    Args:
+        text: One line or more.
+        indent: As for `imitbench.util.text_table.format_text`.
+        color: Colour of the first `indent` characters, on a terminal.
+    """
+    shown, colored = format_text(text, width=width_of(), indent=indent), uses_color()
+    if colored:
+        shown = painted(shown[:indent], color) + shown[indent:]
+    typer.echo(shown, color=colored)
 
 
 def count(number: int, noun: str) -> str:
@@ -69,16 +91,6 @@ def command_for(out: Path, *words: str) -> str:
     """Returns a command for a results folder, for a shell: `imitbench resume --out other`."""
     place = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
     return shlex.join(["imitbench", *words, *place])
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def typed_command() -> str:

@@ -78,7 +78,7 @@ def _pull(
     to: Path | None,
     json: bool,
 ) -> None:
-    from imitbench.cli.output import make_notifier, print_json, print_table, size_text
+    from imitbench.cli.output import Column, make_notifier, print_json, print_table, size_text
     from imitbench.errors import InputError
     from imitbench.hub.pull import copy_out
 
@@ -108,7 +108,12 @@ def _pull(
         print_json(rows)
     else:
         print_table(
-            ["repository", "commit", "size", "folder"],
+            [
+                "repository",
+                Column("commit", rank=1),
+                Column("size", rank=2),
+                Column("folder", below=True),
+            ],
             [
                 [row["repo"], each.revision[:12], size_text(each.size), row["folder"]]
                 for row, each in zip(rows, pulled, strict=True)
@@ -163,7 +168,14 @@ def prefetch(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import make_notifier, note, print_json, print_table, size_text
+    from imitbench.cli.output import (
+        Column,
+        make_notifier,
+        note,
+        print_json,
+        print_table,
+        size_text,
+    )
     from imitbench.errors import InputError
     from imitbench.hub.lock_file import read_lock, write_lock
     from imitbench.hub.suite_sources import pull_sources, suite_sources
@@ -179,7 +191,7 @@ def prefetch(
         print_json([item.model_dump(mode="json") for item in items])
         return
     print_table(
-        ["kind", "repository", "commit", "size"],
+        [Column("kind", rank=2), "repository", "commit", Column("size", rank=1)],
         [[item.kind, item.repo, item.revision[:12], size_text(item.size)] for item in items],
     )
     if not quiet:

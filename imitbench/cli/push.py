@@ -211,14 +211,14 @@ def _push(staged: AbstractContextManager[Publication], request: _PushRequest) ->
 
 
 def _show(publication: Publication) -> None:
-    from imitbench.cli.output import print_table, size_text
+    from imitbench.cli.output import print_table, print_text, size_text
 
     rows = [[path, size_text(file.stat().st_size)] for path, file in _listed(publication)]
     print_table(["file", "size"], rows[:_SHOWN])
     if len(rows) > _SHOWN:
-        typer.echo(f"and {len(rows) - _SHOWN} more files; --json lists all")
+        print_text(f"and {len(rows) - _SHOWN} more files; --json lists all")
     total = sum(file.stat().st_size for file in publication.files.values())
-    typer.echo(f"\n{publication.kind} {publication.url}: {len(rows)} files, {size_text(total)}")
+    print_text(f"\n{publication.kind} {publication.url}: {len(rows)} files, {size_text(total)}")
     typer.echo("\nThe card says:\n" + publication.card.metadata_text().rstrip())
 
 

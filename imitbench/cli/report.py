@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,20 +20,23 @@ Figures = Annotated[
     ),
 ]
 
+Format = Annotated[
+    ReportFormat | None,
+    typer.Option(
+        "--format",
+        help="Format: tables (text, md or markdown, csv, latex, json), a table of algorithms by "
+        "environments for LaTeX (paper), a page (html), plots (png, svg, pdf) [text on a terminal, "
+        "else md].",
+    ),
+]
+
 
 def report(
     out: options.Places = options.DEFAULT_PLACES,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     env: options.Envs = [],  # noqa: B006
     algo: options.Algos = [],  # noqa: B006
-    format: Annotated[
-        ReportFormat,
-        typer.Option(
-            "--format",
-            help="Format: tables (md, csv, latex, json), a table of algorithms by environments for "
-            "LaTeX (paper), a page (html), plots (png, svg, pdf).",
-        ),
-    ] = "md",
+    format: Format = None,
     to: Annotated[
         str,
         typer.Option(
@@ -53,21 +57,24 @@ def report(
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
 
-    Published results are only read. With several folders, one report shows the runs of all; the
-    random and the expert policy are always among the algorithms.
+    A terminal shows aligned tables that fit it; a pipe or a file gets Markdown. Published results
+    are only read. With several folders, one report shows the runs of all; the random and the
+    expert policy are always among the algorithms.
 
     Example: imitbench report --out runs --format html --to report.html
     """
-    from imitbench.cli.output import note
+    from functools import partial
+
+    from imitbench.cli.output import note, print_fitted
     from imitbench.errors import InputError
     from imitbench.published.opening import results_place
     from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.plots import check_figures, require_matplotlib
-    from imitbench.util.files import write_output
+    from imitbench.report.terminal import render_terminal
 
-    if json:
-        format = "json"
+    on_terminal = to == "-" and sys.stdout.isatty()
+    format = "json" if json else format or ("text" if on_terminal else "md")
     if is_plot(format):
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
@@ -89,9 +96,19 @@ def report(
             note(f"wrote {path}")
         return
     text = render(built, places, format, captions=captions)
-    if to == "-":
+    if to != "-":
+        _write(text, to)
+    elif format == "text":
+        print_fitted(partial(render_terminal, built))
+    else:
         typer.echo(text, nl=False)
-        return
+
+
+def _write(text: str, to: str) -> None:
+    from imitbench.cli.output import note
+    from imitbench.errors import InputError
+    from imitbench.util.files import write_output
+
     try:
         write_output(Path(to), text)
     except OSError as error:

@@ -41,8 +41,9 @@ def status(
     """
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.cli.status_table import (
-        HEADER,
-        LIVE_HEADER,
+        COLUMNS,
+        FOLDER,
+        LIVE_COLUMNS,
         live_rows,
         live_runs,
         summary,
@@ -82,10 +83,10 @@ def status(
         for path, each in found.items()
         for row in table_rows(each)
     ]
-    print_table(["folder", *HEADER] if several else HEADER, rows)
+    print_table([FOLDER, *COLUMNS] if several else COLUMNS, rows)
     if running := live_runs(cells):
         typer.echo()
-        print_table(LIVE_HEADER, live_rows(running))
+        print_table(LIVE_COLUMNS, live_rows(running))
     note(summary(cells))
     for path, survey in surveys.items():
         _note_open_runs(path, survey, found[path])

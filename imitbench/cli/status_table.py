@@ -23,12 +23,33 @@ from imitbench.bench.live_display import (
     share_text,
     step_text,
 )
-from imitbench.cli.output import duration, note, on_terminal
+from imitbench.cli.output import Column, duration, nonzero, note, on_terminal
 from imitbench.store.live_runs import LiveRun
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 
-HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
-LIVE_HEADER = ("run", "algorithm", "environment", "seed", "step", "share", "metric", "ETA")
+FOLDER = Column("folder", rank=1, above=True)
+COLUMNS = (
+    Column("suite", rank=1, above=True),
+    Column("algorithm", above=True),
+    Column("environment"),
+    Column("done"),
+    Column("running"),
+    Column("failed", color=nonzero("red")),
+    Column("interrupted", rank=3, color=nonzero("yellow")),
+    Column("waiting"),
+    Column("ETA", rank=2),
+)
+HEADER = tuple(column.name for column in COLUMNS)
+LIVE_COLUMNS = (
+    Column("run", rank=4),
+    Column("algorithm", rank=1, above=True),
+    Column("environment"),
+    Column("seed"),
+    Column("step", rank=3),
+    Column("share"),
+    Column("metric", rank=2),
+    Column("ETA", rank=1),
+)
 _Show = Callable[[Sequence[CellStatus]], None]
 
 

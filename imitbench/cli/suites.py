@@ -25,7 +25,7 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
     Example: imitbench suites show classic
     """
     from imitbench.cards.catalog import load_suite, suite_names
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import Column, print_json, print_table
 
     if context.invoked_subcommand is not None:
         return
@@ -34,7 +34,7 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
         print_json([card.model_dump(mode="json") for card in cards])
     else:
         print_table(
-            ["suite", "environments", "title"],
+            ["suite", "environments", Column("title", below=True)],
             [[card.name, len(card.environments), card.title] for card in cards],
         )
 
@@ -46,15 +46,23 @@ def show(name: Name, json: options.Json = False) -> None:
     Example: imitbench suites show classic
     """
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import Column, print_json, print_table, print_text
 
     card = find_suite(name)
     if json:
         print_json(card.model_dump(mode="json"))
         return
-    typer.echo(f"{card.title} (references version {card.version})\n{card.description}")
+    print_text(f"{card.title} (references version {card.version})\n{card.description}")
     print_table(
-        ["environment", "horizon", "demos", "random", "expert", "default env steps", "batches"],
+        [
+            "environment",
+            Column("horizon", rank=3),
+            Column("demos", rank=2),
+            "random",
+            "expert",
+            Column("default env steps", rank=1),
+            Column("batches", rank=4),
+        ],
         [
             [
                 env_id,
@@ -70,12 +78,12 @@ def show(name: Name, json: options.Json = False) -> None:
     )
     for env_id, each in card.environments.items():
         if each.evaluation_id is not None:
-            typer.echo(f"{env_id} is evaluated on {each.evaluation_id}.")
+            print_text(f"{env_id} is evaluated on {each.evaluation_id}.")
     for env_id, each in card.environments.items():
         if each.probes is not None:
-            typer.echo(f"{env_id} probes: {each.probes}")
+            print_text(f"{env_id} probes: {each.probes}")
     if card.controls:
-        typer.echo(f"controls: {', '.join(card.controls)}")
+        print_text(f"controls: {', '.join(card.controls)}")
 
 
 @app.command("measure")
@@ -97,7 +105,7 @@ def measure(
     """
     from imitbench.cards.catalog import read_card_of_suite, select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json, print_table, typed_command
+    from imitbench.cli.output import Column, note, print_json, print_table, typed_command
     from imitbench.experts.measurement import measure_references, update_references
     from imitbench.util.torch_startup import use_one_thread
 
@@ -119,7 +127,14 @@ def measure(
         print_json({env_id: both.model_dump(mode="json") for env_id, both in found.items()})
         return
     print_table(
-        ["environment", "random", "std", "expert", "std", "episodes"],
+        [
+            "environment",
+            "random",
+            Column("std", rank=2),
+            "expert",
+            Column("std", rank=1),
+            Column("episodes", rank=3),
+        ],
         [
             [e, r.random.mean, r.random.std, *_expert(r), r.random.episodes]
             for e, r in found.items()
@@ -164,7 +179,7 @@ def pin(
     Example: imitbench suites pin classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import read_card_of_suite, suite_directory, suite_names
-    from imitbench.cli.output import make_notifier, note, print_json, print_table
+    from imitbench.cli.output import Column, make_notifier, note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
 
     if card_file is not None:
@@ -198,6 +213,13 @@ def pin(
         print_json(rows)
     else:
         print_table(
-            ["suite", "environment", "kind", "repository", "commit", "changed"],
+            [
+                Column("suite", rank=1, above=True),
+                Column("environment", rank=2),
+                Column("kind", rank=1),
+                "repository",
+                "commit",
+                "changed",
+            ],
             [list({**row, "changed": "yes" if row["changed"] else "no"}.values()) for row in rows],
         )

@@ -140,7 +140,7 @@ def _logger_of(
 def _show(
     training: TrainingSetup, trained: Trained, folder: Path, suite: str | None, *, json: bool
 ) -> None:
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import note, print_json, print_text
     from imitbench.experts.lookup import find_references
 
     references = find_references(training.environment.evaluated, suite)
@@ -150,7 +150,7 @@ def _show(
     if json:
         print_json({"folder": str(folder), **training.record(), **result, "score": score})
         return
-    typer.echo(
+    print_text(
         f"return {mean:.2f} ± {result['std_return']:.2f} ({result['episodes']} episodes), "
         f"deterministic {result['deterministic_return']:.2f}, length {result['mean_length']:.1f}"
         + ("" if math.isnan(score) else f", score {score:.3f}")

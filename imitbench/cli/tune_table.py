@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imitbench.cli.output import count, note, print_json, print_table
+from imitbench.cli.output import (
+    Column,
+    by_word,
+    count,
+    nonzero,
+    note,
+    print_json,
+    print_table,
+    print_text,
+)
 from imitbench.tune.held_out_comparison import HeldOutComparison
 
 if TYPE_CHECKING:
@@ -136,13 +145,18 @@ def _print_study(
 
     objective = OBJECTIVES[settings.objective]
     flag = "uses reward" if objective.uses_reward else "without the true reward"
-    typer.echo(
+    print_text(
         f"{name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
         f"{objective.name} ({flag})"
     )
     defaults = trials[0].values if trials else {}
     print_table(
-        ["trial", "state", objective.unit, "values"],
+        [
+            "trial",
+            Column("state", color=by_word(failed="red")),
+            objective.unit,
+            Column("values", below=True),
+        ],
         [
             [each.number, _state(each), each.value, _changed(each.values, defaults)]
             for each in trials
@@ -152,7 +166,15 @@ def _print_study(
         return
     typer.echo("\nOn held-out seeds:")
     print_table(
-        ["candidate", objective.unit, "runs", "failed", "return", "against the default", "p"],
+        [
+            "candidate",
+            objective.unit,
+            Column("runs", rank=3),
+            Column("failed", rank=2, color=nonzero("red")),
+            Column("return", rank=4),
+            Column("against the default", color=by_word(better="green")),
+            Column("p", rank=1),
+        ],
         [
             [
                 each.candidate.label,

@@ -125,11 +125,17 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
 
 
 def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
-    from imitbench.cli.output import print_table
+    from imitbench.cli.output import Column, by_word, print_table, print_text
 
     if verification.interruptions:
         print_table(
-            ["after offer", "interruption", "resumed from", "lost", "training since"],
+            [
+                "after offer",
+                "interruption",
+                Column("resumed from", rank=1),
+                Column("lost", rank=2),
+                Column("training since", below=True, color=by_word(equal="green")),
+            ],
             [
                 [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
                 for each in verification.interruptions
@@ -138,7 +144,11 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
         typer.echo("")
     if verification.parts:
         print_table(
-            ["compared", "there are", "equal"],
+            [
+                "compared",
+                Column("there are", rank=1),
+                Column("equal", below=True, color=by_word(yes="green", NO="bold red")),
+            ],
             [
                 [part.part, part.count, _unequal([str(d) for d in part.differences])]
                 for part in verification.parts
@@ -148,9 +158,9 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
     verdict = "resumes bit for bit" if verification.exact else "does NOT resume bit for bit"
     if verification.exact and not verification.offers:
         verdict = "trains nothing that could be interrupted"
-    typer.echo(f"{spec.label}: {verdict}")
+    print_text(f"{spec.label}: {verdict}")
     if verification.hint is not None:
-        typer.echo(f"hint: {verification.hint}")
+        print_text(f"hint: {verification.hint}", indent=6)
 
 
 def _recovery(each: InterruptionOutcome) -> list[str]:

@@ -81,6 +81,7 @@ def costs(results: Sequence[AlgorithmResult]) -> ExtraTable:
             "one core per run. Steps: of the environment, taken by training. On the frontier: no "
             "other algorithm scores as much for fewer core-hours."
         ),
+        ranks=(0, 1, 0, 2, 3, 4, 5, 6, 7),
     )
 
 
@@ -214,6 +215,7 @@ def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
             "They are not ranked, averaged or compared with own runs. Mean ± sample standard "
             "deviation over runs."
         ),
+        ranks=(0, 0, 3, 4, 2, 1, 0),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imitbench.report.model import Report
     from imitbench.store.run_details import ReportDetails
 
-TextFormat = Literal["md", "html", "csv", "latex", "paper", "json"]
+TextFormat = Literal["md", "markdown", "text", "html", "csv", "latex", "paper", "json"]
 PlotFormat = Literal["png", "svg", "pdf"]
 ReportFormat: TypeAlias = Literal[TextFormat, PlotFormat]
 Renderer: TypeAlias = "Callable[[Report, Sequence[Path]], str]"
@@ -90,6 +90,13 @@ def _markdown(report: Report, places: Sequence[Path]) -> str:
     return render_markdown(report)
 
 
+def _text(report: Report, places: Sequence[Path]) -> str:
+    from imitbench.report.terminal import render_terminal
+
+    del places
+    return render_terminal(report)
+
+
 def _html(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.html_page import render_html
 
@@ -126,6 +133,8 @@ def _json(report: Report, places: Sequence[Path]) -> str:
 
 _RENDERERS: dict[TextFormat, Renderer] = {
     "md": _markdown,
+    "markdown": _markdown,
+    "text": _text,
     "html": _html,
     "csv": _csv,
     "latex": _latex,

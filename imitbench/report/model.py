@@ -138,6 +138,8 @@ class ExtraTable:
         names: Number of leading columns that hold text; the others hold numbers.
         rows: Cells of each row, one per column.
         caption: Explanation of the numbers, in whole sentences.
+        ranks: How dispensable each column is, see `imitbench.util.text_table.Column`; without
+            them, names stay and numbers are left out from the right.
     """
 
     title: str
@@ -145,6 +147,7 @@ class ExtraTable:
     names: int
     rows: tuple[tuple[ExtraCell, ...], ...]
     caption: str
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
 from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict
 from imitbench.store.comparability import Conditions
+from imitbench.util.text_table import Column, by_word
 
 _REASONS: dict[Reason, str] = {
     "decided": "",
@@ -24,10 +25,20 @@ _REASONS: dict[Reason, str] = {
     "failed runs decide": "the result depends on how failed runs count; choose with --failed-runs",
     "nothing in common": "no environment has runs of both",
 }
-ENVIRONMENT_HEADER = (
-    "environment", "runs", "score", "baseline", "difference", "P(better)", "p", "verdict",
-    "seeds to decide", "raw return", "baseline's",
-)  # fmt: skip
+ENVIRONMENT_COLUMNS = (
+    Column("environment"),
+    Column("runs", rank=5),
+    Column("score", rank=3),
+    Column("baseline", rank=3),
+    Column("difference"),
+    Column("P(better)", rank=2),
+    Column("p", rank=1),
+    Column("verdict", color=by_word(better="green", worse="red", undecided="yellow")),
+    Column("seeds to decide", rank=4),
+    Column("raw return", rank=6),
+    Column("baseline's", rank=6),
+)
+ENVIRONMENT_HEADER = tuple(column.name for column in ENVIRONMENT_COLUMNS)
 
 
 def heading(comparison: PairwiseComparison) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import get_args
 
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.runs import ReferenceRow
-from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, CellResult, MeasureSummary, Report, Section
 from imitbench.stats.bootstrap import Interval
 from imitbench.util import text_line
@@ -205,60 +204,3 @@ def reference_versions(section: Section) -> str:
     flag = score_one_flag(section.score_one)
     said = f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
     return f"{said}, {flag}" if flag else said
-
-
-HEADER = (
-    "algorithm",
-    "environments",
-    "seeds",
-    "mean score",
-    "IQM",
-    "length",
-    "terminated",
-    "failed",
-)
-
-
-def render_short(report: Report) -> str:
-    """Writes the aggregates as plain text with aligned columns and no colour.
-
-    Args:
-        report: The report to write.
-
-    Returns:
-        Text, ending in a newline. Control characters in names are dropped, so that they cannot
-        control the terminal.
-    """
-    if not report.sections:
-        return text.EMPTY + "\n"
-    blocks = [_section(section) for section in report.sections]
-    return "\n\n".join([*blocks, text.protocol(report)]) + "\n"
-
-
-def _section(section: Section) -> str:
-    rows = [
-        (
-            text.one_line(text.label(result)),
-            text.coverage(result),
-            text.seeds(result),
-            text.score(result.mean.point if result.mean else None),
-            text.interval(result.iqm, result),
-            text.fixed(result.mean_length, 1),
-            text.share(result.termination_rate),
-            str(result.failures),
-        )
-        for result in section.algorithms
-    ]
-    heading = f"{text.one_line(section.title)} ({text.one_line(text.reference_versions(section))})"
-    notes = [f"- {text.one_line(note)}" for note in section.notes]
-    return "\n".join([heading, *_aligned([HEADER, *rows]), *notes])
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Pads columns to their widest entries: names left-aligned, numbers right-aligned."""
-    widths = [max(len(entry) for entry in column) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, *numbers in rows:
-        padded = (entry.rjust(width) for entry, width in zip(numbers, widths[1:], strict=True))
-        lines.append("  ".join([name.ljust(widths[0]), *padded]))
-    return lines

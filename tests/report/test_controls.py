@@ -18,7 +18,7 @@ from imitbench.report.notes import GIVEN_AWAY
 from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
 from imitbench.report.section_comparison import compare_section
 from imitbench.report.tables import build_report
-from imitbench.report.text import render_short
+from imitbench.report.terminal import render_short
 from imitbench.store.external_results import ExternalRun
 
 TAUGHT_NOTHING = {"n_demos": None, "all_demos": None, "source": None}

@@ -9,7 +9,7 @@ from imitbench.report.csv_table import render_csv
 from imitbench.report.markdown import render_markdown
 from imitbench.report.measures import summarize_measures
 from imitbench.report.tables import build_report
-from imitbench.report.text import render_short
+from imitbench.report.terminal import render_short
 
 UNTAUGHT = {"n_demos": None, "all_demos": None, "source": None, "uses_reward": True}
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from support.warm_start import WarmStart
 
+_OF_TERMINALS = ("COLUMNS", "FORCE_COLOR", "NO_COLOR")
+
 
 @dataclass
 class Answer:
@@ -29,10 +31,11 @@ def call_imitbench(*arguments, cwd, env=None):
 
     Args:
         cwd: Working directory.
-        env: Variables in addition to those of this process.
+        env: Variables in addition to those of this process, without those that describe a terminal.
     """
     words = [str(argument) for argument in arguments]
-    environment = {**os.environ, **(env or {})}
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_TERMINALS}
+    environment = {**inherited, **(env or {})}
     server = _warm_start()
     if server.can_run(environment):
         answer = Answer(*server.run("imitbench", words, cwd, environment))
