@@ -62,7 +62,7 @@ def test_completed_runs_are_not_repeated(tmp_path, capsys):
     again = imitbench.run(["random"], out=tmp_path / "runs", **options)
     assert (first.outcome.done, again.outcome.done, again.outcome.already_done) == (1, 0, 1)
     assert again.to_frame().equals(first.to_frame())
-    assert "[1/1] random on Pendulum-v1, seed 0: done" in capsys.readouterr().err
+    assert "[1/1] random on Pendulum-v1, seed 0: score " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_run_prints_a_table_and_leaves_results(imitbench, tmp_path):
     answer = imitbench("run", "--algo", "random", "--seeds", 2, "--env", "Pendulum-v1")
     assert answer.code == 0
     assert "random" in answer.out
-    assert "[2/2] random on Pendulum-v1, seed 1: done" in answer.err
+    assert "[2/2] random on Pendulum-v1, seed 1: score " in answer.err
     assert "2 done, 0 already there, 0 failed; results in runs" in answer.err
     assert len(list(tmp_path.glob("runs/classic/random/Pendulum-v1/*/result.json"))) == 2
 
