@@ -46,7 +46,7 @@ _Set = Annotated[Path, typer.Argument(metavar="SET", help="Folder of the set.")]
 
 _OptionalSet = Annotated[
     Path | None,
-    typer.Argument(metavar="[SET]", help="Folder of a set.", show_default=False),
+    typer.Argument(metavar="SET", help="Folder of a set.", show_default=False),
 ]
 _Env = Annotated[
     str | None,
