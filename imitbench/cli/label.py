@@ -44,68 +44,81 @@ app = typer.Typer(
 _Set = Annotated[Path, typer.Argument(metavar="SET", help="Folder of the set.")]
 
 
+_OptionalSet = Annotated[
+    Path | None,
+    typer.Argument(metavar="SET", help="Folder of a set.", show_default=False),
+]
+_Env = Annotated[
+    str | None,
+    typer.Option("--env", metavar="ID", help="Make a set of episodes of this environment."),
+]
+_Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME",
+        help="Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
+        "repeatable [random].",
+    ),
+]
+_Demos = Annotated[
+    str | None,
+    typer.Option("--demos", metavar="SET", help="Make a set of stored episodes, in any format."),
+]
+_Question = Annotated[
+    str | None, typer.Option("--question", metavar="TEXT", help="Question on the page.")
+]
+_Goal = Annotated[
+    int, typer.Option("--goal", min=1, help="Answers after which the page suggests a break.")
+]
+_To = Annotated[
+    Path | None,
+    typer.Option(
+        "--to", metavar="DIR", help="Folder of the new set [labels/ENV].", file_okay=False
+    ),
+]
+_MakeOnly = Annotated[
+    bool, typer.Option("--make-only", help="Make the set, and do not open the page.")
+]
+_Annotators = Annotated[
+    list[str] | None,
+    typer.Option("--annotator", metavar="NAME", help="Annotator; repeatable [me]."),
+]
+_Host = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Address to listen on, e.g. 0.0.0.0."),
+]
+_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the links.")]
+_Runs = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
+]
+_Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Import a plug-in, or unpickle a policy: executes code."),
+]
+
+
 @app.command(_DEFAULT_COMMAND)
 def open_page(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[SET]", help="Folder of a set.", show_default=False),
-    ] = None,
-    env: Annotated[
-        str | None,
-        typer.Option("--env", metavar="ID", help="Make a set of episodes of this environment."),
-    ] = None,
+    folder: _OptionalSet = None,
+    env: _Env = None,
     suite: options.SuiteOfEnv = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME",
-            help="Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
-            "repeatable [random].",
-        ),
-    ] = None,
-    demos: Annotated[
-        str | None,
-        typer.Option(
-            "--demos", metavar="SET", help="Make a set of stored episodes, in any format."
-        ),
-    ] = None,
+    policy: _Policies = None,
+    demos: _Demos = None,
     pairs: Annotated[int, typer.Option("--pairs", min=1, help="Number of pairs.")] = 40,
     length: Annotated[int, typer.Option("--length", min=1, help="Steps of each clip.")] = 50,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the set.")] = 0,
-    question: Annotated[
-        str | None, typer.Option("--question", metavar="TEXT", help="Question on the page.")
-    ] = None,
-    goal: Annotated[
-        int, typer.Option("--goal", min=1, help="Answers after which the page suggests a break.")
-    ] = 20,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to", metavar="DIR", help="Folder of the new set [labels/ENV].", file_okay=False
-        ),
-    ] = None,
-    make_only: Annotated[
-        bool, typer.Option("--make-only", help="Make the set, and do not open the page.")
-    ] = False,
-    annotator: Annotated[
-        list[str] | None,
-        typer.Option("--annotator", metavar="NAME", help="Annotator; repeatable [me]."),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option("--host", metavar="ADDRESS", help="Address to listen on, e.g. 0.0.0.0."),
-    ] = "127.0.0.1",
+    question: _Question = None,
+    goal: _Goal = 20,
+    to: _To = None,
+    make_only: _MakeOnly = False,
+    annotator: _Annotators = None,
+    host: _Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any.")] = 8899,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the links.")] = False,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
-    ] = options.DEFAULT_OUT,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Import a plug-in, or unpickle a policy: executes code."),
-    ] = False,
+    no_browser: _NoBrowser = False,
+    out: _Runs = options.DEFAULT_OUT,
+    trust: _Trust = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Open the page of a set, which --env or --demos makes first.
@@ -114,7 +127,7 @@ def open_page(
     set's folder as soon as they are given, and the same command goes on where it was left. Other
     machines can reach the page only with --host.
 
-    Example: imitbench label --env Pendulum-v1 --policy random --policy ppo-Pendulum-v1 --pairs 40
+    Example: imitbench label --env Pendulum-v1 --pairs 40
     """
     from imitbench.errors import InputError
     from imitbench.labelling.answers import check_name
