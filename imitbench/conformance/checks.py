@@ -358,7 +358,8 @@ class MethodChecker:
         own = self._subject.amount / max(self._base.seconds, 1e-9)
         other = _speed_baseline(card)
         words = f"{own:,.0f} {card.budget_unit} a second"
-        if card.name == other.name or card.needs.tabular:
+        without_data = other.needs.demos and not card.needs.demos
+        if card.name == other.name or card.needs.tabular or without_data:
             return CheckResult("speed", "told", words)
         usual = self._speed_of(other)
         compared = f"{words}; {other.name}: {usual:,.0f} ({own / usual:.2g} x)"

@@ -55,7 +55,6 @@ class CPLLearner(Learner):
         """Gathers episodes and answers, and builds the policy; `demos` is not used."""
         del demos
         options: dict[str, Any] = dict(task.hyperparameters)
-        self._steps = 0
         self._cpl = CPL(
             policy=_make_policy(task),
             dataset=self._compare(task, options, rng),
@@ -84,7 +83,6 @@ class CPLLearner(Learner):
         episodes = spoilt_episodes(task, options["episodes"])
         if options["labels"] == "regret":
             episodes = [_with_advantages(task, each) for each in episodes]
-        self._steps = sum(map(len, episodes))
         fragmenter = RandomFragmenter(rng, warning_threshold=0, custom_logger=silent_logger())
         length = min(options["fragment_length"], max(map(len, episodes)))
         wanted = available_comparisons(gatherer, options["total_comparisons"])
@@ -100,21 +98,21 @@ class CPLLearner(Learner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains for `budget.amount` batches; returns the steps of the episodes."""
+        """Trains for `budget.amount` batches, without steps in the environment."""
         cpl = self._cpl
         stretch = max(1, budget.amount // CURVE_POINTS)
         while cpl.n_batches < budget.amount:
             logged = cpl.train(min(stretch, budget.amount - cpl.n_batches))
             callback(cpl.n_batches, logged)
             checkpoint()
-        return self._steps
+        return 0
 
     def policy(self) -> BasePolicy:
         """The trained policy."""
         return self._cpl.policy
 
     def state_dict(self) -> dict[str, Any]:
-        """State between two batches, with the number of steps."""
+        """State between two batches."""
         return self._cpl.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
