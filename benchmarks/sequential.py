@@ -29,6 +29,7 @@ from imitbench.stats.looks import EXACT_SPLITS
 from imitbench.stats.mean_test import mean_tests
 from imitbench.stats.racing import Collapsing, Normal, Resampled, SimulatedRaces, Source, simulate
 from imitbench.stats.sequential import Outcome, SequentialDesign, race
+from imitbench.stats.spending import DEFAULT_EXPONENT
 
 ROOT = Path(__file__).parents[1]
 LIMIT, ALPHA, EFFECT, POWER = 40, 0.05, 0.1, 0.8
@@ -300,10 +301,10 @@ def saved(draws: int) -> None:
             flush=True,
         )
 
-    for batch, exponent in ((3, 1.0), (5, 1.0), (3, 2.0), (5, 2.0), (5, 0.5)):
+    for batch, exponent in ((3, 0.75), (5, 0.75), (5, 0.5), (5, 1.0), (5, 2.0)):
         line("any method", list(cells.values()), batch, exponent)
     for name, scores in cells.items():
-        line(name, [scores], 3, 1.0)
+        line(name, [scores], 3, DEFAULT_EXPONENT)
 
 
 def by_adastop(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imitbench.stats.spending import LINEAR
+from imitbench.stats.spending import DEFAULT_EXPONENT
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "sequential.py"
 
@@ -50,7 +50,7 @@ def test_methods_apart_by_the_margin_are_rarely_equivalent(simulations, shape, e
 def test_a_race_needs_fewer_runs_than_a_fixed_number(simulations):
     cells = list(simulations.published_cells(*simulations.SPREADS).values())
     assert len(cells) >= 5
-    fixed, limit, seeds = simulations.saving(cells, 5, LINEAR, 40)
+    fixed, limit, seeds = simulations.saving(cells, 5, DEFAULT_EXPONENT, 25)
     assert seeds <= 0.7 * fixed
     assert limit >= fixed * 0.95
 
