@@ -60,7 +60,6 @@ def test_adastop_decides_as_races_do(simulations):
     pytest.importorskip("adastop")
     ours, *_ = simulations.by_race(simulations.walker(), 5, 6)
     theirs, _ = simulations.by_adastop(simulations.walker(), 5, 6, 1_000)
-    apart = {pair for pair in ours if ours[pair] != theirs[pair]}
-    assert len(apart) <= 1
+    assert ours == theirs
     found = simulations.agreement(24, 300)
-    assert np.mean([same for same, _ in found]) >= 0.9
+    assert np.mean([same for same, _ in found]) >= 0.85
