@@ -37,7 +37,7 @@ from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.looks import EQUIVALENCE_RUNS, Levels, Outcome, look_at
 from imitbench.stats.mean_test import mean_test_lacks
-from imitbench.stats.spending import LINEAR, nominal_levels
+from imitbench.stats.spending import DEFAULT_EXPONENT, nominal_levels
 from imitbench.stats.strata import FloatArray
 
 __all__ = [
@@ -80,7 +80,7 @@ class SequentialDesign:
     looks: tuple[int, ...]
     alpha: float = 0.05
     margin: float | None = 0.05
-    exponent: float = LINEAR
+    exponent: float = DEFAULT_EXPONENT
     policy: FailurePolicy | None = None
     replicates: int = 10_000
     seed: int = 0

@@ -19,7 +19,10 @@ NODES = 128
 """Number of Gauss-Legendre nodes of the integral over the path so far."""
 
 LINEAR = 1.0
-"""Exponent of the default spending: each look has the same share of the level.
+"""Exponent with which equally spaced looks have the same share of the level."""
+
+DEFAULT_EXPONENT = 0.75
+"""Exponent of the default spending, between that of Pocock's boundaries (0.5) and `LINEAR`.
 
 Early looks are then strong enough to stop after a few batches where a difference is large, which is
 where runs are saved. O'Brien and Fleming's boundaries keep nearly all of the level for the last
@@ -28,7 +31,7 @@ looks, which a few seeds never reach: with a tenth of the runs they ask for p be
 
 @lru_cache(maxsize=4096)
 def nominal_levels(
-    fractions: tuple[float, ...], alpha: float, exponent: float = LINEAR
+    fractions: tuple[float, ...], alpha: float, exponent: float = DEFAULT_EXPONENT
 ) -> tuple[float, ...]:
     """Returns the two-sided level of the test at each look.
 

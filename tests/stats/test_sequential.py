@@ -10,14 +10,18 @@ from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.mean_test import mean_test
 from imitbench.stats.sequential import EQUIVALENCE_RUNS, Needed, SequentialDesign, race
 from imitbench.stats.significance import welch
-from imitbench.stats.spending import nominal_levels
+from imitbench.stats.spending import LINEAR, nominal_levels
 
-DESIGN = replace(SequentialDesign.batches(5, 20), replicates=500)
+DESIGN = replace(SequentialDesign.batches(5, 20), exponent=LINEAR, replicates=500)
 PAIR = ("new", "old")
 
 
 def rng(seed=0):
     return np.random.default_rng(seed)
+
+
+def linear(fractions, alpha):
+    return nominal_levels(fractions, alpha, LINEAR)
 
 
 def scores(mean, environments=("e",), spread=0.1, runs=20, seed=0):
@@ -41,7 +45,7 @@ def test_a_clear_difference_stops_at_the_first_look(shift, outcome):
 
 def test_a_look_tests_at_its_nominal_level():
     new, old = scores(0.5), scores(0.5, seed=1)
-    levels = nominal_levels(DESIGN.fractions, DESIGN.alpha)
+    levels = linear(DESIGN.fractions, DESIGN.alpha)
     found = between(new, old, replace(DESIGN, margin=None))
     assert [look.level for look in found.looks] == list(levels)
     assert [look.runs for look in found.looks] == [(5, 5), (10, 10), (15, 15), (20, 20)]
@@ -60,8 +64,8 @@ def test_a_look_that_could_not_reject_spends_nothing():
     design = replace(DESIGN, looks=(3, 6, 9, 12), margin=None)
     found = between(scores(0.5), scores(0.5, seed=1), design)
     assert np.isnan(found.looks[0].p_value)
-    assert [look.level for look in found.looks] == [0, *nominal_levels((0.5, 0.75, 1.0), 0.05)]
-    interval = nominal_levels(design.fractions, 0.05)[1]
+    assert [look.level for look in found.looks] == [0, *linear((0.5, 0.75, 1.0), 0.05)]
+    interval = linear(design.fractions, 0.05)[1]
     one, other = ({"e": each["e"][:6]} for each in (scores(0.5), scores(0.5, seed=1)))
     assert found.looks[1].low == pytest.approx(welch(one, other, level=1 - interval).low)
 
@@ -111,12 +115,12 @@ def test_a_difference_passes_its_level_on():
     assert found.outcomes == {(("a", "old"), None): "better", (("b", "old"), None): "undecided"}
     levels = {name: [x.level for x in found.looks if x.pair[0] == name] for name in "ab"}
     # Five against five cannot reject at a fourth of 2.5 %: the first look is the second.
-    assert levels["a"] == [0, nominal_levels((0.5, 0.75, 1.0), 0.025)[0]]
-    assert levels["b"] == [0, *nominal_levels((0.5, 0.75, 1.0), 0.05)]
+    assert levels["a"] == [0, linear((0.5, 0.75, 1.0), 0.025)[0]]
+    assert levels["b"] == [0, *linear((0.5, 0.75, 1.0), 0.05)]
     assert [x.low for x in found.looks if x.pair[0] == "b"] == pytest.approx(
         [
             welch({"e": runs["b"]["e"][:n]}, {"e": runs["old"]["e"][:n]}, level=1 - level).low
-            for n, level in zip(DESIGN.looks, nominal_levels(DESIGN.fractions, 0.025), strict=True)
+            for n, level in zip(DESIGN.looks, linear(DESIGN.fractions, 0.025), strict=True)
         ]
     )
 
@@ -127,7 +131,7 @@ def test_equivalence_passes_nothing_on():
     pairs = [("a", "old"), ("b", "old")]
     found = race(runs, pairs, ["e"], DESIGN)
     assert found.outcomes == {(pairs[0], None): "equivalent", (pairs[1], None): "undecided"}
-    assert found.looks[-1].level == nominal_levels((0.5, 0.75, 1.0), 0.025)[-1]
+    assert found.looks[-1].level == linear((0.5, 0.75, 1.0), 0.025)[-1]
 
 
 def test_what_is_decided_trains_no_further():
@@ -152,12 +156,12 @@ def test_overall_and_environments_have_half_of_the_level_each():
     found = race(runs, [PAIR], environments, replace(DESIGN, margin=None))
     levels = {look.environment: look.level for look in found.looks if look.look == 0}
     assert levels == {
-        None: nominal_levels(DESIGN.fractions, 0.025)[0],
+        None: linear(DESIGN.fractions, 0.025)[0],
         "x": 0,  # five against five cannot reject
         "y": 0,
     }
     levels = {look.environment: look.level for look in found.looks if look.look == 1}
-    assert levels["x"] == nominal_levels((0.5, 0.75, 1.0), 0.0125)[0]
+    assert levels["x"] == linear((0.5, 0.75, 1.0), 0.0125)[0]
 
 
 def test_a_decision_must_hold_for_either_way_to_count_failed_runs():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imitbench.stats.spending import LINEAR
+from imitbench.stats.spending import DEFAULT_EXPONENT
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "sequential.py"
 
@@ -50,7 +50,7 @@ def test_methods_apart_by_the_margin_are_rarely_equivalent(simulations, shape, e
 def test_a_race_needs_fewer_runs_than_a_fixed_number(simulations):
     cells = list(simulations.published_cells(*simulations.SPREADS).values())
     assert len(cells) >= 5
-    fixed, limit, seeds = simulations.saving(cells, 5, LINEAR, 40)
+    fixed, limit, seeds = simulations.saving(cells, 5, DEFAULT_EXPONENT, 25)
     assert seeds <= 0.7 * fixed
     assert limit >= fixed * 0.95
 
@@ -60,7 +60,6 @@ def test_adastop_decides_as_races_do(simulations):
     pytest.importorskip("adastop")
     ours, *_ = simulations.by_race(simulations.walker(), 5, 6)
     theirs, _ = simulations.by_adastop(simulations.walker(), 5, 6, 1_000)
-    apart = {pair for pair in ours if ours[pair] != theirs[pair]}
-    assert len(apart) <= 1
+    assert ours == theirs
     found = simulations.agreement(24, 300)
-    assert np.mean([same for same, _ in found]) >= 0.9
+    assert np.mean([same for same, _ in found]) >= 0.85
