@@ -77,9 +77,8 @@ def run(
 ) -> SweepSummary:
     """Trains and evaluates every algorithm on every environment and seed.
 
-    Completed runs are kept. The same call again does only the missing runs, and resumes
-    interrupted runs from their last checkpoint. A run that fails is recorded in the results; it
-    does not raise an exception here.
+    The same call again does only the missing runs, and resumes interrupted ones from their last
+    checkpoint. A run that fails is recorded in the results; it does not raise an exception here.
 
     Args:
         algos: Names or paths of algorithms; `all` for every method.
@@ -87,22 +86,19 @@ def run(
         env: Selects environments whose id matches one of these shell-style patterns.
         seeds: Number of seeds (`3` for 0, 1, 2), or the seeds.
         budget: Amount of training: `quick`, `default` or `full`.
-        n_demos: Number of demonstrations, or several numbers, each for its own runs; `None` for
-            all.
+        n_demos: Number of demonstrations, or several, each for its own runs; `None` for all.
         source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
         config: `tuned` for hyper-parameters tuned per environment, where there are any.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
         lock: Lock file with commits of hub repositories.
         out: Results folder, created if missing.
         progress: Whether to print progress on stderr.
-        **options: Execution options, by the names of the command's options, such as
-            `jobs=2`, `retries=1`, `timeout="90m"` or `force=True`: those of
-            `imitbench.executors.options.RunOptions`. Unlike the command, this waits for tasks in
-            a scheduler's queue unless `wait=False`.
+        **options: Fields of `imitbench.executors.options.RunOptions` in the command's words, such
+            as `jobs=2`, `timeout="90m"` or `force=True`. Unlike the command, this waits for tasks
+            in a scheduler's queue unless `wait=False`.
 
     Returns:
-        The outcome, and the rows of the requested runs. After Ctrl-C, `outcome.left` is the number
-        of runs that were not done.
+        The outcome, with the runs `left` after Ctrl-C, and the rows of the requested runs.
 
     Raises:
         InputError: An argument names something that does not exist, does not fit or cannot be done.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from support.command_lines import with_options
 from typer.testing import CliRunner
 
 from imitbench.cli.main import app
@@ -60,7 +61,8 @@ def test_the_guide_to_own_demonstrations_leads_to_a_report(tmp_path, monkeypatch
     for line in "".join(blocks("own_demonstrations.md", "bash")).splitlines():
         arguments = shlex.split(line)[1:]
         if arguments[0] == "run":
-            arguments += ["--budget", "quick", "--seeds", "1", "--executor", "inline"]
+            small = {"--budget": "quick", "--seeds": "1", "--executor": "inline"}
+            arguments = with_options(arguments, small)
         done = CliRunner().invoke(app, arguments, standalone_mode=False)
         assert done.exception is None, (line, done.exception)
         if arguments[0] == "report":

@@ -193,7 +193,7 @@ def changes_elsewhere(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            if called.startswith(IMPORT_TABLES):
+            if called.startswith(IMPORT_TABLES) and not called.endswith(".get"):
                 yield called
             if called in ("setattr", "delattr") and root_of(node.args[0]) in foreign:
                 yield ast.unparse(node)

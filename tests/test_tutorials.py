@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.command import call_imitbench
+from support.command_lines import with_options
 from support.sacred_folders import write_sacred
 
 from imitbench.algorithms.preference_comparisons import PreferenceDataset
@@ -67,12 +68,13 @@ NEEDS = {
     "preference_comparisons_atari": ("ale_py", "cv2"),
 }
 SMALL_PREFERENCES = ["--set", "transfer_steps=2048", "--set", "total_comparisons=20"]
-# Appended to each `imitbench run` of a tutorial; the last value of an option counts.
-SMALL_RUN = {
+# Appended to each `imitbench run` of a tutorial.
+MORE_OPTIONS = {
     "learnt_reward": SMALL_PREFERENCES,
-    "first_run": ["--seeds", "1"],
     "reproducing_the_leaderboard": ["--env", "Pendulum-v1"],
 }
+# Replaced in each `imitbench run` of a tutorial.
+OTHER_OPTIONS = {"first_run": {"--seeds": "1"}}
 # The input at the terminal, for the tutorial that asks questions.
 ANSWERS = "left\nnonsense\nright\nundo\nr\nt\ns\n"
 
@@ -146,7 +148,7 @@ def ran(tmp_path_factory):
 
 def test_every_tutorial_is_tested():
     assert {name for name in NAMES if of_language(name, "python")} == set(SMALL)
-    assert {*NEEDS, *SMALL_RUN, *LONG, *ON_A_CLUSTER} <= set(NAMES)
+    assert {*NEEDS, *MORE_OPTIONS, *OTHER_OPTIONS, *LONG, *ON_A_CLUSTER} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -233,7 +235,8 @@ def test_all_commands_of_a_tutorial_run(tmp_path, name):
             continue
         assert program == "imitbench"
         if arguments[0] == "run":
-            arguments += SMALL_RUN.get(name, [])
+            arguments += MORE_OPTIONS.get(name, [])
+            arguments = with_options(arguments, OTHER_OPTIONS.get(name, {}))
         done = call_imitbench(*arguments, cwd=tmp_path, env={"SDL_VIDEODRIVER": "dummy"})
         assert done.code == 0, done.err
         printed = done.out

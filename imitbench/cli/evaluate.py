@@ -18,15 +18,25 @@ if TYPE_CHECKING:
     from imitbench.records.runs import ReferenceScores
 
 
+AnyPolicy = Annotated[
+    str,
+    typer.Argument(
+        metavar="POLICY",
+        help="Run id, folder, zip, bundled expert, or repository owner/name.",
+        autocompletion=completion.policies,
+    ),
+]
+TrustPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Import the plug-in of a run, or unpickle a file, if necessary: executes code.",
+    ),
+]
+
+
 def evaluate(
-    policy: Annotated[
-        str,
-        typer.Argument(
-            metavar="POLICY",
-            help="Run id, folder, zip, bundled expert, or repository owner/name.",
-            autocompletion=completion.policies,
-        ),
-    ],
+    policy: AnyPolicy,
     env: Annotated[
         str | None,
         typer.Option(
@@ -65,13 +75,7 @@ def evaluate(
         typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
     ] = options.DEFAULT_OUT,
     revision: Revision = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Import the plug-in of a run, or unpickle a file, if necessary: executes code.",
-        ),
-    ] = False,
+    trust: TrustPlugins = False,
     json: options.Json = False,
 ) -> None:
     """Measure returns and episode lengths of a policy, and its score if a suite has references.

@@ -10,6 +10,15 @@ import typer
 from imitbench.cli import options
 from imitbench.report.formats import ReportFormat, is_plot, plot, render
 
+Figures = Annotated[
+    list[str],
+    typer.Option(
+        "--figure",
+        metavar="GLOB",
+        help="Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+    ),
+]
+
 
 def report(
     out: options.Places = options.DEFAULT_PLACES,
@@ -30,14 +39,7 @@ def report(
             "--to", metavar="FILE", help="File to write; - for stdout. A folder for plots."
         ),
     ] = "-",
-    figure: Annotated[
-        list[str],
-        typer.Option(
-            "--figure",
-            metavar="GLOB",
-            help="Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
-        ),
-    ] = [],  # noqa: B006 (typer copies it)
+    figure: Figures = [],  # noqa: B006
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
     external: Annotated[

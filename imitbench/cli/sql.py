@@ -33,16 +33,15 @@ def sql(
     from imitbench.errors import InputError
     from imitbench.published.opening import open_results, results_place
 
-    places = [results_place(name) for name in out]
-    with open_results(places, notify=note) as connection:
-        try:
+    try:
+        if not duckdb.extract_statements(query):  # as for a query of comments only
+            raise InputError("query: is empty; pass a SELECT statement")
+        with open_results([results_place(name) for name in out], notify=note) as connection:
             answer = connection.execute(query)
-            if answer is None:  # as for a query of comments only
-                raise InputError("query: is empty; pass a SELECT statement")
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
-        except duckdb.Error as error:
-            raise InputError(f"query: {_without_position(error)}") from error
+    except duckdb.Error as error:
+        raise InputError(f"query: {_without_position(error)}") from error
     if json or format == "json":
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif format == "csv":

@@ -328,8 +328,7 @@ class MethodChecker:
             stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
-        observations = self._bed.observations()
-        seen = in_turn(observations) if has_memory(policy) else observations[None]
+        seen = self._seen() if has_memory(policy) else self._bed.observations()[None]
         for deterministic in (True, False):
             one, other = (
                 act_in_turn(each, seen, deterministic=deterministic) for each in (policy, stored)
@@ -342,11 +341,15 @@ class MethodChecker:
     def _check_memory(self) -> CheckResult:
         """Checks that actions depend only on the episode so far."""
         policy = self._base.learner.policy()
-        fault = find_memory_fault(policy, self._bed.observations())
+        fault = find_memory_fault(policy, self._seen())
         if fault:
             return CheckResult("memory", "failed", fault)
         words = "reset at each episode, in each environment" if has_memory(policy) else "none"
         return CheckResult("memory", "passed", words)
+
+    def _seen(self) -> Any:
+        """Returns observations of several environments, for no more steps than an episode has."""
+        return in_turn(self._bed.observations(), self._bed.longest_episode)
 
     def _check_speed(self) -> CheckResult:
         card = self._subject.card

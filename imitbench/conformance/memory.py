@@ -20,17 +20,16 @@ def has_memory(policy: BasePolicy) -> bool:
     return type(policy).predict is not BasePolicy.predict
 
 
-def find_memory_fault(policy: BasePolicy, observations: npt.NDArray[Any]) -> str:
+def find_memory_fault(policy: BasePolicy, seen: npt.NDArray[Any]) -> str:
     """Acts in several environments, and describes what the actions depend on but must not.
 
     Args:
         policy: Policy to check; acts deterministically here.
-        observations: Any observations, shape (n, …) with n of at least 8.
+        seen: Any observations, as `in_turn` arranges them: at least two steps.
 
     Returns:
         The fault; empty if there is none, or if even deterministic actions are random.
     """
-    seen = in_turn(observations)
     steps = len(seen)
     whole = act_in_turn(policy, seen)
     if not np.array_equal(whole, act_in_turn(policy, seen)):
@@ -53,9 +52,19 @@ def find_memory_fault(policy: BasePolicy, observations: npt.NDArray[Any]) -> str
     return ""
 
 
-def in_turn(observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Arranges observations, shape (n, …), as steps of environments: (steps, environments, …)."""
+def in_turn(observations: npt.NDArray[Any], most: int | None = None) -> npt.NDArray[Any]:
+    """Arranges observations as steps of several environments.
+
+    Args:
+        observations: Shape (n, …).
+        most: Number of steps that an episode can have; `None` if there is no limit.
+
+    Returns:
+        The first of them, shape (steps, environments, …).
+    """
     steps = len(observations) // _ENVIRONMENTS
+    if most is not None:
+        steps = min(steps, most)
     kept = observations[: steps * _ENVIRONMENTS]
     return kept.reshape(steps, _ENVIRONMENTS, *observations.shape[1:])
 

@@ -56,6 +56,14 @@ class TestBed:
     demos: Sequence[TrajectoryWithRew]
     expert: BasePolicy | None
 
+    @property
+    def longest_episode(self) -> int | None:
+        """Steps of the longest demonstration; `None` without demonstrations.
+
+        Policies of tabular methods are defined for as many steps only.
+        """
+        return max((len(each) for each in self.demos), default=None)
+
     def observations(self) -> Any:
         """Returns some observations, shape (n, …)."""
         seen = [np.asarray(each.obs) for each in self.demos]

@@ -5,7 +5,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.bench.learners.preference_comparisons import (
+from imitbench.bench.learners.reward_agreement import (
     RANDOM_RATES,
     held_out_trajectories,
     reward_agreement,

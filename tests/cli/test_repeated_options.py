@@ -58,7 +58,7 @@ def test_no_value_is_lost_silently(path, option, tmp_path, monkeypatch):
 
 MEANT = {
     "--algo", "--baseline", "--env", "--fail-if", "--out", "--results", "--set", "--suite",
-    "--against",
+    "--against", "--figure", "--obs",
 }  # fmt: skip
 
 

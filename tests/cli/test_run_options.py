@@ -49,14 +49,6 @@ def without_gpu(tmp_path):
     } | hidden
 
 
-def test_runs_on_gpus_are_other_runs(imitbench):
-    plans = [
-        imitbench("run", "--algo", "bc", "--env", "Pendulum-v1", "--dry-run", "--json", *more)
-        for more in ([], ["--gpus", "0,1", "--per-gpu", "2"])
-    ]
-    assert [json.loads(p.out)["cells"][0]["algo"] for p in plans] == ["bc", "bc[device=cuda]"]
-
-
 def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
     def expected(jobs):
         answer = imitbench(

@@ -16,8 +16,8 @@ from imitbench.util.options import Option
 # Options of the record that a command does not offer, because it decides them itself.
 DECIDED = {
     "run": set(),
-    "resume": {"device", "force"},
-    "tune": {"fail_fast", "force", "min_task_minutes", "retries", "wait"},
+    "resume": {"device", "force", "pack"},
+    "tune": {"fail_fast", "force", "min_task_minutes", "pack", "retries", "wait"},
 }
 
 

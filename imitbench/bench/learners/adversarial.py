@@ -15,7 +15,9 @@ from imitbench.algorithms.adversarial.expert_initialization import ExpertInitial
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
+from imitbench.bench.learners.reward_agreement import held_out_trajectories, return_correlation
 from imitbench.bench.learners.reward_learner import RewardLearner, scaled_by_running_statistics
+from imitbench.bench.seeding import derive_seed
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.rewards.reward_nets import (
     BasicRewardNet,
@@ -120,6 +122,12 @@ class AIRLLearner(AdversarialLearner):
     """Adversarial inverse reinforcement learning with a shaped reward."""
 
     algorithm = AIRL
+
+    def measures(self) -> dict[str, float]:
+        """Agreement of the learned reward, without shaping, and the true one."""
+        seed = derive_seed(self.task.seed, "held-out trajectories")
+        episodes = held_out_trajectories(self.policy(), self.task.environment, seed)
+        return return_correlation(self.reward(), episodes)
 
     def _own_options(self) -> dict[str, Any]:
         return {"uniform_share": self.options["disc_uniform_share"]}

@@ -26,10 +26,10 @@ from imitbench.bench.learners.preference_answers import (
     make_gatherer,
 )
 from imitbench.bench.learners.preference_comparisons import (
-    held_out_agreement,
     make_fragmenter,
     make_reward_net,
 )
+from imitbench.bench.learners.reward_agreement import held_out_agreement
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.data.wrappers import BufferingWrapper
 from imitbench.records.runs import Budget

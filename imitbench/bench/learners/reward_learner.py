@@ -61,6 +61,7 @@ class RewardLearner(Learner, Generic[TrainerT]):
     """A learner whose policy is PPO's; each round of the budget is one rollout.
 
     Attributes:
+        task: Environment, spaces, hyper-parameters and seed.
         options: Every hyper-parameter by name.
         episodes: The training environments, which keep the returns of their episodes.
         ppo: PPO, which acts in them.
@@ -92,6 +93,7 @@ class RewardLearner(Learner, Generic[TrainerT]):
         device: str,
     ) -> None:
         """Builds environments, PPO and the algorithm."""
+        self.task = task
         self.options: dict[str, Any] = dict(task.hyperparameters)
         self._environments = make_training_environments(
             task.environment, self.options["n_envs"], task.seed

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch as th
 
+from imitbench.rewards.base import RewardNet
 from imitbench.rewards.reward_nets import BasicRewardNet, NormalizedRewardNet, ShapedRewardNet
 from imitbench.rewards.storage import load_reward_net, save_reward
 
@@ -86,6 +87,22 @@ def test_the_learned_reward_can_be_saved(set_up, train, demos, name, tmp_path):
     if name == "airl":
         assert isinstance(reward, BasicRewardNet)
         assert not isinstance(reward, ShapedRewardNet)
+
+
+class TrueReward(RewardNet):
+    """Pendulum's own reward."""
+
+    def forward(self, state, action, next_state, done):
+        angle = th.atan2(state[:, 1], state[:, 0])
+        return -(angle**2 + 0.1 * state[:, 2] ** 2 + 0.001 * action[:, 0] ** 2)
+
+
+def test_airl_compares_the_learned_reward_with_the_true_one(set_up, monkeypatch):
+    learner = set_up("airl")
+    assert -1 <= learner.measures()["reward_correlation"] <= 1
+    known = TrueReward(learner.task.observation_space, learner.task.action_space)
+    monkeypatch.setattr(learner, "reward", lambda: known)
+    assert learner.measures()["reward_correlation"] > 0.999
 
 
 def test_rewards_of_demonstrations_are_not_used(set_up, train, demos, name):

@@ -29,11 +29,23 @@ TRAINED = [
 ]
 
 
+FAILS = {"value_dice": "does not learn Pendulum, see docs/off_policy.md"}
+
+
 def returns_of(policy, evaluator):
     return evaluator.evaluate(policy, episodes=20, seed=0, deterministic=True).returns
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.xfail(name in FAILS, reason=FAILS.get(name, ""), strict=True),
+        )
+        for name in TRAINED
+    ],
+)
 def test_training_improves_on_random_actions(set_up, demos_of, name):
     card = load_algorithm(name)
     learner = set_up(

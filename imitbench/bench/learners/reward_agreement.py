@@ -1,0 +1,155 @@
+"""Compares learned rewards with the true ones, on episodes that training never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.learner import Task
+from imitbench.bench.seeding import derive_seed
+from imitbench.data import rollout
+from imitbench.data.observations import assert_not_dictobs
+from imitbench.policies.exploration_wrapper import ExplorationWrapper
+from imitbench.records.runs import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+RANDOM_RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of random actions, from the policy's actions only to random actions only.
+
+The different shares make the episodes' returns differ.
+"""
+
+_ENVIRONMENTS = 8
+_PAIRS = 1000
+
+
+def held_out_trajectories(
+    policy: BasePolicy, environment: EnvironmentSpec, seed: int
+) -> list[TrajectoryWithRew]:
+    """Samples whole episodes of every quality between a policy and random actions.
+
+    Args:
+        policy: Best policy, which acts where its actions are not replaced by random ones.
+        environment: Environment to act in; the episodes keep its true rewards.
+        seed: Seed of environments and actions.
+
+    Returns:
+        Eight episodes for each of `RANDOM_RATES`.
+    """
+    venv = make_training_environments(environment, _ENVIRONMENTS, seed)
+    rng = np.random.default_rng(seed)
+    episodes: list[TrajectoryWithRew] = []
+    for rate in RANDOM_RATES:
+        actor = ExplorationWrapper(policy, venv, random_prob=rate, switch_prob=1.0, rng=rng)
+        episodes += rollout.generate_trajectories(
+            actor, venv, rollout.make_min_episodes(_ENVIRONMENTS), rng
+        )[:_ENVIRONMENTS]
+    venv.close()
+    return episodes
+
+
+def reward_agreement(
+    net: RewardNet, trajectories: Sequence[TrajectoryWithRew], fragment_length: int, seed: int
+) -> dict[str, float]:
+    """Compares a learned reward with the true one.
+
+    Args:
+        net: The learned reward; its normalizers are not updated.
+        trajectories: Whole episodes with true rewards, all of them at least `fragment_length`
+            steps long.
+        fragment_length: Steps of each fragment.
+        seed: Seed of the choice of fragments.
+
+    Returns:
+        `reward_correlation`, Spearman's rank correlation of the returns of whole episodes, and
+        `preference_accuracy`, the share of pairs of fragments that both rewards order in the same
+        way. It covers pairs whose true returns differ; a pair with equal learned returns counts
+        half. A value that is undefined, because all returns are equal, is omitted.
+    """
+    rewards, starts = _rewards(net, trajectories)
+    found = _return_correlation(rewards, starts)
+    sums = [_fragment_returns(each, starts, fragment_length) for each in rewards]
+    pairs = np.random.default_rng(seed).integers(len(sums[0]), size=(2, _PAIRS))
+    learnt_order, true_order = (np.sign(values[pairs[0]] - values[pairs[1]]) for values in sums)
+    told_apart = true_order != 0
+    if told_apart.any():
+        same = (1 + learnt_order * true_order)[told_apart] / 2
+        found["preference_accuracy"] = float(same.mean())
+    return found
+
+
+def held_out_agreement(
+    net: RewardNet, policy: BasePolicy, task: Task, fragment_length: int
+) -> dict[str, float]:
+    """Samples held-out episodes, and compares a learned reward with the true one on them.
+
+    Args:
+        net: The learned reward.
+        policy: See `held_out_trajectories`.
+        task: Environment and seed.
+        fragment_length: See `reward_agreement`; shorter episodes are left out.
+    """
+    seed = derive_seed(task.seed, "held-out trajectories")
+    trajectories = held_out_trajectories(policy, task.environment, seed)
+    kept = [each for each in trajectories if len(each) >= fragment_length]
+    return reward_agreement(net, kept, fragment_length, seed)
+
+
+def return_correlation(
+    net: RewardNet, trajectories: Sequence[TrajectoryWithRew]
+) -> dict[str, float]:
+    """Compares the returns of whole episodes by a learned reward and by the true one.
+
+    Args:
+        net: The learned reward; its normalizers are not updated.
+        trajectories: Whole episodes with true rewards.
+
+    Returns:
+        `reward_correlation`, Spearman's rank correlation; empty if it is undefined, because all
+        returns are equal.
+    """
+    return _return_correlation(*_rewards(net, trajectories))
+
+
+def _rewards(
+    net: RewardNet, trajectories: Sequence[TrajectoryWithRew]
+) -> tuple[tuple[Floats, Floats], npt.NDArray[np.int64]]:
+    """Learned and true rewards of all steps, and where episodes start, with the end of the last."""
+    flat = rollout.flatten_trajectories_with_rew(trajectories)
+    learned = net.predict(
+        assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
+    ).astype(np.float64)
+    starts = np.cumsum([0, *(len(trajectory) for trajectory in trajectories)])
+    return (learned, flat.rews), starts
+
+
+def _return_correlation(
+    rewards: tuple[Floats, Floats], starts: npt.NDArray[np.int64]
+) -> dict[str, float]:
+    from scipy.stats import spearmanr
+
+    returns = [np.add.reduceat(each, starts[:-1]) for each in rewards]
+    if any(np.ptp(values) == 0 for values in returns):
+        return {}
+    return {"reward_correlation": float(spearmanr(*returns).statistic)}
+
+
+def _fragment_returns(rewards: Floats, starts: npt.NDArray[np.int64], length: int) -> Floats:
+    """Return of every fragment that is within one episode."""
+    sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
+    first = np.concatenate([np.arange(start, end - length + 1) for start, end in pairwise(starts)])
+    # Prefix sums cancel exactly only up to rounding; equal fragments must stay equal.
+    differences: Floats = np.round(sums[first + length] - sums[first], 9)
+    return differences
