@@ -120,6 +120,7 @@ def open_page(
     out: _Runs = options.DEFAULT_OUT,
     trust: _Trust = False,
     quiet: options.Quiet = False,
+    json: options.Json = False,
 ) -> None:
     """Open the page of a set, which --env or --demos makes first.
 
@@ -154,7 +155,9 @@ def open_page(
     labels = LabelSet(folder)
     labels.check_clips()
     if not make_only:
-        _serve(labels, names, host, port, browser=not no_browser, quiet=quiet)
+        _serve(labels, names, host, port, browser=not no_browser, quiet=quiet, json=json)
+    elif json:
+        _print_set(labels, {})
 
 
 @dataclass(frozen=True)
@@ -258,7 +261,14 @@ def _bars(*, quiet: bool) -> Iterator[Progress]:
 
 
 def _serve(
-    labels: LabelSet, names: list[str], host: str, port: int, *, browser: bool, quiet: bool
+    labels: LabelSet,
+    names: list[str],
+    host: str,
+    port: int,
+    *,
+    browser: bool,
+    quiet: bool,
+    json: bool,
 ) -> None:
     import webbrowser
 
@@ -267,8 +277,11 @@ def _serve(
 
     with LabellingServer(labels, host=host, port=port) as server:
         links = [(name, server.link(server.store.annotator(name))) for name in names]
-        for name, link in links:
-            typer.echo(f"{name}: {link}" if len(links) > 1 else link)
+        if json:
+            _print_set(labels, dict(links))
+        else:
+            for name, link in links:
+                typer.echo(f"{name}: {link}" if len(links) > 1 else link)
         if not quiet:
             if not is_loopback(host):
                 note("other machines can reach this page, without encryption; keep links secret")
@@ -280,6 +293,12 @@ def _serve(
         answers = len(server.store.answers())
     if not quiet:
         note(f"{answers} answers are stored; see imitbench label status {labels.folder}")
+
+
+def _print_set(labels: LabelSet, links: dict[str, str]) -> None:
+    from imitbench.cli.output import print_json
+
+    print_json({"set": labels.set_id, "folder": str(labels.folder), "links": links})
 
 
 _Weights = Annotated[
@@ -394,18 +413,18 @@ def import_labels(
     annotator: Annotated[
         str, typer.Option("--annotator", metavar="NAME", help="Name for answers without one.")
     ] = "imported",
+    json: options.Json = False,
 ) -> None:
     """Add answers from a file to a set. Repeating an import changes nothing.
 
     Example: imitbench label import labels/Pendulum-v1 preferences
     """
-    from imitbench.cli.output import count, note
     from imitbench.labelling.answers import check_name
     from imitbench.labelling.exchange import import_answers
 
     with _opened(folder) as (labels, store):
         added = import_answers(labels, store, source, check_name(annotator))
-    note(f"{folder}: {count(added, 'answer')} added")
+    _print_added(folder, added, json=json)
 
 
 @app.command("merge")
@@ -414,6 +433,7 @@ def merge_labels(
     copies: Annotated[
         list[Path], typer.Argument(metavar="COPY...", help="Copies of the set with more answers.")
     ],
+    json: options.Json = False,
 ) -> None:
     """Add the answers that were given in copies of a set, for example on other machines.
 
@@ -421,12 +441,20 @@ def merge_labels(
 
     Example: imitbench label merge labels/Pendulum-v1 copy-of-ada copy-of-bob
     """
-    from imitbench.cli.output import count, note
     from imitbench.labelling.exchange import merge
 
     with _opened(folder) as (labels, store):
         added = sum(merge(labels, store, copy) for copy in copies)
-    note(f"{folder}: {count(added, 'answer')} added")
+    _print_added(folder, added, json=json)
+
+
+def _print_added(folder: Path, added: int, *, json: bool) -> None:
+    from imitbench.cli.output import count, note, print_json
+
+    if json:
+        print_json({"folder": str(folder), "added": added})
+    else:
+        note(f"{folder}: {count(added, 'answer')} added")
 
 
 @contextmanager

@@ -26,12 +26,12 @@ from imitbench.bench.worker import main
 
 train = training._train
 
-def act(budget, learner, checkpoints, run):
+def act(budget, learner, checkpoints, run, directories):
     seed, attempt = run.spec.seed, run.attempt
     print("in training", flush=True)
     os.write(1, b"a library in C prints\\n")
     exec({program!r}, {{**globals(), **locals()}})
-    return train(budget, learner, checkpoints, run)
+    return train(budget, learner, checkpoints, run, directories)
 
 if __name__ == "__main__":
     stopping.HANG_S = 0.5

@@ -27,7 +27,7 @@ from imitbench.cards.catalog import suite_directory
         (["run", "--algo", "bc", "--set", "batch_sise=1"], "did you mean 'batch_size'"),
         (["run", "--algo", "bc", "--set", "batch_size"], "name=value"),
         (["run", "--algo", "bc", "--budget", "huge"], "'quick', 'default', 'full'"),
-        (["report", "--format", "doc"], "'--format': 'doc' is not one of 'md', 'html'"),
+        (["report", "--format", "doc"], "'--format': 'doc' is not one of 'md', 'markdown'"),
         (["run", "--algo", "bc", "--jobs", "0"], "--jobs"),
         (["run", "--algo", "bc", "--n-demos", "999"], "choose 1 to"),
         (["run", "--algo", "bc", "--source", "ftp"], "'path:DIR' or 'minari:NAME'"),

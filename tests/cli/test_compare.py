@@ -72,7 +72,8 @@ def table(results, path, algorithms, shift=0.0, columns=("algo", "env", "seed", 
     return path
 
 
-def test_a_better_algorithm_is_called_better_everywhere(compare):
+def test_a_better_algorithm_is_called_better_everywhere(compare, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")  # all columns have room
     answer = compare("dagger", "--baseline", "bc")
     assert answer.exit_code == 0
     lines = answer.stdout.splitlines()

@@ -15,7 +15,7 @@ from imitbench.cli.output import print_json
 WITHOUT_JSON = dict.fromkeys(("init-algo", "init-suite"), "prints the folder that it wrote")
 
 # Commands whose example uses another command.
-OTHER_EXAMPLES = {"suites": "suites show", "train eval-policy": "eval"}
+OTHER_EXAMPLES = {"suites": "suites show", "train eval-policy": "eval", "label open": "label --env"}
 
 
 def commands(group, path=()):

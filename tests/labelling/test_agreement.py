@@ -86,6 +86,7 @@ def test_agreement_counts_what_was_meant_not_the_side_and_leaves_repeats_out():
 def test_an_annotator_is_summarized(tmp_path):
     labels = LabelSet(write_small_set(tmp_path / "set", pairs=4, obvious=1))
     [obvious] = [pair for pair in labels.header.pairs if pair.expected]
+    swapped = obvious.expected == "first"
     one, two = (pair.digest for pair in labels.header.pairs[:2])
     found = summarize(
         7,
@@ -94,7 +95,7 @@ def test_an_annotator_is_summarized(tmp_path):
             given(7, two, "tie", ms=3000),
             given(7, one, "right", "repeat", swapped=True, ms=2000),
             given(7, two, "left", "repeat", ms=None),
-            given(7, obvious.digest, "right", "obvious", ms=None),
+            given(7, obvious.digest, "right", "obvious", swapped=swapped, ms=None),
         ],
         labels.pairs,
     )
