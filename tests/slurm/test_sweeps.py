@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from support.command import refusal
+from support.command_lines import with_options
 from support.slurm import tell, wait_for, wait_for_checkpoint
 
 SMALL = ("--algo", "bc", "--budget", "quick", "--set", "bc.hidden_size=8")
@@ -26,12 +27,12 @@ def test_an_array_gives_the_numbers_of_a_local_sweep(cluster, submit, imitbench,
 
 
 def test_detached_runs_are_followed_and_never_submitted_twice(cluster, submit, imitbench, tmp_path):
-    answer = submit(*LONG, "--seeds", "3", "--json")
+    answer = submit(*with_options(LONG, {"--seeds": "3"}), "--json")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["queued"] == 3
     assert "imitbench status --watch" in answer.err
     assert len(cluster.queue()) == 3
-    again = submit(*LONG, "--seeds", "4", "--json")
+    again = submit(*with_options(LONG, {"--seeds": "4"}), "--json")
     assert json.loads(again.out)["queued"] == 4
     assert len(cluster.queue()) == 4
     [cell] = json.loads(imitbench("status", "--json").out)
