@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.browser import Watched, browser
+from support.browser import Watched
 
 ROOT = Path(__file__).resolve().parents[1]
 LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*src="(?:https?:)?//[^"]*"')
@@ -92,14 +92,13 @@ def test_names_of_the_library_are_links(site):
 
 
 @pytest.mark.browser
-def test_the_search_works_on_pages_that_are_opened_from_files(site):
-    with browser() as opened:
-        watched = Watched(opened, site / "index.html")
-        field = watched.page.locator("[data-md-component=search-query]")
-        field.fill("chunks of actions")
-        field.focus()
-        watched.page.wait_for_selector(".md-search-result__item")
-        titles = watched.page.locator(".md-search-result__item h1").all_inner_texts()
+def test_the_search_works_on_pages_that_are_opened_from_files(site, chromium):
+    watched = Watched(chromium, site / "index.html")
+    field = watched.page.locator("[data-md-component=search-query]")
+    field.fill("chunks of actions")
+    field.focus()
+    watched.page.wait_for_selector(".md-search-result__item")
+    titles = watched.page.locator(".md-search-result__item h1").all_inner_texts()
     assert "Your own method, your own environment" in titles
     assert not watched.complaints
     assert all(request.startswith(("file:", "data:", "about:")) for request in watched.requests)

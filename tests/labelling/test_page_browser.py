@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-from support.browser import browser
 from support.labelling import FAKE_CLIP, QUESTION, write_small_set
 
 from imitbench.labelling.answers import NotSavedError
@@ -17,12 +16,6 @@ ODD_NAME = "<img src=x onerror=boom()>"
 @pytest.fixture(scope="module")
 def films(tmp_path_factory):
     return write_small_set(tmp_path_factory.mktemp("films") / "set", films=True)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture
