@@ -97,7 +97,8 @@ def test_the_search_works_on_pages_that_are_opened_from_files(site, chromium):
     field = watched.page.locator("[data-md-component=search-query]")
     field.fill("chunks of actions")
     field.focus()
-    watched.page.wait_for_selector(".md-search-result__item")
+    # The index is large: on a busy machine it takes a while.
+    watched.page.wait_for_selector(".md-search-result__item", timeout=150_000)
     titles = watched.page.locator(".md-search-result__item h1").all_inner_texts()
     assert "Your own method, your own environment" in titles
     assert not watched.complaints
