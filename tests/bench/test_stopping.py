@@ -131,7 +131,7 @@ def test_a_run_stopped_at_random_moments_gives_the_same_numbers(
         assert not directory.is_claimed()
         assert list(directory.checkpoints.glob("*.state"))
         assert {p.name for p in directory.path.iterdir()} == {
-            "spec.json", "status.json", "log.txt", "checkpoint",
+            "spec.json", "status.json", "log.txt", "checkpoint", "metrics.jsonl",
         }  # fmt: skip
         assert json.loads((directory.path / "status.json").read_text())["state"] == "interrupted"
     else:

@@ -151,7 +151,7 @@ def test_a_killed_tuning_resumes_and_says_whether_it_helped(imitbench, here, tmp
     assert found.values["hidden_layers"] == 1
     code, out, _ = here("tune", "--show")
     assert code == 0
-    assert "objective return (uses reward)" in out
+    assert "objective return (uses reward)" in " ".join(out.split())
     assert "On held-out seeds:" in out
     code, out, err = here("run", "--algo", "bc", "--config", "mine.yaml", "--dry-run", "--json")
     assert code == 0, err
