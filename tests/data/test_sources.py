@@ -85,6 +85,8 @@ def test_formats_are_detected_by_content(tmp_path, trajectories):
 )
 def test_other_files_are_refused_in_one_line(tmp_path, content, message):
     (tmp_path / "a.dat").write_bytes(content)
+    if content.startswith(b"\x89HDF"):
+        pytest.importorskip("h5py")
     assert message in refusal(tmp_path / "a.dat")
 
 
