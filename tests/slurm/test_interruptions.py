@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.command_lines import with_options
 from support.slurm import logs, tell, wait_for, wait_for_checkpoint
 
 LONG = ("--algo", "bc", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "full",
@@ -112,10 +113,11 @@ def test_a_worker_that_dies_is_a_failure_and_the_task_goes_on(
     cluster, imitbench, profile, tmp_path
 ):
     out = tmp_path / "runs"
-    imitbench(
-        "run", *LONG, "--seeds", "2", "--executor", "slurm", "--profile", profile,
+    answer = imitbench(
+        "run", *with_options(LONG, {"--seeds": "2"}), "--executor", "slurm", "--profile", profile,
         "--set", "hidden_size=8",
     )  # fmt: skip
+    assert answer.code == 0, answer.err
     wait_for_checkpoint(out)
     assert kill_tasks("imitbench.bench.worker") == 1
     cluster.wait_until_empty()
