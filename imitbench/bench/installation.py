@@ -96,4 +96,5 @@ def _suite(name: str) -> str:
             artifacts.pin_expert(artifacts.locate_artifact(root, "experts", "bundled", card, name))
         demos = artifacts.locate_artifact(root, "demos", "bundled", card, name)
         artifacts.pin_demos(demos, card.demos.trajectories, None)
-    return f"{len(suite.environments)} environments, experts and demonstrations present"
+    number = len(suite.environments)
+    return f"{number} environment{'s' * (number != 1)}, experts and demonstrations present"

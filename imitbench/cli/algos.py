@@ -16,6 +16,7 @@ def algos(
     name: Annotated[
         str | None,
         typer.Argument(
+            metavar="NAME",
             help="Show the hyper-parameters of this algorithm or plug-in.",
             autocompletion=completion.algorithms,
         ),

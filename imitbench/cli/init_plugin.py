@@ -16,7 +16,7 @@ To = Annotated[
 
 
 def init_algo(
-    name: Annotated[str, typer.Argument(help="Name of the method.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the method.")],
     to: To = Path(),
     kind: Annotated[
         Literal["bc-like", "reward", "chunking", "command"],
@@ -43,7 +43,7 @@ def init_algo(
 
 
 def init_suite(
-    name: Annotated[str, typer.Argument(help="Name of the suite.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the suite.")],
     to: To = Path(),
     from_demos: Annotated[
         str | None,

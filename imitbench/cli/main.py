@@ -63,6 +63,7 @@ class _Commands(Mapping[str, Any]):
             self._built[name] = _build(name, *_COMMANDS[name].split(":"))
             refuse_repeated_options(self._built[name])
             _summarize(self._built[name])
+            _name_values(self._built[name])
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -89,6 +90,32 @@ def _summarize(command: Any) -> None:
     command.short_help = re.split(r"(?<=\.)\s", first)[0]
     for child in getattr(command, "commands", {}).values():
         _summarize(child)
+
+
+_VALUES = {
+    "<int>": "N",
+    "<int range>": "N",
+    "<float>": "NUMBER",
+    "<float range>": "NUMBER",
+    "<str>": "TEXT",
+    "<path>": "PATH",
+}
+"""Words for values of options, by the library's names of Python types."""
+
+
+def _name_values(command: Any) -> None:
+    """Makes help pages name values by what users write, not by Python types."""
+    context = typer.Context(command)
+    for parameter in command.params:
+        if not hasattr(parameter, "display_type"):  # older versions of the library use such words
+            continue
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005 (named by the library)
+        elif parameter.metavar is None:
+            named = parameter.display_type(context)
+            parameter.metavar = _VALUES.get(named) or re.sub(r"^<list\[(.*)\]>$", r"<\1>", named)
+    for child in getattr(command, "commands", {}).values():
+        _name_values(child)
 
 
 class _Root(TyperGroup):

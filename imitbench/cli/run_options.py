@@ -27,7 +27,10 @@ Suites = Annotated[
         autocompletion=completion.suites,
     ),
 ]
-Seeds = Annotated[str, typer.Option("--seeds", help="Number of seeds (3), or a list (0,3,5-9).")]
+Seeds = Annotated[
+    str,
+    typer.Option("--seeds", metavar="N|LIST", help="Number of seeds (3), or a list (0,3,5-9)."),
+]
 Set = Annotated[
     list[str],
     typer.Option(
@@ -51,6 +54,7 @@ Source = Annotated[
     str,
     typer.Option(
         "--source",
+        metavar="SOURCE",
         help="Source of experts and demonstrations: bundled, hub, path:DIR, or minari:NAME.",
         autocompletion=completion.sources,
     ),

@@ -10,7 +10,7 @@ from imitbench.cli import options
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="One SELECT statement.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT statement.")],
     out: options.Places = options.DEFAULT_PLACES,
     format: Annotated[
         Literal["table", "csv", "json"], typer.Option("--format", help="Format of the rows.")

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 Name = Annotated[
-    str, typer.Argument(help="Name of a suite, or its folder.", autocompletion=completion.suites)
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name of a suite, or its folder.", autocompletion=completion.suites
+    ),
 ]
 
 
@@ -163,7 +166,10 @@ def _expert(found: References) -> tuple[float | str | None, float | None]:
 @app.command("pin")
 def pin(
     name: Annotated[
-        str | None, typer.Argument(help="Name of a suite [all].", autocompletion=completion.suites)
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Name of a suite [all].", autocompletion=completion.suites
+        ),
     ] = None,
     card_file: Annotated[
         Path | None,

@@ -17,7 +17,9 @@ CheckpointInterval = Annotated[
     Field(ge=0.0),
     Option("Between checkpoints, from which runs resume.", keyword="checkpoint_minutes", unit=60.0),
 ]
-Device = Annotated[str, Option("auto (GPUs if requested, else cpu), cpu, cuda or cuda:N.")]
+Device = Annotated[
+    str, Option("auto (GPUs if requested, else cpu), cpu, cuda or cuda:N.", metavar="DEVICE")
+]
 
 
 class JobOptions(OptionRecord):
@@ -52,7 +54,7 @@ class RunOptions(JobOptions):
     not offer it excludes it where it uses this record (`imitbench.cli.record_options.takes`).
     """
 
-    executor: Annotated[str, Option("Where runs are done.")] = "local"
+    executor: Annotated[str, Option("Where runs are done.", metavar="NAME")] = "local"
     profile: Annotated[
         Path | None,
         Option("Resources that tasks request.", kind=Path | None, read=Path, metavar="FILE"),

@@ -82,7 +82,9 @@ def show_duration(seconds: float) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """Formats seconds for readers: `8 s`, `3 min`, `2 h 05 min`."""
+    """Formats seconds for readers: `under 1 s`, `8 s`, `3 min`, `2 h 05 min`."""
+    if seconds < 1:
+        return "under 1 s"
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

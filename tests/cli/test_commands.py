@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -10,8 +11,11 @@ import sys
 
 import pytest
 from support.command import call_imitbench
+from typer.main import get_command
+from typer.testing import CliRunner
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.cli.main import app
 
 QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet", "--executor", "inline")
 
@@ -54,6 +58,21 @@ def test_every_command_explains_itself_with_an_example(imitbench, command):
     answer = imitbench(*command, "--help")
     assert answer.code == 0
     assert "Example: imitbench" in " ".join(answer.out.split())
+
+
+def help_pages(command, words=()):
+    """Yields the help page of a command and of all commands below it."""
+    yield CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).output
+    for name in getattr(command, "commands", ()):
+        yield from help_pages(command.commands[name], (*words, name))
+
+
+def test_help_names_values_by_words_and_not_by_types():
+    pages = list(help_pages(get_command(app)))
+    assert len(pages) > 50
+    for page in pages:
+        assert "Usage:" in page
+        assert not re.search(r"<(int|float|str|path|dir|file|list)\b", page), page
 
 
 def test_run_prints_a_table_and_leaves_results(imitbench, tmp_path):
