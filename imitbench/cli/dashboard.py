@@ -43,9 +43,12 @@ def dashboard(
     from imitbench.cli.output import note, print_json
     from imitbench.dashboard.browser import open_browser
     from imitbench.dashboard.server import Dashboard, DashboardServer
+    from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, results_place
 
     place = ResultsPlace.of(results_place(out))
+    if place.board is not None:
+        raise InputError(f"--out {out}: is a file; name a folder of results")
     with DashboardServer(Dashboard(place, note), port) as server:
         if json:
             print_json({"url": server.url, "folder": str(place.path)})

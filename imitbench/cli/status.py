@@ -61,7 +61,7 @@ def status(
     found: dict[Path, list[CellStatus]] = {}
     for place in places:
         survey = surveys.get(place.path)
-        found[place.path] = published_cells(place, notify=note) if place.submissions else []
+        found[place.path] = published_cells(place, notify=note)
         if survey is not None:
             found[place.path] += watch_runs(survey, every) if watch else survey.look()
     several = len(found) > 1

@@ -1,6 +1,6 @@
-"""Opens the results of run folders and of published folders as one database.
+"""Opens the results of run folders, published folders and leaderboards as one database.
 
-Published folders are only read: their database is in a temporary folder.
+What is published is only read: its database is in a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imitbench.errors import InputError
+from imitbench.published.board_file import board_runs
 from imitbench.published.results_folder import MANIFEST_FILE
 from imitbench.published.results_sources import (
     ResultsSource,
@@ -28,11 +29,13 @@ from imitbench.records.published import PublishedRun
 from imitbench.store import database
 from imitbench.store.collector import external_table
 from imitbench.store.database_home import collected
+from imitbench.store.external_results import ExternalHeader, ExternalRun, default_name
 from imitbench.store.overview import STATES, CellStatus
 from imitbench.store.run_rows import arrow_tables, published_rows
 from imitbench.store.scan import EXTERNAL_FOLDER, run_directories
 from imitbench.store.sweep_file import SWEEPS_FOLDER
 from imitbench.util.hub_errors import Notify
+from imitbench.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,27 +55,36 @@ def results_place(name: str | PathLike[str]) -> Path:
     return Path(name)
 
 
+def is_board(path: Path) -> bool:
+    """Whether a path is a JSON file, which can only be that of a leaderboard."""
+    return path.suffix.lower() == ".json" and path.is_file()
+
+
 @dataclass(frozen=True)
 class ResultsPlace:
     """What a folder of results has.
 
     Attributes:
-        path: The folder.
+        path: The folder, or the `leaderboard.json` of a site.
         has_runs: Whether runs are written into it.
         submissions: Folders of published results: itself, or inside it.
+        board: Runs of the `leaderboard.json`; `None` for a folder.
     """
 
     path: Path
     has_runs: bool
     submissions: tuple[Path, ...] = ()
+    board: tuple[ExternalRun, ...] | None = None
 
     @classmethod
     def of(cls, path: Path) -> ResultsPlace:
-        """Looks into a folder.
+        """Looks into a folder, or reads a leaderboard.
 
         Raises:
-            InputError: There is no such folder.
+            InputError: There is no such folder, or a file is not a leaderboard.
         """
+        if is_board(path):
+            return cls(path, has_runs=False, board=tuple(board_runs(path)))
         if not path.is_dir():
             what = "is not a folder" if path.exists() else "no such folder"
             raise InputError(f"--out {path}: {what}; run `imitbench run --out {path}` first")
@@ -91,7 +103,11 @@ class ResultsPlace:
             InputError: There are no results, and no command has written into the folder.
         """
         marks = (database.DATABASE_FILE, EXTERNAL_FOLDER, SWEEPS_FOLDER)
-        if self.submissions or any((self.path / name).exists() for name in marks):
+        if (
+            self.board is not None
+            or self.submissions
+            or any((self.path / name).exists() for name in marks)
+        ):
             return
         if next(run_directories(self.path), None) is None:
             raise InputError(
@@ -104,8 +120,9 @@ def open_results(places: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPy
     """Opens results of one or several folders for reading; finished runs are collected first.
 
     Args:
-        places: Results folders, folders of published results, and folders of these. Of two runs
-            with the same id, the one in the earlier folder counts.
+        places: Results folders, folders of published results, folders of these, and
+            `leaderboard.json` of sites, whose runs are among the imported ones. Of two runs with
+            the same id, the one in the earlier folder counts.
         notify: Called with messages about results that are excluded.
 
     Raises:
@@ -121,7 +138,7 @@ def open_results(places: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPy
                 for left_out in home.summary.quarantined:
                     notify(f"skipped: {left_out.path}: {left_out.reason}")
                 opened.append((place.path, home.place))
-            if place.submissions:
+            if place.submissions or place.board is not None:
                 scratch = _scratch(stack)
                 _write(place, scratch, notify)
                 opened.append((place.path, scratch))
@@ -186,6 +203,8 @@ def _policy_path(folder: Path, inside: Path, run: PublishedRun) -> str | None:
 def _external_tables(place: ResultsPlace, notify: Notify) -> pa.Table | None:
     if place.has_runs:  # its own database has them
         return None
+    if place.board is not None:
+        return external_table(_board_header(place.path), place.board)
     try:
         imports = read_imports(place.path)
     except InputError as error:
@@ -195,6 +214,18 @@ def _external_tables(place: ResultsPlace, notify: Notify) -> pa.Table | None:
 
     tables = [external_table(each.header, each.runs) for each in imports]
     return pa.concat_tables(tables) if tables else None
+
+
+def _board_header(path: Path) -> ExternalHeader:
+    return ExternalHeader(
+        name=default_name(path),
+        tool="leaderboard",
+        imitbench=__version__,
+        source=path.name,
+        files={},
+        notes=[],
+        digest="",
+    )
 
 
 def _merge(opened: Sequence[tuple[Path, Path]], home: Path, notify: Notify) -> Path:
@@ -210,7 +241,7 @@ def published_cells(place: ResultsPlace, *, notify: Notify) -> list[CellStatus]:
     """Counts the runs of published results by state, as `StatusSurvey` does for run folders.
 
     Args:
-        place: Folder of published results.
+        place: Folder of published results, or a leaderboard.
         notify: Called with messages about results that do not pass their checks.
 
     Raises:
@@ -222,6 +253,9 @@ def published_cells(place: ResultsPlace, *, notify: Notify) -> list[CellStatus]:
             spec = run.spec
             state = "done" if run.failure is None else "failed"
             counts[spec.suite, spec.algo_label, spec.environment.id][state] += 1
+    for listed in place.board or ():
+        state = "done" if listed.status == "completed" else "failed"
+        counts[listed.suite or "", listed.algo or "", listed.env or ""][state] += 1
     return [
         CellStatus(*key, counts={state: found[state] for state in STATES})
         for key, found in sorted(counts.items())

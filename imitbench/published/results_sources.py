@@ -91,6 +91,10 @@ def find_results(*folders: Path, external: bool = False) -> FoundResults:
 
 
 def _find_results(folder: Path) -> FoundResults:
+    if folder.is_file():
+        raise InputError(
+            f"--results {folder}: is a file; name the folder of the results that it was made from"
+        )
     if not folder.is_dir():
         raise InputError(f"--results {folder}: no such folder")
     notes: list[str] = []

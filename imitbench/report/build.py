@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
-from imitbench.published.opening import open_results
+from imitbench.published.opening import is_board, open_results
 from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.records.selection import Selection
 from imitbench.report.comparison_runs import (
@@ -52,7 +52,8 @@ def build(
     """Collects new runs, and builds the report on all runs of some folders.
 
     Args:
-        places: Results folders and folders of published results.
+        places: Results folders, folders of published results, and `leaderboard.json` of sites,
+            whose runs are always shown, as imported results.
         notify: Called with messages about runs that are excluded.
         selection: Runs to report on. The reference policies `random` and `expert` are always among
             the algorithms.
@@ -69,7 +70,8 @@ def build(
         scores, failures = _chosen(every[0], selection), _chosen(every[1], selection)
         references = _chosen(database.read_references(connection), selection)
         measures = _chosen(database.read_measures(connection), selection)
-        imported = database.read_external_scores(connection) if with_imported else []
+        shown = with_imported or any(is_board(path) for path in places)
+        imported = database.read_external_scores(connection) if shown else []
         episodes = read_episodes(connection, [row.run_id for row in scores])
         superseded = _chosen(database.read_superseded(connection), selection)
     if superseded:

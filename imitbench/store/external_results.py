@@ -30,7 +30,7 @@ NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 MAX_RUNS = 200_000
 _MAX_BYTES = 2**30
 
-Tool = Literal["sacred", "csv", "rliable"]
+Tool = Literal["sacred", "csv", "rliable", "leaderboard"]
 Status = Literal["completed", "interrupted", "killed", "failed", "running", "duplicate", "unusable"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 

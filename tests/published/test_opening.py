@@ -209,6 +209,30 @@ def test_a_leaderboard_document_is_compared_with(own, theirs, tmp_path):
     assert "not a leaderboard" in told("compare", "bc", "--out", own, "--against", board)
 
 
+def test_a_leaderboard_document_is_read_like_imported_results(own, theirs, tmp_path):
+    place = tmp_path / "site"
+    call("leaderboard", "build", "--results", theirs, "--out", place, *FEW)
+    board = place / "leaderboard.json"
+    before = content(place)
+    count = "select count(*) as runs, avg(score) as score from"
+    stated, measured = (
+        json.loads(call("sql", f"{count} {table}", "--out", each, "--json").stdout)
+        for table, each in (("external_scores", board), ("scores", theirs))
+    )
+    assert stated == measured
+    cells = json.loads(call("status", "--out", board, "--json").stdout)
+    assert sum(cell["done"] for cell in cells) == stated[0]["runs"]
+    page = call("report", "--out", board, "--format", "md").stdout
+    assert "leaderboard:gail" in page
+    both = call("report", "--out", own, "--out", board, "--format", "md").stdout
+    assert "leaderboard:gail" in both and "### Imported results" in both
+    assert content(place) == before
+    assert "is a file" in told("leaderboard", "build", "--results", board, "--out", tmp_path / "b")
+    board.write_text(board.read_text()[:-100])
+    for command in (("report",), ("status",), ("sql", "select 1")):
+        assert "not a leaderboard" in told(*command, "--out", board)
+
+
 def test_altered_results_are_refused(theirs, tmp_path):
     shutil.copytree(theirs, tmp_path / "theirs")
     [first, *_] = sorted((tmp_path / "theirs" / "episodes").rglob("*.csv"))

@@ -1,0 +1,167 @@
+"""Reads the runs in `leaderboard.json`, which `imitbench leaderboard build` writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from imitbench.errors import InputError
+from imitbench.store.external_results import ExternalRun, Name
+from imitbench.util.numbers import Count, Finite, Integer
+from imitbench.util.text_line import one_line
+
+_MAX_BYTES = 2**28
+
+
+class _Part(BaseModel):
+    # A board has much that readers of runs do not need, and later versions may add more.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class BoardRun(_Part):
+    """A completed run of a board; fields as in `imitbench.records.runs.RunRow`."""
+
+    run_id: Name | None = None
+    env: Name
+    seed: Integer | None = None
+    score: Finite | None
+    raw_return: Finite | None = None
+    score_deterministic: Finite | None = None
+    mean_length: Finite | None = None
+    env_steps: Count | None = None
+    wall_s: Finite | None = None
+    finished_at: Name | None = None
+
+
+class BoardFailure(_Part):
+    """A failed run of a board."""
+
+    run_id: Name | None = None
+    env: Name
+    seed: Integer | None = None
+
+
+class BoardRow(_Part):
+    """An algorithm of a table, with its runs."""
+
+    algorithm: Name
+    kind: Literal["run", "reference", "external", "missing"]
+    submitted_by: str
+    runs: list[BoardRun] = []
+    failures: list[BoardFailure] = []
+
+
+class _Reference(_Part):
+    env: Name
+    version: Name
+    random: Finite
+    expert: Finite
+
+    def as_columns(self) -> dict[str, Any]:
+        return {f"reference_{name}": value for name, value in self if name != "env"}
+
+
+class BoardTable(_Part):
+    """A table of a board: what was run under the same conditions."""
+
+    suite: Name
+    budget: Name | None
+    n_demos: Count | Literal["all"] | None
+    source: Name | None
+    rows: list[BoardRow]
+    references: list[_Reference] = []
+
+    def methods(self) -> Iterator[tuple[str, BoardRow]]:
+        """Yields the rows with runs, and their names: `ALGO`, or `ALGO (SUBMITTER)` of several."""
+        rows = [row for row in self.rows if row.kind == "run"]
+        counts = Counter(row.algorithm for row in rows)
+        for row in rows:
+            several = counts[row.algorithm] > 1
+            yield f"{row.algorithm} ({row.submitted_by})" if several else row.algorithm, row
+
+
+class _Board(_Part):
+    format: Literal["imitbench-leaderboard"]
+    version: Literal[1]
+    tables: list[BoardTable]
+
+
+def read_board(path: Path) -> list[BoardTable]:
+    """Reads the tables of `leaderboard.json`.
+
+    Args:
+        path: File that `imitbench leaderboard build` wrote.
+
+    Raises:
+        InputError: The file cannot be read, or is not a leaderboard.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise InputError(f"{path}: is larger than the limit of {_MAX_BYTES} bytes")
+        return _Board.model_validate_json(path.read_bytes()).tables
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        why = one_line(f"{place}: {first['msg']}")
+        raise InputError(f"{path}: not a leaderboard of this program ({why})") from error
+
+
+def board_runs(path: Path) -> list[ExternalRun]:
+    """Reads the runs of `leaderboard.json` as imported results.
+
+    A board has their scores and returns, but not the specifications and episodes which results of
+    this program need.
+
+    Args:
+        path: File that `imitbench leaderboard build` wrote.
+
+    Raises:
+        InputError: The file cannot be read, or is not a leaderboard.
+    """
+    return [
+        run for number, table in enumerate(read_board(path)) for run in _of_table(table, number)
+    ]
+
+
+def _of_table(table: BoardTable, number: int) -> Iterator[ExternalRun]:
+    references = {each.env: each for each in table.references}
+    conditions: dict[str, Any] = {
+        "suite": table.suite,
+        "budget": table.budget,
+        "n_demos": None if table.n_demos == "all" else table.n_demos,
+        "all_demos": None if table.n_demos is None else table.n_demos == "all",
+        "source": table.source,
+    }
+    # Reports must not average over tables, whose conditions differ.
+    settings = json.dumps(conditions, sort_keys=True)
+    conditions["config"] = hashlib.sha256(settings.encode()).hexdigest()
+    for row_number, (name, row) in enumerate(table.methods()):
+        for index, run in enumerate(row.runs):
+            if run.score is None and run.raw_return is None:
+                continue
+            reference = references.get(run.env)
+            yield ExternalRun(
+                place=run.run_id or f"table {number}, row {row_number}, run {index}",
+                status="completed",
+                algo=name,
+                **({} if reference is None else reference.as_columns()),
+                **conditions,
+                **run.model_dump(exclude={"run_id"}),
+            )
+        for index, failure in enumerate(row.failures):
+            yield ExternalRun(
+                place=failure.run_id or f"table {number}, row {row_number}, failure {index}",
+                status="failed",
+                reason="the board lists it as failed",
+                algo=name,
+                **conditions,
+                **failure.model_dump(exclude={"run_id"}),
+            )
