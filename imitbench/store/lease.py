@@ -39,6 +39,8 @@ WATCHED_BEATS = 2
 disconnected from the file system as long as the watcher, or the file system's clock been set."""
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 1.0
+_held_here: set[str] = set()
+"""Nonces of the leases that this process holds or is about to place."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
@@ -125,6 +127,12 @@ class Lease:
         """Ends the lease."""
         self._ended.set()
         self._thread.join()
+        try:
+            self._give_up()
+        finally:
+            _held_here.discard(self.nonce)
+
+    def _give_up(self) -> None:
         with suppress(OSError, LeaseLostError):  # harmless: the lease ends with this process
             try:
                 _remove(self._path, self._owner.nonce)
@@ -260,6 +268,18 @@ def _place(path: Path, heartbeat_s: float) -> LeaseOwner | None:
         nonce=uuid.uuid4().hex,
         heartbeat_s=heartbeat_s,
     )
+    _held_here.add(owner.nonce)
+    try:
+        placed = _write_owner(path, owner)
+    except BaseException:
+        _held_here.discard(owner.nonce)
+        raise
+    if not placed:
+        _held_here.discard(owner.nonce)
+    return owner if placed else None
+
+
+def _write_owner(path: Path, owner: LeaseOwner) -> bool:
     text = owner.model_dump_json().encode()
     draft = path.with_name(f"{path.name}.{owner.nonce}.tmp")
     try:
@@ -270,7 +290,7 @@ def _place(path: Path, heartbeat_s: float) -> LeaseOwner | None:
         draft.unlink(missing_ok=True)
     # Ignores the result of `link`: over a network, its success may be reported as a failure.
     seen = _look(path)
-    return owner if seen is not None and seen.nonce == owner.nonce else None
+    return seen is not None and seen.nonce == owner.nonce
 
 
 def _link(draft: Path, path: Path, text: bytes) -> None:
@@ -308,6 +328,7 @@ def _remove(path: Path, nonce: str) -> bool:
             path.unlink()
     finally:
         right.unlink(missing_ok=True)
+        _held_here.discard(owner.nonce)
     return True
 
 
@@ -316,6 +337,9 @@ def _judge(
 ) -> Literal["held", "silent", "abandoned"]:
     owner = seen.owner
     if owner is not None and owner.machine == _machine():
+        if owner.pid == os.getpid() and owner.started == (_start_of(owner.pid) or ""):
+            # Its folder was away when this process released it, or found that it had lost it.
+            return "held" if owner.nonce in _held_here else "abandoned"
         alive = _is_alive(owner)
         if alive is not None:
             # A lease of a running process is never taken over, even after a suspension.

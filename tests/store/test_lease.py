@@ -344,6 +344,19 @@ def test_a_lease_is_released_even_on_a_full_disk(tmp_path, monkeypatch):
     successor.confirm()
 
 
+def test_a_lease_released_while_its_folder_was_away_does_not_block_its_own_process(tmp_path):
+    (tmp_path / "here").mkdir()
+    held = acquire(tmp_path / "here", wait=False)
+    (tmp_path / "here").rename(tmp_path / "away")
+    held.release()
+    (tmp_path / "away").rename(tmp_path / "here")
+    assert (tmp_path / "here" / LEASE_FILE).exists()
+    again = acquire(tmp_path / "here", wait=False)
+    assert again.nonce != held.nonce
+    assert acquire(tmp_path / "here", wait=False) is None
+    again.release()
+
+
 def test_a_removal_right_of_a_crashed_process_does_not_block_the_lease(tmp_path, start):
     """A process took the right to remove a crashed one's lease, and crashed itself."""
     holder = start(HOLDER, tmp_path, 15)

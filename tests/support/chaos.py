@@ -1,5 +1,6 @@
 """Kills processes of a sweep at random times and restarts them."""
 
+import contextlib
 import math
 import os
 import random
@@ -14,7 +15,8 @@ import psutil
 
 _MARK = "IMITBENCH_TEST_SWEEP"
 _COLLECT_EVERY_S = 1.0
-ROLES = ("worker", "submitter", "collector")
+ROLES = ("worker", "submitter", "collector", "group")
+"""What may be killed; a group is a submitter with all that it started."""
 
 
 class Chaos:
@@ -118,14 +120,18 @@ class Chaos:
 
     def _kill_one(self):
         role = self._rng.choice(ROLES)
-        candidates = self._alive(role)
+        candidates = self._alive("submitter" if role == "group" else role)
         if not candidates:
             return False
         victim = self._rng.choice(sorted(candidates, key=lambda process: process.pid))
         try:
+            others = victim.children(recursive=True) if role == "group" else []
             victim.kill()
         except psutil.NoSuchProcess:  # it has exited already
             return False
+        for other in others:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                other.kill()
         self.kills[role] += 1
         return True
 

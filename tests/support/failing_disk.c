@@ -1,7 +1,11 @@
-/* A disk that fails at a chosen call: preloaded, it stands before the C library.
+/* A machine with faults: preloaded, this library stands before the C library.
  *
- * Counted are calls that put something below one folder: creating, linking and renaming files,
- * making folders, writing, truncating, flushing. Removing succeeds, as it does on a full disk.
+ * One process can arm it, so that the disk fails at a chosen call. Counted are calls that put
+ * something below one folder: creating, linking and renaming files, making folders, writing,
+ * truncating, flushing. Removing succeeds, as it does on a full disk.
+ *
+ * A tree of processes obeys the file that MACHINE_FAULTS names, for calls below MACHINE_FOLDER:
+ * they are late, or fail, as long as the file says so; and the time of day is off.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,15 +14,38 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static char folder[PATH_MAX];
 static atomic_long calls;
 static long failing;
 static int number, stays, armed;
+
+/* The content of the file: seconds by which the clock is ahead, mean delay, errno or 0. */
+struct faults { int64_t clock_s, delay_us, error; };
+static const volatile struct faults *machine;
+
+__attribute__((constructor)) static void obey_file(void)
+{
+    const char *path = getenv("MACHINE_FAULTS"), *below = getenv("MACHINE_FOLDER");
+    int descriptor = path && below ? open(path, O_RDONLY) : -1;
+    if (descriptor < 0)
+        return;
+    void *shared = mmap(NULL, sizeof *machine, PROT_READ, MAP_SHARED, descriptor, 0);
+    close(descriptor);
+    if (shared == MAP_FAILED)
+        abort();
+    snprintf(folder, sizeof folder, "%s", below);
+    machine = shared;
+}
 
 /* From the call `call` on, counted from 1, calls fail with `code`: all, or only that one. */
 void disk_arm(const char *below, long call, int code, int all)
@@ -38,10 +65,34 @@ long disk_disarm(void)
     return atomic_load(&calls);
 }
 
+static int is_below(const char *path)
+{
+    return (armed || machine) && strncmp(path, folder, strlen(folder)) == 0;
+}
+
+/* Waits between 0 and twice the mean delay. */
+static void dawdle(void)
+{
+    static _Thread_local unsigned seed;
+    if (machine->delay_us <= 0)
+        return;
+    if (!seed)
+        seed = (unsigned)getpid() ^ (unsigned)(uintptr_t)&seed;
+    usleep((useconds_t)(rand_r(&seed) % (2 * machine->delay_us)));
+}
+
 static int fails(const char *path)
 {
-    size_t length = strlen(folder);
-    if (!armed || strncmp(path, folder, length) != 0)
+    if (!is_below(path))
+        return 0;
+    if (machine) {
+        dawdle();
+        if (machine->error) {
+            errno = (int)machine->error;
+            return 1;
+        }
+    }
+    if (!armed)
         return 0;
     long call = atomic_fetch_add(&calls, 1) + 1;
     if (stays ? call < failing : call != failing)
@@ -53,7 +104,7 @@ static int fails(const char *path)
 static int fails_at(int descriptor)
 {
     char link[64], path[PATH_MAX];
-    if (!armed)
+    if (!armed && !machine)
         return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t size = readlink(link, path, sizeof path - 1);
@@ -92,8 +143,35 @@ BY_PATH(rename, (const char *from, const char *to), to, from, to)
         va_end(rest);                                              \
         if ((flags & O_CREAT) && fails(path))                      \
             return -1;                                             \
+        if (!(flags & O_CREAT) && machine && is_below(path))       \
+            dawdle();                                              \
         return REAL(name)(path, flags, mode);                      \
     }
 
 OPENING(open)
 OPENING(open64)
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int failed = REAL(clock_gettime)(clock, now);
+    if (machine && clock == CLOCK_REALTIME)
+        now->tv_sec += machine->clock_s;
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+    int failed = REAL(gettimeofday)(now, zone);
+    if (machine)
+        now->tv_sec += machine->clock_s;
+    return failed;
+}
+
+time_t time(time_t *now)
+{
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    if (now)
+        *now = exact.tv_sec;
+    return exact.tv_sec;
+}

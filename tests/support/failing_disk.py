@@ -1,10 +1,12 @@
-"""Makes the disk fail at a chosen call of a real process, with a preloaded library."""
+"""Gives real processes a machine with faults, by a preloaded library."""
 
 import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,47 @@ class FailingDisk:
 
     def __exit__(self, *error):
         self.calls = self._library.disk_disarm()
+
+
+class FaultyMachine:
+    """A machine on which the clock is off, or a folder is slow or cannot be written.
+
+    Its faults change while processes run: write `faults` of them with `set`.
+
+    Args:
+        library: Made by `build_library`.
+        folder: The folder; processes must name it by its absolute path.
+        control: File that tells processes the present faults; is created.
+
+    Attributes:
+        environment: Variables for processes that run on the machine; their children do, too.
+    """
+
+    def __init__(self, library, folder, control):
+        self._control = Path(control)
+        self._control.write_bytes(bytes(struct.calcsize("3q")))
+        self.environment = {
+            "LD_PRELOAD": str(library),
+            "MACHINE_FAULTS": str(control),
+            "MACHINE_FOLDER": f"{folder}/",
+        }
+
+    def set(self, *, clock_s=0, delay_s=0.0, error=0):
+        """Replaces the present faults.
+
+        Args:
+            clock_s: Seconds by which the time of day is ahead.
+            delay_s: Mean delay before each call that puts something below the folder or opens it.
+            error: `errno` with which calls fail that put something below the folder; 0 for none.
+        """
+        with self._control.open("r+b") as stream:  # processes have mapped this very file
+            stream.write(struct.pack("3q", clock_s, int(delay_s * 1e6), error))
+
+    @contextmanager
+    def faulty(self, **faults):
+        """Context in which the machine has some faults, and none afterwards."""
+        self.set(**faults)
+        try:
+            yield
+        finally:
+            self.set()
