@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
 from imitbench.records.runs import Record, ReferenceScores, RunSpec
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.source_import import SourcePlace, register
 
@@ -99,7 +100,7 @@ class Job(JobOptions):
             InputError: The file is missing or malformed.
         """
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_content(path))
         except (OSError, ValidationError) as error:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a job file ({problem})") from error

@@ -22,6 +22,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted.files import read_text
 from imitbench.util.source_import import SourcePlace, module_file, register
 
 ENTRY_POINTS = "imitbench.algorithms"
@@ -245,7 +246,7 @@ def _check_class(file: Path, name: str, card: Path) -> None:
     import ast
 
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+        tree = ast.parse(read_text(file), str(file))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f"{file}:{line}" if line else str(file)

@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 
 from imitbench.cli.repeated_options import refuse_repeated_options
 from imitbench.errors import InputError
+from imitbench.untrusted.messages import error_line
 from imitbench.util.library_patches import silence_unraisable
-from imitbench.util.text_line import printable
 from imitbench.version import __version__
 
 # Name, module in imitbench.cli, and the function or Typer group in that module.
@@ -191,5 +191,5 @@ def _paths(group: Any, typed: str) -> Iterator[tuple[str, str]]:
 
 
 def _fail(message: str) -> None:
-    typer.echo(f"error: {printable(message)}", err=True)
+    typer.echo(f"error: {error_line(message)}", err=True)
     sys.exit(2)

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
+from imitbench.untrusted.files import read_content
 from imitbench.util.parse_errors import UNREADABLE_YAML
 
 CARD_FILE = "README.md"
@@ -36,7 +37,7 @@ class RepoCard:
             InputError: The file cannot be read, or its metadata is malformed.
         """
         try:
-            whole = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+            whole = read_content(path).decode("utf-8").replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "not UTF-8"
             raise InputError(f"{path}: cannot be read ({problem})") from error

@@ -29,6 +29,7 @@ from imitbench.labelling.agreement import AnnotatorSummary, agreement, summarize
 from imitbench.labelling.answers import Annotator, AnswerStore, GivenAnswer, Purpose
 from imitbench.labelling.card import preference_card
 from imitbench.labelling.label_set import LabelSet
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text, check_place, digest_files, new_folder
 from imitbench.util.text_line import one_line
 
@@ -283,7 +284,7 @@ def _read_lines(path: Path, annotator: str) -> list[tuple[str, GivenAnswer]]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path}: is larger than any file of answers")
-        content = path.read_text(encoding="utf-8")
+        content = read_content(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
     if '"answer"' in content.partition("\n")[0]:

@@ -25,6 +25,7 @@ from imitbench.data.arrow_table import trajectories_to_table
 from imitbench.data.demonstrations import PARQUET_OPTIONS, read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.untrusted.files import open_ordinary
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
 
@@ -187,7 +188,7 @@ def stored(fragment: TrajectoryWithRew) -> TrajectoryWithRew:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        with path.open("rb") as stream:
+        with open_ordinary(path) as stream:
             content = stream.read(_MOST_HEADER_BYTES + 1)
     except OSError as error:
         raise InputError(
@@ -201,7 +202,7 @@ def _read(path: Path, folder: Path) -> bytes:
 
 def _clip_problem(path: Path) -> str | None:
     try:
-        with path.open("rb") as stream:
+        with open_ordinary(path) as stream:
             start = stream.read(_MP4_MARK_AT + len(_MP4_MARK))
         size = path.stat().st_size
     except OSError as error:

@@ -25,6 +25,7 @@ from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
 from imitbench.errors import InputError
+from imitbench.untrusted.files import read_content
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.spaces import space_from_json, space_to_json
@@ -165,8 +166,12 @@ class ForeignPolicy(BasePolicy):
 def is_foreign(directory: Path) -> bool:
     """Whether a folder contains the policy of another program."""
     try:
-        document = json.loads((directory / DESCRIPTION_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):  # reported by the reader of the other format
+        document = json.loads(read_content(directory / DESCRIPTION_FILE))
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ):  # reported by the other format's reader
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 
@@ -192,8 +197,8 @@ def load_foreign_policy(
     """
     path = directory / DESCRIPTION_FILE
     try:
-        description = ForeignDescription.model_validate_json(path.read_bytes())
-        program = (directory / description.file).read_bytes()
+        description = ForeignDescription.model_validate_json(read_content(path))
+        program = read_content(directory / description.file)
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
     except ValidationError as error:

@@ -22,7 +22,7 @@ from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.runs import Record
 from imitbench.stats.normalization import has_scale, normalize
 from imitbench.store.external_results import describe_validation_error
-from imitbench.store.importers.bounded_files import read_bounded
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.numbers import Count, Finite, Size
 from imitbench.util.text_line import one_line
 

@@ -29,6 +29,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.runs import Record
+from imitbench.untrusted.files import open_ordinary
 
 LEASE_FILE = ".lease"
 HEARTBEAT_S = 15.0
@@ -234,7 +235,7 @@ def _look(path: Path) -> _LeaseState | None:
     """Reads a lease file; `None` if there is none."""
     try:
         # Opening makes a network file system query its server instead of its cache.
-        with path.open("rb") as stream:
+        with open_ordinary(path) as stream:
             text, stat = stream.read(4096), os.fstat(stream.fileno())
     except FileNotFoundError:
         return None

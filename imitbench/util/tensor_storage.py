@@ -19,6 +19,7 @@ from safetensors import torch as safetensors_torch
 from torch import nn
 
 from imitbench.errors import InputError, MissingPathError
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.networks import EMANorm, RunningNorm
 
@@ -147,7 +148,7 @@ def read_description(path: Path, model: type[DescriptionT], what: str) -> Descri
         InputError: The file is unreadable or does not match `model`.
     """
     try:
-        return model.model_validate_json(path.read_bytes())
+        return model.model_validate_json(read_content(path))
     except FileNotFoundError:
         raise MissingPathError(
             f"{path}: no such file; is {path.parent} the folder of a {what}?"
@@ -172,7 +173,7 @@ def read_weights(path: Path, expected: str, description_file: str) -> dict[str, 
         InputError: The file is missing, truncated, altered or not a safetensors file.
     """
     try:
-        data = path.read_bytes()
+        data = read_content(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if digest(data) != expected:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from imitbench.errors import InputError
 from imitbench.report.comparison_runs import ComparableRun, role_by_name
 from imitbench.store.comparability import Conditions
+from imitbench.untrusted.files import read_content
 from imitbench.util.numbers import Count, Finite
 from imitbench.util.text_line import one_line
 
@@ -69,7 +70,7 @@ def leaderboard_entries(path: Path) -> list[ComparableRun]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"{path}: is larger than the limit of {_MAX_BYTES} bytes")
-        board = _Board.model_validate_json(path.read_bytes())
+        board = _Board.model_validate_json(read_content(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:

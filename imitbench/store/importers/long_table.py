@@ -24,7 +24,8 @@ from imitbench.store.external_results import (
     ImportedResults,
     describe_validation_error,
 )
-from imitbench.store.importers.bounded_files import content_digest, read_bounded, visible
+from imitbench.store.importers.bounded_files import content_digest, visible
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line
 
 _MAX_BYTES = 256 * 2**20
