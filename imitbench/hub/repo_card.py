@@ -11,6 +11,7 @@ import yaml
 
 from imitbench.errors import InputError
 from imitbench.untrusted.files import read_content
+from imitbench.untrusted.yaml_text import load_yaml
 from imitbench.util.parse_errors import UNREADABLE_YAML
 
 CARD_FILE = "README.md"
@@ -50,7 +51,7 @@ class RepoCard:
             return cls(text=whole)
         head, _, text = whole.removeprefix(_FENCE).partition(f"\n{_FENCE}")
         try:
-            metadata = yaml.safe_load(head)
+            _, metadata = load_yaml(head)
         except UNREADABLE_YAML as error:
             problem = " ".join(str(error).split())[:120]
             raise InputError(

@@ -46,7 +46,9 @@ def read_text(path: Path) -> str:
         InputError: As `read_bounded`; or the text is not UTF-8.
     """
     try:
-        return read_bounded(path, limits().text_bytes, follow_link=True).decode("utf-8")
+        return read_content(path, limits().text_bytes).decode("utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: cannot be read (no such file); check the path") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 text; save it as UTF-8") from error
 
