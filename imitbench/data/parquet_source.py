@@ -94,7 +94,7 @@ def parquet_files(place: Path) -> list[Path]:
     numbers = [match for file in files if (match := _SHARD.search(file.name))]
     totals = {int(match[2]) for match in numbers}
     if len(numbers) == len(files) and (
-        len(totals) > 1 or [int(match[1]) for match in numbers] != list(range(*totals))
+        totals != {len(files)} or [int(match[1]) for match in numbers] != list(range(len(files)))
     ):
         names = one_line(", ".join(file.name for file in files))
         raise InputError(

@@ -28,6 +28,7 @@ class Limits:
         table_rows: Rows of a text table.
         dimensions: Axes of an array or of a space.
         space_numbers: Numbers in one observation or action.
+        episode_steps: Steps of an episode that an expert's settings may state.
         pickle_values: Values that the pickle reader creates.
         child_bytes: Memory of the process that tries a file, beyond what the program needs.
         child_seconds: Time for a file of up to 16 MiB; a larger one has more in proportion.
@@ -47,6 +48,7 @@ class Limits:
     table_rows: int = 10_000_000
     dimensions: int = 8
     space_numbers: int = 2**23
+    episode_steps: int = 10_000_000
     pickle_values: int = 2_000_000
     child_bytes: int = 2**30
     child_seconds: int = 30

@@ -20,8 +20,10 @@ from torch import nn
 
 from imitbench.errors import InputError, MissingPathError
 from imitbench.untrusted.files import read_content
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.networks import EMANorm, RunningNorm
+from imitbench.util.text_line import one_line
 
 LAYER_TYPES: dict[str, type] = {
     "torch.nn.Tanh": nn.Tanh,
@@ -182,6 +184,23 @@ def read_weights(path: Path, expected: str, description_file: str) -> dict[str, 
             f"{description_file}); fetch or train it again"
         )
     try:
+        return parse_weights(data)
+    except ValueError as error:
+        raise InputError(f"{path}: not a safetensors file ({one_line(error)})") from error
+
+
+def parse_weights(data: bytes) -> dict[str, th.Tensor]:
+    """Reads the tensors of a safetensors file.
+
+    Raises:
+        ValueError: It is not such a file, has a header beyond the limit `text_bytes`, or a data
+            type that torch lacks.
+    """
+    header = int.from_bytes(data[:8], "little")
+    if header > limits().text_bytes:
+        raise ValueError(beyond("text_bytes", f"a header of {header:,} bytes"))
+    try:
         return safetensors_torch.load(data)
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a safetensors file ({error})") from error
+    except (SafetensorError, LookupError, TypeError, AttributeError, RuntimeError, OverflowError,
+            MemoryError) as error:  # fmt: skip
+        raise ValueError(f"{type(error).__name__}: {one_line(error)}") from error
