@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +26,7 @@ from imitbench.data.arrow_table import trajectories_to_table
 from imitbench.data.demonstrations import PARQUET_OPTIONS, read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.untrusted import gate
 from imitbench.untrusted.files import open_ordinary
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
@@ -104,6 +106,7 @@ class LabelSet:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        gate.try_reading(lambda: _parse_quietly(folder), folder / SET_FILE)
         content = _read(folder / SET_FILE, folder)
         try:
             self.header = SetHeader.model_validate_json(content)
@@ -151,7 +154,7 @@ class LabelSet:
             InputError: The file is damaged, or does not belong to the header.
         """
         path = self.folder / FRAGMENTS_FILE
-        found = read_demonstrations(path)
+        found = gate.checked(lambda: read_demonstrations(path), path)
         if len(found) != self.header.fragments:
             raise InputError(
                 f"{path}: has {len(found)} fragments, but {SET_FILE} names "
@@ -198,6 +201,12 @@ def _read(path: Path, folder: Path) -> bytes:
     if len(content) > _MOST_HEADER_BYTES:
         raise InputError(f"{path}: is larger than any set; make it again")
     return content
+
+
+def _parse_quietly(folder: Path) -> None:
+    """Parses a header; what is wrong in it is told later."""
+    with suppress(ValidationError):
+        SetHeader.model_validate_json(_read(folder / SET_FILE, folder))
 
 
 def _clip_problem(path: Path) -> str | None:

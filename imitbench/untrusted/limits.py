@@ -30,8 +30,10 @@ class Limits:
         space_numbers: Numbers in one observation or action.
         episode_steps: Steps of an episode that an expert's settings may state.
         pickle_values: Values that the pickle reader creates.
-        child_bytes: Memory of the process that tries a file, beyond what the program needs.
-        child_seconds: Time for a file of up to 16 MiB; a larger one has more in proportion.
+        child_bytes: Memory of the process that tries a file, beyond what the program needs
+            and four times the size of the files.
+        child_seconds: Processor time of this process for a file of up to 16 MiB; a larger one has
+            more in proportion. It may last three times as long.
         child_files: Files that this process may open at the same time.
         child_output_bytes: Bytes that this process may return.
     """
@@ -51,7 +53,7 @@ class Limits:
     episode_steps: int = 10_000_000
     pickle_values: int = 2_000_000
     child_bytes: int = 2**30
-    child_seconds: int = 30
+    child_seconds: int = 10
     child_files: int = 256
     child_output_bytes: int = 2**26
 
