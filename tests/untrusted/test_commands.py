@@ -59,7 +59,7 @@ def place(tmp_path, monkeypatch):
     demos = tmp_path / "other/demos/ppo-seals-CartPole-v0/data"
     demos.mkdir(parents=True)
     (demos / "train-00000-of-00001.parquet").write_text("x")
-    expert = tmp_path / "mine/ppo-seals-CartPole-v0"
+    expert = tmp_path / "mine/experts/ppo-seals-CartPole-v0"
     expert.mkdir(parents=True)
     (expert / "policy.json").write_text("{}")
     (expert / "policy.safetensors").write_text("")
