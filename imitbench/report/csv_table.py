@@ -18,6 +18,7 @@ from imitbench.report.model import (
     StatisticsSettings,
 )
 from imitbench.stats.bootstrap import Interval
+from imitbench.untrusted.csv_text import spreadsheet_text
 
 COLUMNS = (
     "suite",
@@ -110,6 +111,8 @@ def _field(value: Value) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return spreadsheet_text(value)
     return format(value, ".10g") if isinstance(value, float) else str(value)
 
 

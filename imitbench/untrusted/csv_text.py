@@ -12,6 +12,7 @@ from imitbench.untrusted.files import open_ordinary
 from imitbench.untrusted.limits import beyond, limits
 from imitbench.untrusted.messages import error_line
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _LONGEST_HEADER = 2**22
 
 
@@ -52,6 +53,22 @@ def check_header(path: Path) -> None:
     if len(first) == _LONGEST_HEADER:
         raise InputError(f"{path}, line 1: has more than {_LONGEST_HEADER:,} characters")
     _check_columns(first.count(b",") + 1, path, 1)
+
+
+def spreadsheet_text(text: str) -> str:
+    """Returns a text that spreadsheets show, and do not compute as a formula.
+
+    Args:
+        text: Text of a cell, perhaps a name that someone else chose. Numbers stay as they are;
+            other text that starts like a formula gets an apostrophe in front.
+    """
+    if not text.startswith(_FORMULAS):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text if text.isprintable() else f"'{text}"
 
 
 def _check_columns(count: int, path: Path, line: int) -> None:

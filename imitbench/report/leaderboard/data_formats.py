@@ -12,6 +12,7 @@ from typing import Any
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.model import CellResult
 from imitbench.stats.intervals import Interval
+from imitbench.untrusted.csv_text import spreadsheet_text
 from imitbench.version import __version__
 
 FORMAT = "imitbench-leaderboard"
@@ -181,4 +182,6 @@ def _field(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return spreadsheet_text(value)
     return format(value, ".10g") if isinstance(value, float) else str(value)
