@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from imitbench.errors import InputError
@@ -69,6 +69,27 @@ def spreadsheet_text(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text if text.isprintable() else f"'{text}"
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
+    """Writes a table with a header and single newlines as line ends.
+
+    Args:
+        columns: Names of the columns.
+        rows: Cells by column; missing ones are empty. A return in a cell is put in quotes, which
+            Python's writer leaves out: the rest of the cell would begin a line.
+    """
+    sink = io.StringIO()
+    lines = []
+    writer = csv.DictWriter(sink, columns, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    for row in (None, *rows):
+        if row is not None:
+            writer.writerow(row)
+        lines.append(sink.getvalue().removesuffix("\r\n") + "\n")
+        sink.seek(0)
+        sink.truncate()
+    return "".join(lines)
 
 
 def _check_columns(count: int, path: Path, line: int) -> None:

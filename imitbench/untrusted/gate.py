@@ -3,6 +3,9 @@
 The process is a copy of this one that may use little memory and time, opens no network connection
 and starts no program. What it does not survive, this process never reads. What it survives is then
 read here by the same function; the files must not have changed in between.
+
+Only commands do so. A program that imports this package may have threads, and a copy of it would
+wait for them for ever; it reads files once, with the other limits.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pydantic import TypeAdapter, ValidationError
 from imitbench.errors import InputError
 from imitbench.untrusted.limits import Limits, limits, variable
 from imitbench.untrusted.messages import error_line
+from imitbench.untrusted.process import is_command
 from imitbench.untrusted.sandbox import enter_sandbox
 
 _FREE_BYTES = 16 * 2**20
@@ -51,7 +55,7 @@ def try_reading(read: Callable[[], object], path: Path) -> None:
         InputError: The reader refuses the files, fails in any other way, or needs more memory or
             time than the limits.
     """
-    if is_bundled(path):
+    if is_bundled(path) or not is_command():
         return
 
     def read_and_drop() -> None:
@@ -73,7 +77,7 @@ def checked(read: Callable[[], _T], path: Path, *, trusted: bool = False) -> _T:
     """
     if not trusted:
         try_reading(read, path)
-    return read()
+    return read() if trusted or is_bundled(path) else _guarded(read, path)
 
 
 def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
@@ -99,7 +103,8 @@ def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
     with warnings.catch_warnings():
         # The copy starts no threads and uses none of those that are missing in it.
         warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
+        with _one_thread():
+            child = os.fork()
     if not child:
         _run_child(lambda: TypeAdapter(result).dump_json(read()), path, sending, bounds, size)
     os.close(sending)
@@ -201,13 +206,25 @@ def _be_quiet() -> None:
     faulthandler.disable()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
-    torch: Any = sys.modules.get("torch")
-    if torch is not None:  # its other threads do not exist in the copy
-        torch.set_num_threads(1)
     arrow: Any = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.set_cpu_count(1)
         arrow.set_memory_pool(arrow.system_memory_pool())  # others reserve gigabytes
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Makes torch use one thread; its others do not exist in a copy, which would wait for them."""
+    torch: Any = sys.modules.get("torch")
+    parent = os.getpid()
+    count = torch.get_num_threads() if hasattr(torch, "set_num_threads") else 1
+    if count > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if count > 1 and os.getpid() == parent:
+            torch.set_num_threads(count)
 
 
 def _flush() -> None:

@@ -23,6 +23,11 @@ def file(tmp_path):
     return path
 
 
+@pytest.fixture(autouse=True)
+def command(monkeypatch):
+    monkeypatch.setattr(gate, "is_command", lambda: True)
+
+
 @pytest.fixture
 def hurried(monkeypatch):
     monkeypatch.setenv("IMITBENCH_LIMIT_CHILD_SECONDS", "1")
@@ -41,6 +46,16 @@ def test_a_typed_record_comes_back(file):
 
 def test_the_reader_runs_in_another_process(file):
     assert gate.read_apart(os.getpid, file, int) != os.getpid()
+
+
+def test_a_program_that_imports_the_package_is_not_copied(file, monkeypatch):
+    def fail():
+        raise KeyError(os.getpid())
+
+    monkeypatch.setattr(gate, "is_command", lambda: False)
+    assert gate.checked(os.getpid, file) == os.getpid()
+    with pytest.raises(InputError, match=str(os.getpid())):
+        gate.checked(fail, file)
 
 
 def test_refusals_and_failures_are_one_line(file):
