@@ -13,6 +13,7 @@ from support.synthetic_runs import plan_runs, write_results
 
 from imitbench.bench.job import JOBS_FOLDER, remove_orphans
 from imitbench.store import lease
+from imitbench.store.database import DATABASE_FILE
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_json_of_a_query_has_every_value(results, tmp_path):
 def test_a_database_of_another_shape_is_one_line(results, tmp_path):
     assert call_imitbench("collect", "--out", results, cwd=tmp_path).code == 0
     other = tmp_path / "other.duckdb"
-    shutil.copyfile(results / "results.duckdb", other)
+    shutil.copyfile(results / DATABASE_FILE, other)
     with duckdb.connect(other) as connection:
         connection.execute("CREATE OR REPLACE VIEW latest AS SELECT 1 AS other")
     words = ("compare", "bc", "--out", results, "--against", other)
