@@ -6,7 +6,7 @@ INSTALL = @$(PYTHON) scripts/install.py --venv $(VENV)
 # Container images often set it; then each process would compile torch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart install test test-all test-slurm test-browser test-lowest docs lint \
+.PHONY: quickstart install test test-all test-slurm test-browser test-lowest fuzz docs lint \
 	wheel clean
 
 quickstart:  ## from a clone to a report
@@ -47,6 +47,11 @@ test-lowest:  ## with the lowest versions that pyproject.toml accepts; Python 3.
 	$(LOWEST)/bin/imitbench run --algo bc --env Pendulum-v1 --seeds 1 --budget quick --out $(LOWEST)/runs
 	$(LOWEST)/bin/imitbench report --out $(LOWEST)/runs
 	$(LOWEST)/bin/python -m pytest -n logical $(LOWEST_TESTS)
+
+MINUTES ?= 20
+fuzz:  ## hostile files of every format, for MINUTES=20
+	$(INSTALL) test
+	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES)
 
 docs:  ## the documentation in site/; broken links are errors
 	$(INSTALL) docs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST, _MOST = 200, 2_000
+
 
 class InputError(ValueError):
     """Bad input, told in one line: what is wrong, where, and how to fix it.
@@ -41,6 +43,8 @@ def did_you_mean(wrong: str, accepted: Iterable[str]) -> str:
         `did you mean 'bc'? Accepted: bc, expert, random`.
     """
     names = sorted(accepted)
-    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
+    # Names from files may have any length and number, and the comparison takes their product.
+    shown = [name for name in names if len(name) <= _LONGEST][:_MOST]
+    near = difflib.get_close_matches(wrong[:_LONGEST], shown, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
     return f"{hint}Accepted: {', '.join(names) or 'nothing'}"

@@ -25,6 +25,7 @@ LAYERS = [
     {"policies", "rewards", "records"},
     {"stats", "data", "cards", "regularization"},
     {"util"},
+    {"untrusted"},
     {"errors", "version"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from imitbench.errors import InputError
 from imitbench.policies.hub_policy import find_policy
 from imitbench.records.runs import ArtifactSpec, DemoSpec, RunSpec
 from imitbench.store.artifact_files import content_files
+from imitbench.untrusted import gate
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
@@ -199,11 +200,24 @@ def pin_expert(place: ArtifactLocation) -> ArtifactSpec:
     """Pins an expert by the content of the files that it is read from.
 
     Raises:
-        InputError: A file is missing.
+        InputError: A file is missing, or cannot be read.
     """
+    place.files()
+    if not gate.is_bundled(place.folder):
+        gate.try_reading(_reader_of_expert(place), place.folder)
     return ArtifactSpec(
         source=place.source, repo=place.repo, revision=place.revision, digest=_digest(place)
     )
+
+
+def _reader_of_expert(place: ArtifactLocation) -> Callable[[], object]:
+    """Reads an expert as far as that is possible without the spaces of its environment."""
+    from imitbench.policies.sb3_zip import read_sb3_zip
+    from imitbench.policies.storage import load_policy
+
+    policy = find_policy(place.folder, place.repo)
+    assert policy is not None, "its files were listed just now"
+    return partial(read_sb3_zip if policy.is_file() else load_policy, policy)
 
 
 def pin_demos(place: ArtifactLocation, available: int, count: int | None) -> DemoSpec:
@@ -241,8 +255,12 @@ def count_trajectories(place: ArtifactLocation) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from imitbench.data.demonstrations import read_demonstrations
+
+    files = place.files()
+    gate.try_reading(lambda: read_demonstrations(place.folder), place.folder)
     total = 0
-    for path in place.files():
+    for path in files:
         try:
             total += pq.ParquetFile(path).metadata.num_rows
         except (OSError, pa.ArrowException) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from pydantic import Field, ValidationError
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
 from imitbench.records.runs import Record, ReferenceScores, RunSpec
+from imitbench.store import lease
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.source_import import SourcePlace, register
 
@@ -72,6 +75,7 @@ class Job(JobOptions):
             too, but not evaluated or saved.
         references: References of that environment.
         command: The command that the user typed, for provenance.
+        owner: Mark of the process that submitted it, if the job ends with that process.
         id: Unique id. It shows whether a run was begun by this job, which several workers may
             receive one after another.
     """
@@ -83,6 +87,7 @@ class Job(JobOptions):
     companions: list[RunSpec] = Field(default_factory=list)
     references: ReferenceScores
     command: str
+    owner: str = ""
     id: str = Field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self) -> Path:
@@ -99,10 +104,23 @@ class Job(JobOptions):
             InputError: The file is missing or malformed.
         """
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_content(path))
         except (OSError, ValidationError) as error:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a job file ({problem})") from error
+
+
+def remove_orphans(out: Path) -> None:
+    """Removes job files of processes that were killed; other jobs will have their runs.
+
+    Args:
+        out: Root of the results folder.
+    """
+    for path in (out / JOBS_FOLDER).glob("*.json"):
+        with suppress(InputError, OSError):  # also the file of a job that is done just now
+            owner = Job.read(path).owner
+            if owner and lease.is_gone(owner):
+                path.unlink(missing_ok=True)
 
 
 def group_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:

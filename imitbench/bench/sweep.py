@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.job import Job, group_runs
+from imitbench.bench.job import Job, group_runs, remove_orphans
 from imitbench.bench.plan import DurationEstimates, Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
@@ -26,6 +26,7 @@ from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
 from imitbench.published.submission import check_no_submission
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
+from imitbench.store import lease
 from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
@@ -223,6 +224,7 @@ def run_sweeps(
             if plan.only is None:
                 SweepFile.of(out, runs, command, plan.request, estimate).write(out)
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
+            remove_orphans(out)
             open_ids -= sweep.adopt(open_ids)
             for plan, runs in sweeps:
                 own = [run for run in runs if run.run_id in open_ids]
@@ -339,6 +341,7 @@ class _Sweep:
                 companions=companions,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
+                owner="" if self._executor.outlives else lease.process_mark(),
                 **dict(options),
             )
             path = job.write()

@@ -15,6 +15,7 @@ from imitbench.bench.job import Job
 from imitbench.bench.stopping import explain_alarm
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
+from imitbench.untrusted.files import read_end
 
 _LOG_TAIL = 4000  # characters
 
@@ -148,6 +149,4 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
 
 
 def _tail(log: Path) -> str:
-    with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - _LOG_TAIL))
-        return stream.read().decode(errors="replace")
+    return read_end(log, _LOG_TAIL)

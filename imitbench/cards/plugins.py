@@ -22,6 +22,8 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted import gate
+from imitbench.untrusted.files import read_text
 from imitbench.util.source_import import SourcePlace, module_file, register
 
 ENTRY_POINTS = "imitbench.algorithms"
@@ -98,7 +100,7 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
             f"--suite {reference}: {path}: no such file; name a folder with a suite, as "
             "`imitbench init-suite` writes it"
         )
-    card = read_yaml_model(path, SuiteCard)
+    card = gate.checked(lambda: read_yaml_model(path, SuiteCard), path)
     if card.name in suite_names():
         raise InputError(f"{path}: name: '{card.name}' is a bundled suite; give yours another name")
     modules = {each.module for each in card.environments.values() if each.module}
@@ -191,7 +193,7 @@ def _plugin(
     home: Path, reference: str, place: SourcePlace, asked: tuple[str, str] | None
 ) -> AlgorithmCard:
     path = home / ALGORITHM_CARD
-    card = read_yaml_model(path, AlgorithmCard)
+    card = gate.checked(lambda: read_yaml_model(path, AlgorithmCard), path)
     if card.name in algorithm_names():
         raise InputError(
             f"{path}: name: '{card.name}' is a bundled algorithm; give yours another name"
@@ -245,7 +247,7 @@ def _check_class(file: Path, name: str, card: Path) -> None:
     import ast
 
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+        tree = ast.parse(read_text(file), str(file))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f"{file}:{line}" if line else str(file)

@@ -6,13 +6,15 @@ import re
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted.files import read_text
+from imitbench.untrusted.yaml_text import BoundedLoader, load_yaml
 from imitbench.util.parse_errors import BAD_YAML_VALUES
 from imitbench.util.text_line import one_line
 
@@ -37,14 +39,9 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         InputError: The file is missing, is not YAML, or has duplicate keys, unknown keys, wrong
             types or aliases. The message names the file, the line and the key path.
     """
+    text = read_text(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); check the path") from error
-    try:
-        loader = _AliaslessLoader(text)
-        root = loader.get_single_node()
-        document = None if root is None else loader.construct_document(root)
+        root, document = load_yaml(text, _AliaslessLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -71,19 +68,7 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         raise InputError(_explain(path, lines, model, told[0])) from error
 
 
-if TYPE_CHECKING or not yaml.__with_libyaml__:
-    _Loader = yaml.SafeLoader
-else:
-
-    class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
-        """Parses in C, six times as fast; composes in Python, which supports any nesting."""
-
-        def __init__(self, text: str) -> None:
-            yaml.CSafeLoader.__init__(self, text)
-            yaml.composer.Composer.__init__(self)
-
-
-class _AliaslessLoader(_Loader):
+class _AliaslessLoader(BoundedLoader):
     """Rejects aliases: a few lines of them can exceed memory or be endless."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -131,7 +116,7 @@ def _explain(
     if isinstance(value, str) and _DOTLESS_FLOAT.fullmatch(value):
         mantissa, exponent = re.split("[eE]", value)
         return f"{where}: YAML reads {value} as text; write {mantissa}.0e{exponent}"
-    return f"{where}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {value!r}"
+    return f"{where}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {one_line(repr(value))}"
 
 
 def _accepted_keys(model: type[BaseModel], location: KeyPath) -> list[str]:

@@ -85,7 +85,7 @@ def convert(
     from imitbench.data.conversion import convert_demonstrations
 
     wanted, target = _read_places(places, source)
-    opened = open_set(wanted, trust=trust, download=download, obs=obs or ())
+    opened = open_set(wanted, trust=trust, download=download, obs=obs or (), limit=limit)
     environment_id = env or getattr(opened, "environment_id", None)
     with environment_of(env, suite) as environment, progress(quiet=quiet) as report:
         summary = convert_demonstrations(
@@ -139,7 +139,7 @@ def export(
     from imitbench.cli.output import note, print_json
     from imitbench.data.export import export_demonstrations
 
-    opened = open_set(source, trust=trust, obs=obs or ())
+    opened = open_set(source, trust=trust, obs=obs or (), limit=limit)
     with progress(quiet=quiet) as report:
         summary = export_demonstrations(opened, target, limit=limit, replace=force, progress=report)
     if json:
@@ -153,7 +153,12 @@ def export(
 
 
 def open_set(
-    name: str, *, trust: bool, download: bool = False, obs: Sequence[str] = ()
+    name: str,
+    *,
+    trust: bool,
+    download: bool = False,
+    obs: Sequence[str] = (),
+    limit: int | None = None,
 ) -> TrajectorySource:
     """Opens a set of demonstrations by path, name of a bundled set, or `minari:NAME`.
 
@@ -162,6 +167,7 @@ def open_set(
         trust: Whether to open pickles.
         download: Whether Minari may download a missing set.
         obs: Recordings that are the observation, in formats that have several.
+        limit: How many trajectories will be read; `None` for all.
 
     Raises:
         InputError: There is no such set, or it cannot be read.
@@ -172,6 +178,7 @@ def open_set(
     from imitbench.data.minari_source import PREFIX, MinariSource
     from imitbench.data.sources import open_trajectories
     from imitbench.experts.lookup import find_demos
+    from imitbench.untrusted import gate
 
     if name.startswith(PREFIX):
         if obs:
@@ -179,10 +186,19 @@ def open_set(
         return MinariSource(name.removeprefix(PREFIX), download=download)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        opened = open_trajectories(find_demos(name), trust=trust, obs=obs)
+        place = find_demos(name)
+        if not trust:  # a pickle would be executed, also in a process with limits
+            gate.try_reading(lambda: _read_all(open_trajectories(place, obs=obs), limit), place)
+        opened = open_trajectories(place, trust=trust, obs=obs)
     for warning in caught:
         note(f"note: {warning.message}")
     return opened
+
+
+def _read_all(opened: TrajectorySource, limit: int | None) -> None:
+    """Reads a set without checking its rows, which is done row by row later."""
+    for _ in opened.chunks(with_infos=True, limit=limit):
+        pass
 
 
 @contextmanager

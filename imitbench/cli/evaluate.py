@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,6 +139,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     from imitbench.experts.video import check_video, record_video
     from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
+    from imitbench.untrusted import gate
 
     if request.suite is not None:
         find_suite(request.suite)  # allows the suite's source to run
@@ -152,9 +154,15 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     found = open_expert_folder(subject.path)
     spec = evaluation.with_own_arguments(spec, found)
     rendered = None if request.video is None else check_video(spec, request.video)
-    policy = load_expert_policy(
-        found, evaluation.spaces_of(spec), trust=request.trust, plugin=request.plugin
+    load = partial(
+        load_expert_policy,
+        found,
+        evaluation.spaces_of(spec),
+        trust=request.trust,
+        plugin=request.plugin,
     )
+    # The code of a plug-in is trusted by naming it, and may need more than the limits.
+    policy = gate.checked(load, subject.path, trusted=request.trust or request.plugin is not None)
     # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
     with evaluation.check_arguments_accepted(spec):

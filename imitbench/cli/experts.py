@@ -262,13 +262,17 @@ def evaluate(
     from imitbench.hub.reported_results import read_reported_return
     from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
+    from imitbench.untrusted import gate
     from imitbench.util.torch_startup import use_one_thread
 
     located = locate_expert(expert, revision, make_notifier())
     use_one_thread()
     found = open_expert_folder(located.path)
     spec = evaluation.with_own_arguments(lookup.find_environment(env, suite), found)
-    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=trust)
+    spaces = evaluation.spaces_of(spec)
+    policy = gate.checked(
+        lambda: load_expert_policy(found, spaces, trust=trust), located.path, trusted=trust
+    )
     published = read_reported_return(found.folder)
     if deterministic is None:
         deterministic = bool(published and published.deterministic)

@@ -19,6 +19,7 @@ from imitbench.cli.status_table import queue_line
 from imitbench.store.activity import is_active
 from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted.files import open_ordinary
 
 _EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run
 _SURE_S = 3.0  # without a process, in which a sweep may start one
@@ -99,7 +100,7 @@ class _GrowingLog:
 
     def _new_bytes(self) -> bytes:
         try:
-            with self._path.open("rb") as stream:
+            with open_ordinary(self._path) as stream:
                 inode = self._path.stat().st_ino
                 if inode != self._inode:
                     self._inode, self._position = inode, 0

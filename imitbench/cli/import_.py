@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imitbench.cli import options
+from imitbench.untrusted import gate
 
 if TYPE_CHECKING:
     from imitbench.store.external_results import ImportedResults
@@ -57,7 +59,8 @@ def import_sacred_runs(
     """
     from imitbench.store.importers.sacred_runs import import_sacred
 
-    _record(import_sacred(folder), folder, out, name, suite, force, dry_run, json=json, quiet=quiet)
+    results = gate.checked(lambda: import_sacred(folder), folder)
+    _record(results, folder, out, name, suite, force, dry_run, json=json, quiet=quiet)
 
 
 @app.command("csv")
@@ -82,6 +85,7 @@ def import_table(
     from imitbench.store.importers.long_table import InvalidLinesError, import_csv
 
     try:
+        gate.try_reading(lambda: _columns_and_lines(file), file)
         results = import_csv(file)
     except InvalidLinesError as error:
         for problem in error.problems:
@@ -114,7 +118,7 @@ def import_arrays(
     from imitbench.util.name_lists import split_names
 
     tasks = [name for text in env or [] for name in split_names("--env", text)]
-    results = import_rliable(file, tasks=tasks)
+    results = gate.checked(lambda: import_rliable(file, tasks=tasks), file)
     _record(results, file, out, name, None, force, dry_run, json=json, quiet=quiet)
 
 
@@ -156,14 +160,16 @@ def import_human_preferences(
 
     if (data is None) != (to is None):
         raise InputError("--data and --to: give both, or neither to see what the folder has")
-    tasks = read_human_preferences(folder)
+    tasks = gate.checked(lambda: read_human_preferences(folder), folder)
     if data is not None and to is not None:
         if len(tasks) > 1:
             names = ", ".join(task.env for task in tasks[:5])
             raise InputError(
                 f"{folder}: has {len(tasks)} tasks ({names} …); name the folder of one"
             )
-        digest = write_imported(tasks[0], to_rows(tasks[0], read_d4rl(data)), to)
+        digest = write_imported(
+            tasks[0], to_rows(tasks[0], gate.checked(lambda: read_d4rl(data), data)), to
+        )
         note(f"{to}: {count(len(tasks[0].labels), 'pair')}, digest {digest[:12]}")
     rows = [
         {
@@ -180,6 +186,14 @@ def import_human_preferences(
         print_json(rows)
     else:
         print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _columns_and_lines(file: Path) -> None:
+    """Reads a table; wrong lines are reported later, all of them."""
+    from imitbench.store.importers.long_table import InvalidLinesError, import_csv
+
+    with suppress(InvalidLinesError):
+        import_csv(file)
 
 
 def _record(

@@ -65,11 +65,12 @@ def verify_submission(
     from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.errors import InputError
     from imitbench.published.submission import read_results
+    from imitbench.untrusted import gate
     from imitbench.util.files import is_empty
 
     if keep is not None and not is_empty(keep):
         raise InputError(f"--keep {keep}: is not empty; name a new folder")
-    submitted = read_results(submission)
+    submitted = gate.checked(lambda: read_results(submission), submission)
 
     from imitbench.bench.request import PluginSelection
     from imitbench.conformance.reproduction import compare_run, sample_runs

@@ -125,15 +125,25 @@ def _texts(
 
     for executor in executors_of(out):
         for title, path in executor.logs(out, directory.path.name):
-            if text := path.read_text(errors="replace"):
+            if text := _log_text(path):
                 yield title, text
     log = ""
     if directory.log.exists():
-        log = directory.log.read_text(errors="replace")
+        log = _log_text(directory.log)
         yield directory.log.name, log
     # A run that fails writes its traceback into its log, unless its process was killed.
     if failure is not None and failure.traceback.strip() and failure.traceback.strip() not in log:
         yield "error.json", failure.traceback
+
+
+def _log_text(path: Path) -> str:
+    from imitbench.errors import InputError
+    from imitbench.untrusted.files import read_end
+
+    try:
+        return read_end(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool) -> None:

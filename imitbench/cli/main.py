@@ -15,8 +15,9 @@ from typer.core import TyperGroup
 
 from imitbench.cli.repeated_options import refuse_repeated_options
 from imitbench.errors import InputError
+from imitbench.untrusted.messages import error_line
+from imitbench.untrusted.process import be_command
 from imitbench.util.library_patches import silence_unraisable
-from imitbench.util.text_line import printable
 from imitbench.version import __version__
 
 # Name, module in imitbench.cli, and the function or Typer group in that module.
@@ -170,6 +171,7 @@ def main() -> None:
 
     Exit codes: 0 done; 1 some runs or a check failed; 2 wrong usage or bad input.
     """
+    be_command()
     try:
         code = app(standalone_mode=False)
     except InputError as error:
@@ -177,6 +179,9 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # a full disk, a read-only folder, a name that is too long
+        place = error.filename if error.filename is not None else "a file or folder"
+        _fail(f"{place}: {error.strerror or error}; fix that, and try again")
     except (KeyboardInterrupt, typer.Abort):
         # A half-built object, such as a progress bar, reports missing attributes when it is
         # deleted.
@@ -218,5 +223,5 @@ def _paths(group: Any, typed: str) -> Iterator[tuple[str, str]]:
 
 
 def _fail(message: str) -> None:
-    typer.echo(f"error: {printable(message)}", err=True)
+    typer.echo(f"error: {error_line(message)}", err=True)
     sys.exit(2)

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,9 +49,13 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
-    return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:

@@ -120,13 +120,16 @@ def pull_results(
     from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.published.results_folder import PATTERNS
     from imitbench.published.submission import read_results, restore_runs
+    from imitbench.untrusted import gate
     from imitbench.util import hub_client, hub_upload
 
     hub_upload.check_repository_name(repo)
     fetched = hub_client.fetch(
         repo, files=PATTERNS, kind="dataset", revision=revision, notify=make_notifier(quiet=quiet)
     )
-    made, present = restore_runs(read_results(fetched.folder), out)
+    made, present = restore_runs(
+        gate.checked(lambda: read_results(fetched.folder), fetched.folder), out
+    )
     if json:
         print_json({"repo": repo, "revision": fetched.commit, "added": made, "present": present})
     elif not quiet:

@@ -50,12 +50,14 @@ def show(name: Name, json: options.Json = False) -> None:
     """
     from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import Column, print_json, print_table, print_text
+    from imitbench.untrusted.messages import error_line
 
     card = find_suite(name)
     if json:
         print_json(card.model_dump(mode="json"))
         return
-    print_text(f"{card.title} (references version {card.version})\n{card.description}")
+    title = f"{error_line(card.title)} (references version {card.version})"
+    print_text(f"{title}\n{error_line(card.description, 2000)}")
     print_table(
         [
             "environment",
@@ -68,7 +70,7 @@ def show(name: Name, json: options.Json = False) -> None:
         ],
         [
             [
-                env_id,
+                error_line(env_id),
                 f"{each.horizon} {each.max_episode_steps}",
                 each.demos.trajectories,
                 each.scale.random if each.scale else None,
@@ -81,10 +83,10 @@ def show(name: Name, json: options.Json = False) -> None:
     )
     for env_id, each in card.environments.items():
         if each.evaluation_id is not None:
-            print_text(f"{env_id} is evaluated on {each.evaluation_id}.")
+            print_text(error_line(f"{env_id} is evaluated on {each.evaluation_id}."))
     for env_id, each in card.environments.items():
         if each.probes is not None:
-            print_text(f"{env_id} probes: {each.probes}")
+            print_text(error_line(f"{env_id} probes: {each.probes}"))
     if card.controls:
         print_text(f"controls: {', '.join(card.controls)}")
 

@@ -14,6 +14,7 @@ from imitbench.data import trajectory_source
 from imitbench.data.arrow_table import check_columns
 from imitbench.data.trajectory_source import TableSource
 from imitbench.errors import InputError
+from imitbench.untrusted.files import read_content, require_ordinary
 from imitbench.util.text_line import one_line
 
 STATE_FILE = "state.json"
@@ -103,12 +104,13 @@ def _within(folder: Path, entry: Any) -> Path:
         raise InputError(
             f"{folder}: damaged data set (no file {one_line(name, 60)}): fetch it again"
         )
+    require_ordinary(folder / name, inside=folder)
     return folder / name
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_content(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: damaged data set (not JSON: {one_line(error, 80)}): fetch it again"

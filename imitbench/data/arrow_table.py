@@ -256,7 +256,10 @@ def _check_entry_size(kind: pa.DataType, name: str, where: str) -> None:
     """Refuses fixed-size lists that would take gigabytes for a single null entry."""
     size = 1
     while _is_list(kind := _storage_type(kind)):
-        size *= kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+        if pa.types.is_fixed_size_list(kind):
+            if not kind.list_size:  # no bytes for any number of them
+                raise InputError(f"{where}: column '{name}' has lists of length 0: remove it")
+            size *= kind.list_size
         kind = kind.value_type
     if size > _LARGEST_ENTRY:
         raise InputError(

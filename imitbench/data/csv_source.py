@@ -20,6 +20,8 @@ from imitbench.data.arrow_numbers import numpy_view
 from imitbench.data.arrow_table import TableRow
 from imitbench.data.plain_arrays import NAMES, ArraysSource, MemoryReader
 from imitbench.errors import InputError
+from imitbench.untrusted.csv_text import check_header
+from imitbench.untrusted.files import require_size
 from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
@@ -100,7 +102,9 @@ def _written(value: float | int | bool) -> str:
 
 
 def _read(path: Path) -> pa.Table:
+    require_size(path)
     try:
+        check_header(path)
         table = pc.read_csv(
             path,
             read_options=pc.ReadOptions(use_threads=False),

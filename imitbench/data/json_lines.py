@@ -19,6 +19,7 @@ from imitbench.data.arrow_table import TableRow
 from imitbench.data.trajectories import Trajectory
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted.files import open_ordinary
 from imitbench.util.text_line import one_line
 
 _NEEDED = ("obs", "acts")
@@ -59,7 +60,7 @@ class JsonLinesSource(TrajectorySource):
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         try:
-            with self._path.open("rb") as stream:
+            with open_ordinary(self._path) as stream:
                 for number, text in enumerate(stream, start=1):
                     if text.strip():
                         yield number, text

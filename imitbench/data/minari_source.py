@@ -22,6 +22,7 @@ import numpy as np
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted.files import read_content
 from imitbench.util.extras import import_extra
 from imitbench.util.files import user_cache
 from imitbench.util.text_line import one_line
@@ -179,7 +180,7 @@ def _missing(name: str, root: Path) -> str:
 
 def _metadata(file: Path, name: str) -> dict[str, Any]:
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(read_content(file))
         if isinstance(document, dict):
             return document
         reason = "not an object"

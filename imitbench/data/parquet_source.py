@@ -15,6 +15,7 @@ from imitbench.data import trajectory_source
 from imitbench.data.arrow_table import check_columns
 from imitbench.data.trajectory_source import TableSource
 from imitbench.errors import InputError, MissingPathError
+from imitbench.untrusted.files import require_ordinary
 from imitbench.util.text_line import one_line
 
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
@@ -80,17 +81,20 @@ def parquet_files(place: Path) -> list[Path]:
     Raises:
         InputError: There are no files, or shards are missing or mixed.
     """
-    if place.is_file():
+    if place.exists() and not place.is_dir():
+        require_ordinary(place)
         return [place]
     if not place.is_dir():
         raise MissingPathError(f"{place}: no such file or folder: check the path")
     files = sorted((place / "data").glob("train-*.parquet"))
+    for file in files:
+        require_ordinary(file, inside=place)
     if not files:
         raise InputError(f"{place}: no file data/train-*.parquet in it: is it a data set folder?")
     numbers = [match for file in files if (match := _SHARD.search(file.name))]
     totals = {int(match[2]) for match in numbers}
     if len(numbers) == len(files) and (
-        len(totals) > 1 or [int(match[1]) for match in numbers] != list(range(*totals))
+        totals != {len(files)} or [int(match[1]) for match in numbers] != list(range(len(files)))
     ):
         names = one_line(", ".join(file.name for file in files))
         raise InputError(

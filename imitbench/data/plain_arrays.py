@@ -17,10 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.data.npz_source import NpzMember, opened_npz, refuse_bomb
+from imitbench.data.npz_source import NpzMember, opened_npz
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted.arrays import check_shape
+from imitbench.untrusted.files import require_ordinary
 from imitbench.util.parse_errors import DAMAGED_NPZ
 from imitbench.util.text_line import one_line
 
@@ -96,7 +98,6 @@ class NpzReader(ArrayReader):
     def __init__(self, path: Path) -> None:
         self._path = path
         with opened_npz(path) as archive:
-            refuse_bomb(archive)
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             if not names:
                 raise ValueError("no arrays in it")
@@ -122,7 +123,9 @@ def open_npy_folder(folder: Path) -> MemoryReader:
         if not file.is_file():
             continue
         try:
+            require_ordinary(file, inside=folder)
             values = np.load(file, mmap_mode="r", allow_pickle=False)
+            check_shape(values.shape, rows=True)
         except DAMAGED_NPZ as error:
             raise InputError(
                 f"{file}: not a readable .npy file of numbers ({one_line(error, 120)}): write it "

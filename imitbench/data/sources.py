@@ -17,6 +17,7 @@ from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
 from imitbench.data.robomimic_source import RobomimicSource
 from imitbench.data.trajectory_source import MemorySource, TrajectorySource
 from imitbench.errors import InputError, MissingPathError
+from imitbench.untrusted.files import open_ordinary, read_content, require_ordinary
 from imitbench.util.text_line import one_line
 
 READABLE = (
@@ -83,8 +84,9 @@ def open_trajectories(
 
 
 def _open_file(place: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
-    if not place.is_file():
+    if not place.exists():
         raise MissingPathError(f"{place}: no such file or folder: check the path")
+    require_ordinary(place)
     kind = _SUFFIXES.get(place.suffix) or _kind_by_content(place)
     if kind == "parquet":
         with opened_parquet(place, whole=False) as parquet:
@@ -143,7 +145,7 @@ def _open_folder(folder: Path, trust: bool, obs: Sequence[str]) -> TrajectorySou
 
 def _open_train_split(folder: Path, trust: bool) -> TrajectorySource:
     try:
-        splits = json.loads((folder / _SPLITS_FILE).read_text(encoding="utf-8"))["splits"]
+        splits = json.loads(read_content(folder / _SPLITS_FILE))["splits"]
         found = one_line(", ".join(splits), 80)
     except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
         raise InputError(
@@ -156,7 +158,7 @@ def _open_train_split(folder: Path, trust: bool) -> TrajectorySource:
 
 
 def _kind_by_content(file: Path) -> str:
-    with file.open("rb") as stream:
+    with open_ordinary(file) as stream:
         start = stream.read(6)
     for magic, kind in _MAGIC.items():
         if start.startswith(magic):

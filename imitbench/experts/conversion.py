@@ -27,6 +27,7 @@ from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.storage import save_policy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted import gate
 from imitbench.util.files import atomic_write_text, fsync_directory
 
 _FOLDED = {
@@ -84,7 +85,9 @@ def convert_expert(
     if environment is not None:
         environment = with_own_arguments(environment, found)
     env_spaces = spaces_of(environment) if environment else None
-    policy = load_expert_policy(found, env_spaces, trust=trust)
+    policy = gate.checked(
+        lambda: load_expert_policy(found, env_spaces, trust=trust), source, trusted=trust
+    )
     folded, inner = [], policy
     while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
         folded.append(_FOLDED[type(inner)])

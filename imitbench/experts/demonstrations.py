@@ -22,6 +22,7 @@ from imitbench.errors import InputError
 from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted import gate
 from imitbench.util.files import atomic_write_text, check_place, new_folder
 
 MAX_FILE_BYTES = 5_000_000
@@ -57,8 +58,9 @@ def collect_demonstrations(
     """
     recipe, expert = card.demos, card.expert_in(env_id)
     check_place(directory / recipe.repo, _check_is_a_set)
+    folder = expert_directory(root, expert.repo)
     chosen = sample_demonstrations(
-        load_policy(expert_directory(root, expert.repo)),
+        gate.checked(lambda: load_policy(folder), folder),
         environment_spec(env_id, card),
         recipe.trajectories,
         seed=recipe.seed,

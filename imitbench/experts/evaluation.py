@@ -16,6 +16,7 @@ from imitbench.hub.reported_results import ReportedReturn
 from imitbench.policies.expert import Spaces
 from imitbench.policies.expert_folder import ExpertFolder
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.text_line import one_line
 
 STANDARD_ERRORS = 2.0
@@ -125,6 +126,10 @@ def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> Environme
     }
     if spec.kwargs or not plain:
         return spec
+    steps = plain.get("max_episode_steps", 1)
+    if type(steps) is not int or not 1 <= steps <= limits().episode_steps:
+        what = beyond("episode_steps", f"max_episode_steps is {one_line(steps, 60)}")
+        raise InputError(f"{expert.folder / 'env_kwargs.yml'}: {what}; correct it")
     return spec.model_copy(update={"kwargs": plain})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from imitbench.policies.storage import load_policy
 from imitbench.rewards.storage import DESCRIPTION_FILE, load_reward_net
 from imitbench.store.overview import find_run
 from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted import gate
 from imitbench.util.hub_client import silent
 
 if TYPE_CHECKING:
@@ -39,14 +41,16 @@ def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     named = find_named_policy(run_name(run), out=out, revision=None, notify=silent)
     found = open_expert_folder(named.path)
     if not found.is_zip:
-        return load_policy(found.policy, device=device)
+        load = partial(load_policy, found.policy, device=device)
+        return gate.checked(load, named.path)
     if named.environment is None:
         raise InputError(
             f"{named.label}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
             "load_policy takes the environment"
         )
     spec = with_own_arguments(named.environment, found)
-    return load_expert_policy(found, spaces_of(spec), trust=False).to(device)
+    spaces = spaces_of(spec)
+    return gate.checked(lambda: load_expert_policy(found, spaces), named.path).to(device)
 
 
 def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> RewardNet:
@@ -68,7 +72,7 @@ def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     )
     if folder is None:
         raise InputError(f"{path}: has no stored reward; methods such as gail and airl learn one")
-    return load_reward_net(folder, device)
+    return gate.checked(lambda: load_reward_net(folder, device), folder)
 
 
 def run_name(run: Any) -> str:

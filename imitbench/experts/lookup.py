@@ -22,6 +22,7 @@ from imitbench.records.runs import EnvironmentSpec, ReferenceScores, RunSpec
 from imitbench.store.overview import find_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import read_sweeps
+from imitbench.untrusted.files import read_content
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
@@ -306,7 +307,7 @@ def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
 
 def _read_record(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_content(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from error
 

@@ -31,6 +31,7 @@ from imitbench.experts.lookup import (
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
+from imitbench.untrusted import gate
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Notify
 
@@ -131,7 +132,8 @@ def _expert(
         located = LocatedArtifact(listed.expert)
     else:
         raise InputError(f"--expert: {request.algo} queries an expert, and none is known; name one")
-    return load_expert_policy(located.path, spaces), _origin(located, request.expert)
+    expert = gate.checked(lambda: load_expert_policy(located.path, spaces), located.path)
+    return expert, _origin(located, request.expert)
 
 
 def _demos(
@@ -155,7 +157,7 @@ def _demos(
         raise InputError(
             f"--demos: {spec.id} is in no suite, so it has no default demonstrations; name a set"
         )
-    demos = read_demonstrations(located.path)
+    demos = gate.checked(lambda: read_demonstrations(located.path), located.path)
     origin = {**_origin(located, request.demos), "count": request.n_demos or len(demos)}
     if request.n_demos is None or request.n_demos == len(demos):
         return demos, origin
@@ -181,7 +183,8 @@ def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
     from imitbench.rewards.storage import load_reward_net
 
     nested = folder / "reward"  # in the folder of a run or a training
-    net = load_reward_net(nested if nested.is_dir() else folder, device)
+    place = nested if nested.is_dir() else folder
+    net = gate.checked(lambda: load_reward_net(place, device), place)
     for name, own, theirs in (
         ("observations", net.observation_space, spaces.observation_space),
         ("actions", net.action_space, spaces.action_space),

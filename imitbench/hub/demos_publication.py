@@ -14,6 +14,7 @@ from imitbench.data.parquet_source import ParquetSource
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
+from imitbench.untrusted import gate
 from imitbench.util.files import digest_files
 from imitbench.version import __version__
 
@@ -49,6 +50,7 @@ def staged_demos(
             f"{folder}: has no files {_DATA}; convert the demonstrations with `imitbench demos "
             f"convert {folder} OUT`"
         )
+    gate.try_reading(lambda: inspect_demonstrations(ParquetSource(folder)), folder)
     source = ParquetSource(folder)
     found = inspect_demonstrations(source)
     if found.problems:

@@ -20,6 +20,7 @@ from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, archive_name
 from imitbench.policies.sb3_export import Sb3ExportResult, export_sb3_zip
 from imitbench.policies.sb3_zip import read_sb3_zip
+from imitbench.untrusted import gate
 from imitbench.util.text_line import one_line
 from imitbench.version import __version__
 
@@ -67,7 +68,7 @@ def staged_expert(
             f"experts convert {folder} OUT`"
         )
     files = _at_the_top(chosen, found)
-    policy = storage.load_policy(found.policy)
+    policy = gate.checked(lambda: storage.load_policy(found.policy), folder)
     notes = left_out_note(name for name in rest if name not in _remade(folder, repo))
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
         stage = Path(scratch)

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_client import RepoKind
 
@@ -62,7 +63,7 @@ def read_lock(path: Path, *, missing_ok: bool = True) -> HubLock:
         InputError: The file cannot be read, or is not a lock file.
     """
     try:
-        return HubLock.model_validate_json(path.read_bytes())
+        return HubLock.model_validate_json(read_content(path))
     except FileNotFoundError:
         if not missing_ok:
             raise InputError(

@@ -12,6 +12,7 @@ from imitbench.data.preference_table import read_preferences
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
+from imitbench.untrusted import gate
 from imitbench.version import __version__
 
 _DATA = "data/train-*.parquet"
@@ -44,7 +45,7 @@ def staged_preferences(
         raise InputError(
             f"{folder}: has no {_DATA} with {CARD_FILE}; write them with imitbench label export"
         )
-    rows = [row for path in data for row in read_preferences(path)]
+    rows = gate.checked(lambda: [row for path in data for row in read_preferences(path)], folder)
     notes = left_out_note(rest)
     named = {answer.annotator for row in rows for answer in row.answers}
     if any(not name.startswith("annotator") for name in named):

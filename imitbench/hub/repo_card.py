@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
+from imitbench.untrusted.files import read_content
+from imitbench.untrusted.yaml_text import load_yaml
 from imitbench.util.parse_errors import UNREADABLE_YAML
 
 CARD_FILE = "README.md"
@@ -36,7 +38,7 @@ class RepoCard:
             InputError: The file cannot be read, or its metadata is malformed.
         """
         try:
-            whole = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+            whole = read_content(path).decode("utf-8").replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "not UTF-8"
             raise InputError(f"{path}: cannot be read ({problem})") from error
@@ -49,7 +51,7 @@ class RepoCard:
             return cls(text=whole)
         head, _, text = whole.removeprefix(_FENCE).partition(f"\n{_FENCE}")
         try:
-            metadata = yaml.safe_load(head)
+            _, metadata = load_yaml(head)
         except UNREADABLE_YAML as error:
             problem = " ".join(str(error).split())[:120]
             raise InputError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
-from imitbench.store.importers.bounded_files import read_bounded
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.parse_errors import BAD_YAML_VALUES
 
 RESULTS_FILE = "results.json"

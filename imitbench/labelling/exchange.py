@@ -29,6 +29,8 @@ from imitbench.labelling.agreement import AnnotatorSummary, agreement, summarize
 from imitbench.labelling.answers import Annotator, AnswerStore, GivenAnswer, Purpose
 from imitbench.labelling.card import preference_card
 from imitbench.labelling.label_set import LabelSet
+from imitbench.untrusted import gate
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text, check_place, digest_files, new_folder
 from imitbench.util.text_line import one_line
 
@@ -217,9 +219,10 @@ def import_answers(labels: LabelSet, store: AnswerStore, source: Path, annotator
     if source.suffix == ".sqlite":
         return merge(labels, store, source)
     if source.suffix == ".jsonl":
-        found = _read_lines(source, annotator)
+        found = gate.checked(lambda: _read_lines(source, annotator), source)
     else:
-        found = _read_table(source / DATA_FILE if source.is_dir() else source)
+        table = source / DATA_FILE if source.is_dir() else source
+        found = gate.checked(lambda: _read_table(table), source)
     own = [(name, answer) for name, answer in found if answer.pair in labels.pairs]
     if not own:
         raise InputError(
@@ -283,7 +286,7 @@ def _read_lines(path: Path, annotator: str) -> list[tuple[str, GivenAnswer]]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError(f"{path}: is larger than any file of answers")
-        content = path.read_text(encoding="utf-8")
+        content = read_content(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
     if '"answer"' in content.partition("\n")[0]:

@@ -19,6 +19,7 @@ from imitbench.data.types import DictObs, Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.labelling.clips import Frame, shrink
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted import gate
 
 _PER_EPISODE = 4
 _MOST_VAIN_EPISODES = 20  # without a fragment of the required length
@@ -220,6 +221,11 @@ def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> lis
 
 
 def _bounded(place: Path) -> Iterator[Trajectory]:
+    gate.try_reading(lambda: sum(1 for _ in _unchecked(place)), place)
+    return _unchecked(place)
+
+
+def _unchecked(place: Path) -> Iterator[Trajectory]:
     steps = 0
     for chunk in open_trajectories(place).chunks(with_infos=False):
         for row in chunk.rows:

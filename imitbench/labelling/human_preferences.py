@@ -33,6 +33,7 @@ from imitbench.errors import InputError
 from imitbench.labelling.card import imported_card
 from imitbench.labelling.exchange import CARD_FILE, DATA_FILE
 from imitbench.policies.pickled_values import ADMITTED, array_of
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text, digest_files, new_folder
 from imitbench.util.safe_unpickler import RefusedPickleError, read_safely
 from imitbench.util.text_line import one_line
@@ -133,7 +134,7 @@ def _read(path: Path, count: int) -> Integers:
     if path.stat().st_size > _MOST_BYTES:
         raise InputError(f"{path}: is larger than any file of labels")
     try:
-        array = array_of(read_safely(path.read_bytes(), ADMITTED))
+        array = array_of(read_safely(read_content(path), ADMITTED))
     except RefusedPickleError as error:
         raise InputError(
             f"{path}: not a pickled array of integers ({one_line(error, 100)}); it was not executed"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +26,8 @@ from imitbench.data.arrow_table import trajectories_to_table
 from imitbench.data.demonstrations import PARQUET_OPTIONS, read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.untrusted import gate
+from imitbench.untrusted.files import open_ordinary
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
 
@@ -103,6 +106,7 @@ class LabelSet:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        gate.try_reading(lambda: _parse_quietly(folder), folder / SET_FILE)
         content = _read(folder / SET_FILE, folder)
         try:
             self.header = SetHeader.model_validate_json(content)
@@ -150,7 +154,7 @@ class LabelSet:
             InputError: The file is damaged, or does not belong to the header.
         """
         path = self.folder / FRAGMENTS_FILE
-        found = read_demonstrations(path)
+        found = gate.checked(lambda: read_demonstrations(path), path)
         if len(found) != self.header.fragments:
             raise InputError(
                 f"{path}: has {len(found)} fragments, but {SET_FILE} names "
@@ -187,7 +191,7 @@ def stored(fragment: TrajectoryWithRew) -> TrajectoryWithRew:
 
 def _read(path: Path, folder: Path) -> bytes:
     try:
-        with path.open("rb") as stream:
+        with open_ordinary(path) as stream:
             content = stream.read(_MOST_HEADER_BYTES + 1)
     except OSError as error:
         raise InputError(
@@ -199,9 +203,15 @@ def _read(path: Path, folder: Path) -> bytes:
     return content
 
 
+def _parse_quietly(folder: Path) -> None:
+    """Parses a header; what is wrong in it is told later."""
+    with suppress(ValidationError):
+        SetHeader.model_validate_json(_read(folder / SET_FILE, folder))
+
+
 def _clip_problem(path: Path) -> str | None:
     try:
-        with path.open("rb") as stream:
+        with open_ordinary(path) as stream:
             start = stream.read(_MP4_MARK_AT + len(_MP4_MARK))
         size = path.stat().st_size
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from imitbench.errors import InputError
@@ -12,6 +13,7 @@ from imitbench.labelling.fragments import Actor
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted import gate
 from imitbench.util.hub_errors import Notify
 
 RANDOM = "random"
@@ -50,8 +52,13 @@ def load_actors(
             continue
         folder = open_expert_folder(each.path)
         own = with_own_arguments(chosen, folder)
-        policy = load_expert_policy(
-            folder, spaces_of(own), trust=trust, plugin=each.plugin if trust else None
+        load = partial(
+            load_expert_policy,
+            folder,
+            spaces_of(own),
+            trust=trust,
+            plugin=each.plugin if trust else None,
         )
+        policy = gate.checked(load, each.path, trusted=trust)
         actors.append(Actor(each.label, policy))
     return chosen.model_copy(update={"horizon": "variable"}), actors

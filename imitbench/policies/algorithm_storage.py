@@ -30,6 +30,7 @@ from imitbench.errors import InputError, did_you_mean
 from imitbench.policies.sb3_names import OPTIMIZERS, class_in_text, class_of_object
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
 from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.state_file import load_state, save_state
 from imitbench.util.tensor_storage import ArgumentCodec, digest, read_description
@@ -429,6 +430,6 @@ def holds_policy(directory: Path) -> bool:
 
 def _digest(path: Path) -> str:
     try:
-        return digest(path.read_bytes())
+        return digest(read_content(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error

@@ -10,6 +10,8 @@ import yaml
 
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import STATISTICS_FILE
+from imitbench.untrusted.files import read_text, require_ordinary
+from imitbench.untrusted.yaml_text import BoundedLoader, load_yaml
 from imitbench.util.parse_errors import UNREADABLE_YAML
 
 _DESCRIPTION = "policy.json"
@@ -17,7 +19,6 @@ _OTHER_ZIPS = {"train_eval_metrics.zip"}
 _USUAL_ZIPS = ("model.zip", "final_model.zip", "best_model.zip")
 _STATISTICS_FILES = (STATISTICS_FILE, "vecnormalize.pkl")
 _TIME_FEATURE = "TimeFeatureWrapper"
-_MAX_SETTINGS_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,13 @@ def _find_statistics(policy: Path) -> Path | None:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    return read_tagless_mapping(path) if path.is_file() else {}
+    if not path.exists():
+        return {}
+    require_ordinary(path, inside=path.parent)
+    return read_tagless_mapping(path)
 
 
-class _PlainLoader(yaml.SafeLoader):
+class _PlainLoader(BoundedLoader):
     """Reads values with tags for Python objects as the plain values without the tag."""
 
     def plain(self, _suffix: str, node: yaml.Node) -> Any:
@@ -153,13 +157,9 @@ def read_tagless_mapping(path: Path) -> dict[str, Any]:
     Raises:
         InputError: The file cannot be read, is not YAML, or does not contain a mapping.
     """
+    text = read_text(path)
     try:
-        if path.stat().st_size > _MAX_SETTINGS_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes are too many for settings")
-        loader = _PlainLoader(path.read_text(encoding="utf-8"))
-        document = loader.get_single_data()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+        _, document = load_yaml(text, _PlainLoader)
     except UNREADABLE_YAML as error:
         problem = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: not readable YAML ({problem})") from error

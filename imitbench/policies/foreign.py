@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,16 +19,19 @@ import gymnasium as gym
 import numpy as np
 import torch as th
 from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load as read_safetensors
 from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
 from imitbench.errors import InputError
+from imitbench.policies.bounded_construction import check_finite
+from imitbench.untrusted.files import read_content
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.spaces import space_from_json, space_to_json
+from imitbench.util.tensor_storage import parse_weights
+from imitbench.util.text_line import one_line
 
 DESCRIPTION_FILE = "policy.json"
 FORMAT = "imitbench-foreign-policy"
@@ -92,7 +96,9 @@ class ForeignPolicy(BasePolicy):
         _check_output(description, action_space)
         try:
             self._network = _open(description, program)
-        except (RuntimeError, ValueError, SafetensorError) as error:
+            if isinstance(self._network, nn.Sequential):
+                _check_sizes(self._network, description, observation_space, action_space)
+        except (RuntimeError, ValueError) as error:
             problem = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
                 f"{description.file}: not readable as {description.kind} ({problem})"
@@ -165,8 +171,12 @@ class ForeignPolicy(BasePolicy):
 def is_foreign(directory: Path) -> bool:
     """Whether a folder contains the policy of another program."""
     try:
-        document = json.loads((directory / DESCRIPTION_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):  # reported by the reader of the other format
+        document = json.loads(read_content(directory / DESCRIPTION_FILE))
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+    ):  # reported by the other format's reader
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 
@@ -192,8 +202,8 @@ def load_foreign_policy(
     """
     path = directory / DESCRIPTION_FILE
     try:
-        description = ForeignDescription.model_validate_json(path.read_bytes())
-        program = (directory / description.file).read_bytes()
+        description = ForeignDescription.model_validate_json(read_content(path))
+        program = read_content(directory / description.file)
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
@@ -216,13 +226,43 @@ def load_foreign_policy(
 def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:
     if document is None:
         raise InputError(f"{path}: does not state observation and action space")
-    return space_from_json(document)
+    try:
+        return space_from_json(document)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> None:
     discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
     if description.output != "actions" and (description.output == "logits") != discrete:
         raise InputError(f"output: {description.output} are not actions of {space}")
+
+
+def _check_sizes(
+    network: nn.Sequential,
+    description: ForeignDescription,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+) -> None:
+    """Checks that layers take observations and return actions.
+
+    Raises:
+        ValueError: They do not.
+    """
+    shape = observation_space.shape
+    if shape is None:
+        raise ValueError("layers take array observations only")
+    taken = math.prod(shape)
+    if description.input == "flat" and network[0].in_features != taken:
+        raise ValueError(f"layer 0: takes {network[0].in_features} numbers, not {taken}")
+    if isinstance(action_space, spaces.Box):
+        due = math.prod(action_space.shape) * (2 if description.output == "gaussian" else 1)
+    elif description.output == "logits":
+        due = flatdim(action_space)
+    else:
+        return
+    if network[-1].out_features != due:
+        raise ValueError(f"the last layer: returns {network[-1].out_features} numbers, not {due}")
 
 
 def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tensor], th.Tensor]:
@@ -237,7 +277,7 @@ def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tenso
         return module
     if description.kind == "onnx":
         return _OnnxProgram(program)
-    return _layers(read_safetensors(program), _ACTIVATIONS[description.activation])
+    return _layers(parse_weights(program), _ACTIVATIONS[description.activation])
 
 
 class _OnnxProgram:
@@ -262,14 +302,18 @@ class _OnnxProgram:
 
 def _layers(weights: dict[str, th.Tensor], activation: type[nn.Module]) -> nn.Module:
     count = len(weights) // 2
+    check_finite(weights)
     expected = {f"{index}.{part}" for index in range(count) for part in ("weight", "bias")}
     if not count or set(weights) != expected:
-        raise ValueError(f"contains {', '.join(sorted(weights)) or 'nothing'}; needs 0.weight, …")
+        found = one_line(", ".join(sorted(weights))) or "nothing"
+        raise ValueError(f"contains {found}; needs 0.weight, …")
     modules: list[nn.Module] = []
     for index in range(count):
         weight, bias = weights[f"{index}.weight"], weights[f"{index}.bias"]
         if weight.ndim != 2 or bias.shape != weight.shape[:1]:
             raise ValueError(f"layer {index}: {list(weight.shape)} and {list(bias.shape)}")
+        if index and weight.shape[1] != weights[f"{index - 1}.weight"].shape[0]:
+            raise ValueError(f"layer {index}: takes {weight.shape[1]} numbers, not those before it")
         layer = nn.Linear(weight.shape[1], weight.shape[0])
         layer.weight.data, layer.bias.data = weight.float(), bias.float()
         modules += [layer, activation()]

@@ -15,6 +15,7 @@ from imitbench.errors import InputError
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.pickled_values import ADMITTED, array_of
 from imitbench.policies.sb3_zip import TRUST_HINT
+from imitbench.untrusted.files import read_content
 from imitbench.util.safe_unpickler import (
     PickledName,
     PickledObject,
@@ -83,7 +84,7 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"{path}: {path.stat().st_size:,} bytes are too many for statistics")
-        data = path.read_bytes()
+        data = read_content(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:

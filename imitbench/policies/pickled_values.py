@@ -11,7 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from imitbench.untrusted.arrays import check_shape
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.safe_unpickler import PickledName, PickledObject, RefusedPickleError, names_in
+from imitbench.util.spaces import check_bounds
 
 # NumPy 2 renamed the module of the functions that build arrays.
 _CORES = ("numpy.core", "numpy._core")
@@ -19,7 +22,7 @@ _ARRAY = {f"{core}.multiarray._reconstruct" for core in _CORES}
 _BUFFER = {f"{core}.numeric._frombuffer" for core in _CORES}
 _SCALAR = {f"{core}.multiarray.scalar" for core in _CORES}
 _BYTES = {"_codecs.encode", *(f"{m}.bytes" for m in ("builtins", "__builtin__"))}
-_DTYPE = re.compile(r"[biuf][1248]")
+_DTYPE = re.compile(r"b1|[iu][1248]|f[248]")
 _PLAIN_TYPES = {"float16", "float32", "float64"} | {
     f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
 }
@@ -101,7 +104,10 @@ def space_of(value: Any) -> gym.Space[Any]:
     try:
         space: gym.Space[Any] = build(value.attributes)
         return space
-    except (KeyError, TypeError, ValueError, AssertionError, OverflowError) as error:
+    except (
+        LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError,
+        RecursionError, MemoryError,
+    ) as error:  # fmt: skip
         if isinstance(error, RefusedPickleError):
             raise
         problem = " ".join(str(error).split())[:120]
@@ -111,6 +117,7 @@ def space_of(value: Any) -> gym.Space[Any]:
 def _box(attributes: dict[str, Any]) -> spaces.Box:
     low, high = array_of(attributes["low"]), array_of(attributes["high"])
     dtype = dtype_of(attributes["dtype"]) if "dtype" in attributes else low.dtype
+    check_bounds(low, high)
     return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
 
 
@@ -124,7 +131,14 @@ def _dict(attributes: dict[str, Any]) -> spaces.Dict:
         isinstance(part, PickledObject) and part.kind.endswith(".Dict") for part in parts.values()
     ):
         raise RefusedPickleError("a dictionary of dictionaries")
-    return spaces.Dict({str(key): space_of(part) for key, part in parts.items()})
+    left = limits().space_numbers
+    found: dict[str, gym.Space[Any]] = {}
+    for key, part in parts.items():  # all may be the same memoized value, and each is a copy
+        found[str(key)] = space = space_of(part)
+        left -= max(math.prod(space.shape or ()), 1)
+        if left < 0:
+            raise RefusedPickleError(beyond("space_numbers", "a space of too many numbers"))
+    return spaces.Dict(found)
 
 
 def _multi_discrete(attributes: dict[str, Any]) -> spaces.MultiDiscrete:
@@ -158,6 +172,10 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> npt.NDArray[Any]:
     content = _bytes(data)
     if not (isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)):
         raise RefusedPickleError("an array without a shape")
+    try:
+        check_shape(shape)
+    except ValueError as error:
+        raise RefusedPickleError(str(error)) from error
     if math.prod(shape) * numbers.itemsize != len(content):
         raise RefusedPickleError(f"an array of shape {shape} with {len(content)} bytes")
     array = np.frombuffer(content, numbers).reshape(shape, order=order)

@@ -12,7 +12,9 @@ from gymnasium import spaces
 from imitbench.policies.pickled_values import ADMITTED, space_of
 from imitbench.policies.sb3_names import class_in_text
 from imitbench.policies.sb3_zip import Sb3Zip, UnreadObject
+from imitbench.untrusted.arrays import check_shape
 from imitbench.util.safe_unpickler import RefusedPickleError, read_safely
+from imitbench.util.spaces import check_bounds
 
 SpaceName = Literal["observation_space", "action_space"]
 
@@ -39,7 +41,11 @@ def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
     try:
         return space_of(read_safely(stored.pickled, ADMITTED))
     except RefusedPickleError:
+        pass
+    try:
         return _printed_space(stored)
+    except (ValueError, TypeError, ArithmeticError, AssertionError, MemoryError):
+        return None  # sizes or bounds that no space has
 
 
 def printed_array(text: Any) -> np.ndarray[Any, Any] | None:
@@ -65,12 +71,13 @@ def _printed_space(stored: UnreadObject) -> gym.Space[Any] | None:
     low, high = (printed_array(shown.get(bound)) for bound in ("low", "high"))
     if numbers is None or low is None or high is None or numbers.size == 0:
         return None
-    shape = tuple(int(number) for number in numbers)
-    if min(shape) < 0 or low.size != high.size or low.size != np.prod(shape):
+    shape = check_shape(int(number) for number in numbers)
+    if low.size != high.size or low.size != np.prod(shape):
         return None
     dtype = np.dtype(str(shown["dtype"]))
     # The largest number of a type may be printed rounded to a value outside its range.
     bounds = (np.clip(b, np.finfo(dtype).min, np.finfo(dtype).max) if dtype.kind == "f" and
               np.isfinite(b).all() else b for b in (low, high))  # fmt: skip
     low, high = (bound.astype(dtype).reshape(shape) for bound in bounds)
+    check_bounds(low, high)
     return spaces.Box(low, high, dtype=dtype.type)

@@ -14,15 +14,16 @@ import json
 import re
 import stat
 import zipfile
-import zlib
 from dataclasses import dataclass
-from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch as th
 
 from imitbench.errors import InputError
+from imitbench.untrusted.archives import DAMAGED_ZIP, check_archive
+from imitbench.untrusted.files import require_size
+from imitbench.util.text_line import one_line
 
 TRUST_HINT = (
     "if you trust the file's origin, pass trust=True (--trust on the command line), which "
@@ -87,8 +88,10 @@ def read_sb3_zip(path: Path) -> Sb3Zip:
         InputError: It is missing, damaged, or not such a zip.
     """
     try:
+        require_size(path)
         with zipfile.ZipFile(path) as archive:
             names = _check_entries(path, archive.infolist())
+            check_archive(archive, path.stat().st_size)
             data = _parse(path, archive.read(_DATA))
             tensors = {
                 name: _read_tensors(path, name, archive.read(name))
@@ -97,8 +100,11 @@ def read_sb3_zip(path: Path) -> Sb3Zip:
             }
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (zipfile.BadZipFile, zlib.error, LZMAError, NotImplementedError, EOFError) as error:
-        raise InputError(f"{path}: not a readable zip file ({error}); fetch it again") from error
+    except InputError:
+        raise
+    except DAMAGED_ZIP as error:
+        why = one_line(error)
+        raise InputError(f"{path}: not a readable zip file ({why}); fetch it again") from error
     weights = tensors.pop(_WEIGHTS)
     _check_all_tensors(path, _WEIGHTS, weights)
     variables: dict[str, th.Tensor] = {}
@@ -207,9 +213,11 @@ def _check_inner_sizes(path: Path, name: str, content: bytes) -> None:
         return
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            check_archive(inner, len(content))
             claimed = sum(entry.file_size for entry in inner.infolist())
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise InputError(f"{path}: '{name}' is not plain tensors ({error})") from error
+    except DAMAGED_ZIP as error:
+        why = one_line(error)
+        raise InputError(f"{path}: '{name}' is not plain tensors ({why})") from error
     if claimed > _MAX_EXPANSION * len(content):
         raise InputError(f"{path}: '{name}' unpacks to {claimed:,} bytes, more than any model has")
 

@@ -316,14 +316,14 @@ def load_policy(
         )
     try:
         policy = _rebuild(description, weights)
+        policy.set_training_mode(False)
+        draw_exploration(policy)
     except InputError:
         raise
     except Exception as error:  # classes of users may raise any error
         raise InputError(
             f"{path}: does not describe its weights ({_in_one_line(error)})"
         ) from error
-    policy.set_training_mode(False)
-    draw_exploration(policy)
     return policy.to(device)
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.store.external_results import ExternalRun, Name
+from imitbench.untrusted.files import read_content
 from imitbench.util.numbers import Count, Finite, Integer
 from imitbench.util.text_line import one_line
 
@@ -104,7 +105,7 @@ def read_board(path: Path) -> list[BoardTable]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"{path}: is larger than the limit of {_MAX_BYTES} bytes")
-        return _Board.model_validate_json(path.read_bytes()).tables
+        return _Board.model_validate_json(read_content(path)).tables
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:

@@ -6,8 +6,6 @@ state the value.
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,8 @@ from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.runs import Record
 from imitbench.stats.normalization import has_scale, normalize
 from imitbench.store.external_results import describe_validation_error
-from imitbench.store.importers.bounded_files import read_bounded
+from imitbench.untrusted.csv_text import csv_rows
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.numbers import Count, Finite, Size
 from imitbench.util.text_line import one_line
 
@@ -219,25 +218,18 @@ def read_table(
         text = read_bounded(path, _MAX_BYTES, follow_link=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8; save the table as UTF-8") from error
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] = []
-    try:
-        for cells in reader:
-            if not header:
-                header = [cell.strip() for cell in cells]
-                _check_header(path, header, columns, required)
-            elif len(cells) != len(header):
-                raise InputError(
-                    f"{path}, line {reader.line_num}: {len(cells)} cells, and the header has "
-                    f"{len(header)}"
-                )
-            else:
-                row = zip(header, (cell.strip() for cell in cells), strict=True)
-                yield reader.line_num, {name: cell for name, cell in row if cell}
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, line {reader.line_num}: is not a CSV table ({one_line(error)})"
-        ) from error
+    for line, cells in csv_rows(text, path):
+        if not header:
+            header = [cell.strip() for cell in cells]
+            _check_header(path, header, columns, required)
+        elif len(cells) != len(header):
+            raise InputError(
+                f"{path}, line {line}: {len(cells)} cells, and the header has {len(header)}"
+            )
+        else:
+            row = zip(header, (cell.strip() for cell in cells), strict=True)
+            yield line, {name: cell for name, cell in row if cell}
     if not header:
         raise InputError(f"{path}: is empty; its first line must name the columns")
 

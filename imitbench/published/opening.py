@@ -34,6 +34,7 @@ from imitbench.store.overview import STATES, CellStatus
 from imitbench.store.run_rows import arrow_tables, published_rows
 from imitbench.store.scan import EXTERNAL_FOLDER, run_directories
 from imitbench.store.sweep_file import SWEEPS_FOLDER
+from imitbench.untrusted import gate
 from imitbench.util.hub_errors import Notify
 from imitbench.version import __version__
 
@@ -84,7 +85,9 @@ class ResultsPlace:
             InputError: There is no such folder, or a file is not a leaderboard.
         """
         if is_board(path):
-            return cls(path, has_runs=False, board=tuple(board_runs(path)))
+            return cls(
+                path, has_runs=False, board=tuple(gate.checked(lambda: board_runs(path), path))
+            )
         if not path.is_dir():
             what = "is not a folder" if path.exists() else "no such folder"
             raise InputError(f"--out {path}: {what}; run `imitbench run --out {path}` first")

@@ -13,6 +13,7 @@ from imitbench.published.validation import check_runs
 from imitbench.records.published import PublishedRun
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX, run_directories
+from imitbench.untrusted import gate
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def read_source(folder: Path) -> ResultsSource:
     Raises:
         InputError: The folder has no published results, or they contradict themselves.
     """
-    submission = read_submission(folder, StrictFindings(folder))
+    submission = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
     digest = submission.manifest.digest if submission.manifest else None
     findings = Findings()
     check_runs(submission, findings)

@@ -20,6 +20,7 @@ from imitbench.published.submission import LocatedRun, Submission, read_submissi
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
+from imitbench.untrusted import gate
 from imitbench.util.text_line import one_line
 
 _FIX = "publish every run, failed ones included, or run what is missing"
@@ -150,6 +151,7 @@ def validate(folder: Path) -> Validation:
     Raises:
         InputError: The folder has no published results.
     """
+    gate.try_reading(lambda: read_submission(folder, Findings()), folder)
     findings = Findings()
     submission = read_submission(folder, findings)
     if submission.manifest is not None:

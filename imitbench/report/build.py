@@ -29,6 +29,7 @@ from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import with_references
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.run_details import read_episodes
+from imitbench.untrusted import gate
 from imitbench.util.hub_errors import Notify
 
 if TYPE_CHECKING:
@@ -190,6 +191,10 @@ def compare_results(
 
 
 def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
+    return gate.checked(lambda: _entries_here(path, selection), path)
+
+
+def _entries_here(path: Path, selection: Selection) -> list[ComparableRun]:
     kind = path.suffix.lower()
     if kind == ".csv":
         return _table(path, selection)

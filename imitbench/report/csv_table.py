@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TypeAlias
@@ -18,6 +16,7 @@ from imitbench.report.model import (
     StatisticsSettings,
 )
 from imitbench.stats.bootstrap import Interval
+from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
 
 COLUMNS = (
     "suite",
@@ -96,13 +95,10 @@ def render_csv(report: Report) -> str:
         CSV with single newlines as line ends; the header alone for an empty report. Numbers
         have ten significant digits; missing values are empty fields.
     """
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for section in report.sections:
-        for row in section_rows(section, report.method):
-            writer.writerow({column: _field(value) for column, value in row.items()})
-    return buffer.getvalue()
+    rows = (row for section in report.sections for row in section_rows(section, report.method))
+    return csv_text(
+        COLUMNS, ({column: _field(value) for column, value in row.items()} for row in rows)
+    )
 
 
 def _field(value: Value) -> str:
@@ -110,6 +106,8 @@ def _field(value: Value) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return spreadsheet_text(value)
     return format(value, ".10g") if isinstance(value, float) else str(value)
 
 

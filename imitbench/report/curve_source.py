@@ -13,6 +13,7 @@ from imitbench.errors import InputError
 from imitbench.records.runs import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import check_suites, run_directories
+from imitbench.untrusted.files import read_content
 from imitbench.util.hub_errors import Notify
 from imitbench.util.name_lists import Names, split_names
 
@@ -86,7 +87,7 @@ def read_curves(out: Path, *, notify: Notify, suite: Names = None) -> Iterator[L
 
 def _points(path: Path) -> list[Mapping[str, float]]:
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in read_content(path).splitlines()]
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:

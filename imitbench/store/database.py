@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
+from pydantic import ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
@@ -478,8 +479,14 @@ def read_frame(
 def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str, order: str) -> list[_Row]:
     names = list(kind.model_fields)
     query = f"SELECT {', '.join(names)} FROM {source} ORDER BY {order}"
-    rows = connection.execute(query).fetchall()
-    return [kind.model_validate(dict(zip(names, row, strict=True))) for row in rows]
+    try:
+        rows = connection.execute(query).fetchall()
+        return [kind.model_validate(dict(zip(names, row, strict=True))) for row in rows]
+    except (duckdb.Error, ValidationError) as error:
+        raise InputError(
+            f"{DATABASE_FILE}: {one_line(source, 40)} has another shape than this program's "
+            f"({one_line(error)}); delete the file, it is rebuilt from the run directories"
+        ) from error
 
 
 def read_durations(connection: DuckDBPyConnection) -> dict[tuple[str, str, str, int], float]:

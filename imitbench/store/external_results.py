@@ -22,6 +22,7 @@ from imitbench.errors import InputError
 from imitbench.records.runs import Record
 from imitbench.stats.normalization import normalize
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Count, Finite, Integer
 from imitbench.util.text_line import one_line
@@ -307,7 +308,7 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"{path}: more than {_MAX_BYTES} bytes, the maximum of such files")
-        first, _, body = path.read_text(encoding="utf-8").partition("\n")
+        first, _, body = read_content(path).decode("utf-8").partition("\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

@@ -29,6 +29,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.runs import Record
+from imitbench.untrusted.files import open_ordinary
 
 LEASE_FILE = ".lease"
 HEARTBEAT_S = 15.0
@@ -38,6 +39,8 @@ WATCHED_BEATS = 2
 """Heartbeats for which a silent lease is watched before it is taken: its owner may have been
 disconnected from the file system as long as the watcher, or the file system's clock been set."""
 
+_DAMAGED_S = 5.0  # a lease gets its name when it is complete, where the file system has links
+_LONGEST_BEAT_S = 60.0
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 1.0
 _held_here: set[str] = set()
 """Nonces of the leases that this process holds or is about to place."""
@@ -62,10 +65,10 @@ class LeaseOwner(Record):
 
     host: str
     machine: str
-    pid: int = Field(gt=0)
+    pid: int = Field(gt=0, lt=2**31)
     started: str
     nonce: str = Field(pattern=r"^[0-9a-f]{32}$")
-    heartbeat_s: float = Field(gt=0, le=3600)
+    heartbeat_s: float = Field(gt=0, le=3600, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def _acquire(
     path: Path, wait: bool, heartbeat_s: float, while_waiting: Callable[[], None]
 ) -> Lease | None:
     poll_s = _FIRST_POLL_S
-    watched: tuple[_LeaseState, float] | None = None
+    watched: tuple[_LeaseState, str, float] | None = None
     while True:
         seen = _look(path)
         if seen is None:
@@ -196,10 +199,10 @@ def _acquire(
                 return Lease(path, owner)
             continue
         state = _judge(seen, path.parent)
-        if state == "silent" and wait:
-            if watched is None or watched[0] != seen:
-                watched = seen, time.monotonic()
-            if time.monotonic() - watched[1] >= WATCHED_BEATS * seen.heartbeat_s:
+        if state in ("silent", "unknown") and wait:
+            if watched is None or watched[:2] != (seen, state):
+                watched = seen, state, time.monotonic()
+            if time.monotonic() - watched[2] >= _patience_s(seen, state):
                 state = "abandoned"
         if state == "abandoned" and _remove(path, seen.nonce):
             continue
@@ -208,6 +211,14 @@ def _acquire(
         while_waiting()
         time.sleep(poll_s)
         poll_s = min(2 * poll_s, _LONGEST_POLL_S, seen.heartbeat_s)
+
+
+def _patience_s(seen: _LeaseState, state: str) -> float:
+    """Seconds of this process's own clock in which a lease may stay as it is."""
+    if seen.owner is None:
+        return _DAMAGED_S
+    beat_s = min(seen.heartbeat_s, _LONGEST_BEAT_S)
+    return beat_s * (WATCHED_BEATS if state == "silent" else SILENT_BEATS + WATCHED_BEATS)
 
 
 def is_held(folder: Path, *, may_write: bool = True) -> bool:
@@ -222,7 +233,9 @@ def is_held(folder: Path, *, may_write: bool = True) -> bool:
         seen = _look(folder / LEASE_FILE)
     except OSError:
         return False
-    return seen is not None and _judge(seen, folder, may_write=may_write) == "held"
+    if seen is None:
+        return False
+    return _judge(seen, folder, may_write=may_write) in ("held", "unknown")
 
 
 def is_needed(name: str, lease: Lease | None) -> bool:
@@ -242,7 +255,7 @@ def _look(path: Path) -> _LeaseState | None:
     """Reads a lease file; `None` if there is none."""
     try:
         # Opening makes a network file system query its server instead of its cache.
-        with path.open("rb") as stream:
+        with open_ordinary(path) as stream:
             text, stat = stream.read(4096), os.fstat(stream.fileno())
     except FileNotFoundError:
         return None
@@ -319,7 +332,7 @@ def _remove(path: Path, nonce: str) -> bool:
     owner = _place(right, HEARTBEAT_S)
     if owner is None:
         other = _look(right)
-        if other is not None and _judge(other, path.parent) != "held":
+        if other is not None and _judge(other, path.parent) in ("silent", "abandoned"):
             _remove(right, other.nonce)
         return False
     try:
@@ -334,7 +347,8 @@ def _remove(path: Path, nonce: str) -> bool:
 
 def _judge(
     seen: _LeaseState, folder: Path, *, may_write: bool = True
-) -> Literal["held", "silent", "abandoned"]:
+) -> Literal["held", "unknown", "silent", "abandoned"]:
+    """Says what is known about the owner; `unknown` if only its next heartbeat can tell."""
     owner = seen.owner
     if owner is not None and owner.machine == _machine():
         if owner.pid == os.getpid() and owner.started == (_start_of(owner.pid) or ""):
@@ -346,7 +360,8 @@ def _judge(
             return "held" if alive else "abandoned"
     now_ns = _file_clock_ns(folder) if may_write else time.time_ns()
     silence_s = (now_ns - seen.beat_ns) / 1e9
-    return "silent" if silence_s > SILENT_BEATS * seen.heartbeat_s else "held"
+    # A heartbeat from the future is one by a clock that was set, or by nobody.
+    return "silent" if abs(silence_s) > SILENT_BEATS * seen.heartbeat_s else "unknown"
 
 
 def _file_clock_ns(folder: Path) -> int:
@@ -370,7 +385,9 @@ def _is_alive(owner: LeaseOwner) -> bool | None:
         os.kill(owner.pid, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):
+    except OverflowError:  # no process has such a number
+        return False
+    except PermissionError:
         pass
     started = _start_of(owner.pid)
     if not owner.started or started is None:
@@ -392,6 +409,24 @@ def _start_of(pid: int) -> str | None:
     state, threads, start = fields[0], int(fields[17]), fields[19]
     # The first thread may have ended while another one still runs.
     return "ended" if state in "ZX" and threads <= 1 else start
+
+
+def process_mark() -> str:
+    """Returns a text that identifies this process, for `is_gone`."""
+    return f"{_machine()} {os.getpid()} {_start_of(os.getpid()) or ''}"
+
+
+def is_gone(mark: str) -> bool:
+    """Whether a process of this machine has ended; false if that is not known.
+
+    Args:
+        mark: What `process_mark` returned in that process.
+    """
+    machine, _, rest = mark.rpartition(" ")[0].rpartition(" ")
+    started = mark.rpartition(" ")[2]
+    if machine != _machine() or not started or not rest.isascii() or not rest.isdigit():
+        return False
+    return len(rest) < 10 and _start_of(int(rest)) != started
 
 
 @cache

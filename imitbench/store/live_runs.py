@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,6 +13,7 @@ from imitbench.records.main_metric import main_metric
 from imitbench.records.runs import RunSpec, RunTime
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import read_sweeps
+from imitbench.untrusted.files import read_end
 from imitbench.util.text_line import one_line
 
 _TAIL = 65536  # bytes; the last points and messages
@@ -177,9 +177,7 @@ def _last_message(path: Path) -> str:
 
 def _last_lines(path: Path) -> list[str]:
     try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
-            return stream.read(_TAIL).decode("utf-8", errors="replace").splitlines()
+        return read_end(path, _TAIL).splitlines()
     except OSError:
         return []
 

@@ -23,6 +23,7 @@ from imitbench.store import lease
 from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepRequest
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
 
@@ -108,7 +109,7 @@ def read_races(out: Path) -> list[RegisteredRace]:
     found = []
     for path in sorted((out / RACES_FOLDER).glob(f"*/{_DESIGN}")):
         try:
-            text = path.read_bytes()
+            text = read_content(path)
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         found.append(parse_race(text, path.parent.name, str(path)))
@@ -118,7 +119,7 @@ def read_races(out: Path) -> list[RegisteredRace]:
 def read_request(out: Path, race: RegisteredRace) -> SweepRequest | None:
     """Reads the request that plans the runs of a race; `None` if it is missing or malformed."""
     try:
-        return SweepRequest.model_validate_json((race_folder(out, race) / _REQUEST).read_bytes())
+        return SweepRequest.model_validate_json(read_content(race_folder(out, race) / _REQUEST))
     except (OSError, ValidationError):
         return None
 

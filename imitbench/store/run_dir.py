@@ -21,6 +21,7 @@ from imitbench.errors import InputError
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store import lease
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
 
 _R = TypeVar("_R", bound=Record)
@@ -293,7 +294,7 @@ class RunDirectory:
     def _read_record(self, name: str, kind: type[_R]) -> _R:
         path = self.path / name
         try:
-            return kind.model_validate_json(path.read_bytes())
+            return kind.model_validate_json(read_content(path))
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         except ValidationError as error:

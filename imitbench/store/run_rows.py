@@ -20,6 +20,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
 from imitbench.store.comparability import run_row
 from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted.files import read_content
 from imitbench.util.text_line import one_line
 
 _CURVE = pa.schema([("step", pa.int64()), ("metric", pa.string()), ("value", pa.float64())])
@@ -215,7 +216,7 @@ def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
 def _read_episodes(path: Path) -> pa.Table:
     try:
         # From memory, because opening the path through Arrow's file systems is slower.
-        with pq.ParquetFile(pa.BufferReader(path.read_bytes())) as file:
+        with pq.ParquetFile(pa.BufferReader(read_content(path))) as file:
             table = file.read(columns=_EPISODES.names, use_threads=False)
         table = table.select(_EPISODES.names)
         return table if table.schema.equals(_EPISODES) else table.cast(_EPISODES)
@@ -225,7 +226,7 @@ def _read_episodes(path: Path) -> pa.Table:
 
 def _read_curve(path: Path) -> pa.Table:
     try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        lines = read_content(path).splitlines() if path.exists() else []
         points = from_json(b"[" + b",".join(lines) + b"]")
         steps = np.array([int(point.pop("step")) for point in points], np.int64)
         sizes = np.array([len(point) for point in points], np.intp)

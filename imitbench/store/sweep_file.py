@@ -14,8 +14,10 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from imitbench.cards.suite import BudgetName
+from imitbench.errors import InputError
 from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec, RunTime
 from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 
 SWEEPS_FOLDER = ".sweeps"
@@ -159,6 +161,6 @@ def read_sweeps(out: Path) -> list[SweepFile]:
 
 def _read(path: Path) -> SweepFile | None:
     try:
-        return SweepFile.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        return SweepFile.model_validate_json(read_content(path))
+    except (InputError, OSError, ValidationError):
         return None

@@ -17,6 +17,7 @@ from imitbench.executors.options import JobOptions
 from imitbench.records.runs import Record, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
 from imitbench.tune.storage import StorageKind
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ class StudySettings(Record):
         """
         path = folder / _SETTINGS_FILE
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_content(path))
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:

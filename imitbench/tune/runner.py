@@ -20,6 +20,7 @@ from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import Trial, read_trials
 from imitbench.tune.study_runner import COMPARISON_FILE, StudyRunner, TuningObserver, check_study
 from imitbench.tune.trial_job import TrialJob
+from imitbench.untrusted.files import read_content
 
 _POLL_S = 0.2
 
@@ -245,7 +246,7 @@ def read_studies(root: Path) -> list[StudyOverview]:
 def _comparison(folder: Path) -> HeldOutComparison | None:
     path = folder / COMPARISON_FILE
     try:
-        return HeldOutComparison.model_validate_json(path.read_bytes())
+        return HeldOutComparison.model_validate_json(read_content(path))
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:

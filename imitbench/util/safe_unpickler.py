@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from imitbench.untrusted.limits import beyond, limits
+
 _MARK = object()
 _SCALARS = (str, bytes, int, float, type(None))
 # Instructions that only push their argument.
@@ -123,6 +125,7 @@ class _PickleMachine:
         self._admitted = admitted
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
+        self._values_left = limits().pickle_values
 
     def pop(self) -> Any:
         value = self._stack.pop()
@@ -208,7 +211,12 @@ class _PickleMachine:
 
     def call_with_names(self, _argument: Any) -> None:
         names, arguments, made_by = self.pop(), self.pop(), self.pop()
-        self._stack.append(PickledObject(made_by, (*self._tuple(arguments), names)))
+        whole = self._tuple(arguments)
+        # The only copy that may be longer than the instructions that made it.
+        self._values_left -= len(whole) + 1
+        if self._values_left < 0:
+            raise RefusedPickleError(beyond("pickle_values", "it copies too many values"))
+        self._stack.append(PickledObject(made_by, (*whole, names)))
 
     def call_named(self, argument: str) -> None:
         arguments = self._above_mark()

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from imitbench.errors import InputError
+from imitbench.untrusted.files import read_content
 from imitbench.util.library_patches import add_finder
 
 _PREFIX = "imitbench_plugins"
@@ -99,7 +100,7 @@ def source_digest(folder: Path, patterns: Sequence[str] = (), settings: object =
         if path.exists() and not path.is_file():  # reading a pipe would block
             raise InputError(f"{path}: is not a regular file; remove it from the source")
         try:
-            content = path.read_bytes()
+            content = read_content(path)
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         total.update(path.relative_to(folder).as_posix().encode() + b"\0")

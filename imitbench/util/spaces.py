@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-# A file may contain any shape; the bounds of a larger space would exhaust the memory.
-_MAX_NUMBERS = 2**26
+from imitbench.untrusted.arrays import check_shape
+from imitbench.untrusted.limits import beyond, limits
+from imitbench.util.text_line import one_line
+
+_DTYPE = re.compile(r"u?int(8|16|32|64)|float(16|32|64)|bool")
 
 Json = dict[str, Any]
 
@@ -52,30 +57,83 @@ def space_from_json(document: Json) -> gym.Space[Any]:
     """Rebuilds a space described by `space_to_json`.
 
     Raises:
-        ValueError: The document does not describe a supported space.
+        ValueError: The document does not describe a supported space, or one of more numbers than
+            the limit.
     """
     try:
-        kind = document["type"]
-        if kind == "Box":
-            dtype = np.dtype(document["dtype"])
-            shape = tuple(document["shape"])
-            if math.prod(shape) > _MAX_NUMBERS:
-                raise ValueError(f"a space of shape {shape} is larger than any observation")
-            low = _bounds_from_json(document["low"], shape, dtype)
-            high = _bounds_from_json(document["high"], shape, dtype)
-            return spaces.Box(low, high, shape=shape, dtype=dtype.type)
-        if kind == "Discrete":
-            return spaces.Discrete(document["n"], start=document["start"])
-        if kind == "MultiDiscrete":
-            return spaces.MultiDiscrete(document["nvec"], start=document.get("start"))
-        if kind == "MultiBinary":
-            return spaces.MultiBinary(document["n"])
-        if kind == "Dict":
-            parts = {k: space_from_json(v) for k, v in document["spaces"].items()}
-            return spaces.Dict(parts)
-    except (KeyError, TypeError, AssertionError) as error:
-        raise ValueError(f"malformed description of a space: {error!r}") from error
-    raise ValueError(f"unknown kind of space: {kind!r}")
+        if _size(document, 0) > limits().space_numbers:
+            raise ValueError(beyond("space_numbers", "a space larger than any observation"))
+        return _from_json(document)
+    except (
+        LookupError, TypeError, AttributeError, AssertionError, ArithmeticError, MemoryError
+    ) as error:  # fmt: skip
+        raise ValueError(f"malformed description of a space: {one_line(repr(error))}") from error
+
+
+def check_bounds(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> None:
+    """Checks the bounds of a box, which Gymnasium does not compare in all versions.
+
+    Raises:
+        ValueError: A bound is NaN, or a lower bound is above the upper one.
+    """
+    if low.shape != high.shape or not bool((low <= high).all()):
+        raise ValueError("bounds of a space that are not numbers, or low above high")
+
+
+def _size(document: Any, depth: int) -> int:
+    """Returns how many numbers a space has, before any of them is allocated."""
+    if depth > limits().dimensions:
+        raise ValueError("a space that is nested too deeply")
+    kind = document["type"]
+    if kind == "Box":
+        return math.prod(check_shape(document["shape"]))
+    if kind == "Discrete":
+        return _count(document["n"])
+    if kind == "MultiDiscrete":
+        return sum(_count(each) for each in _flat(document["nvec"]))
+    if kind == "MultiBinary":
+        return math.prod(_count(each) for each in _flat(document["n"]))
+    if kind == "Dict":
+        return sum(1 + _size(each, depth + 1) for each in document["spaces"].values())
+    raise ValueError(f"unknown kind of space: {one_line(repr(kind), 40)}")
+
+
+def _flat(value: Any, depth: int = 0) -> Iterator[Any]:
+    if not isinstance(value, list):
+        yield value
+        return
+    if depth == limits().dimensions:
+        raise ValueError("a space that is nested too deeply")
+    for each in value:
+        yield from _flat(each, depth + 1)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"a space with {one_line(repr(value), 40)} values")
+    return value
+
+
+def _from_json(document: Json) -> gym.Space[Any]:
+    kind = document["type"]
+    if kind == "Box":
+        if not _DTYPE.fullmatch(document["dtype"]):
+            raise ValueError(f"a space of data type {one_line(repr(document['dtype']), 40)}")
+        dtype = np.dtype(document["dtype"])
+        shape = tuple(document["shape"])
+        low = _bounds_from_json(document["low"], shape, dtype)
+        high = _bounds_from_json(document["high"], shape, dtype)
+        check_bounds(low, high)
+        return spaces.Box(low, high, shape=shape, dtype=dtype.type)
+    if kind == "Discrete":
+        if abs(document["start"]) > 2**31:
+            raise ValueError("a space that starts beyond all actions")
+        return spaces.Discrete(document["n"], start=document["start"])
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(document["nvec"], start=document.get("start"))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(document["n"])
+    return spaces.Dict({k: _from_json(v) for k, v in document["spaces"].items()})
 
 
 def _bounds_to_json(bounds: np.ndarray[Any, Any]) -> list[Any]:

@@ -12,11 +12,13 @@ import numpy as np
 import torch as th
 
 from imitbench.errors import InputError, MissingPathError
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes
 
 _ARRAY = "$array"
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_ANY_SIZE = 2**62  # replay buffers; checkpoints are this program's own files
 
 
 def save_state(path: Path, state: Any) -> None:
@@ -44,7 +46,7 @@ def load_state(path: Path) -> Any:
         InputError: The file is unreadable, truncated or altered.
     """
     try:
-        content = path.read_bytes()
+        content = read_content(path, _ANY_SIZE)
     except FileNotFoundError:
         raise MissingPathError(f"{path}: no such file; check the path") from None
     except OSError as error:

@@ -19,8 +19,11 @@ from safetensors import torch as safetensors_torch
 from torch import nn
 
 from imitbench.errors import InputError, MissingPathError
+from imitbench.untrusted.files import read_content
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.networks import EMANorm, RunningNorm
+from imitbench.util.text_line import one_line
 
 LAYER_TYPES: dict[str, type] = {
     "torch.nn.Tanh": nn.Tanh,
@@ -147,7 +150,7 @@ def read_description(path: Path, model: type[DescriptionT], what: str) -> Descri
         InputError: The file is unreadable or does not match `model`.
     """
     try:
-        return model.model_validate_json(path.read_bytes())
+        return model.model_validate_json(read_content(path))
     except FileNotFoundError:
         raise MissingPathError(
             f"{path}: no such file; is {path.parent} the folder of a {what}?"
@@ -172,7 +175,7 @@ def read_weights(path: Path, expected: str, description_file: str) -> dict[str, 
         InputError: The file is missing, truncated, altered or not a safetensors file.
     """
     try:
-        data = path.read_bytes()
+        data = read_content(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if digest(data) != expected:
@@ -181,6 +184,23 @@ def read_weights(path: Path, expected: str, description_file: str) -> dict[str, 
             f"{description_file}); fetch or train it again"
         )
     try:
+        return parse_weights(data)
+    except ValueError as error:
+        raise InputError(f"{path}: not a safetensors file ({one_line(error)})") from error
+
+
+def parse_weights(data: bytes) -> dict[str, th.Tensor]:
+    """Reads the tensors of a safetensors file.
+
+    Raises:
+        ValueError: It is not such a file, has a header beyond the limit `text_bytes`, or a data
+            type that torch lacks.
+    """
+    header = int.from_bytes(data[:8], "little")
+    if header > limits().text_bytes:
+        raise ValueError(beyond("text_bytes", f"a header of {header:,} bytes"))
+    try:
         return safetensors_torch.load(data)
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a safetensors file ({error})") from error
+    except (SafetensorError, LookupError, TypeError, AttributeError, RuntimeError, OverflowError,
+            MemoryError) as error:  # fmt: skip
+        raise ValueError(f"{type(error).__name__}: {one_line(error)}") from error

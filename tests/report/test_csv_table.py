@@ -6,10 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.report.csv_table import COLUMNS, render_csv
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
+from imitbench.untrusted.csv_text import spreadsheet_text
 
 GOLDEN = Path(__file__).parent / "golden" / "report.csv"
 
@@ -63,6 +66,21 @@ def test_untrusted_text_survives_a_round_trip(make_failure: Callable[..., Failur
     rows = records(render_csv(build_report([], [make_failure(evil, evil, 0)], [])))
     cell = next(row for row in rows if row["row"] == "cell" and row["kind"] == "missing")
     assert (cell["algorithm"], cell["environment"], cell["failed"]) == (evil, evil, "1")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_name_becomes_a_formula(start: str, make_failure: Callable[..., FailureRow]) -> None:
+    evil = f"{start}cmd|' /C calc'!A0"
+    rows = records(render_csv(build_report([], [make_failure(evil, evil, 0)], [])))
+    names = {row[name] for row in rows for name in ("algorithm", "environment") if row[name]}
+    assert f"'{evil}" in names
+    assert evil not in names
+    assert spreadsheet_text(evil) == f"'{evil}"
+
+
+@pytest.mark.parametrize("number", ["-1", "+2.5e3", "-inf", "bc", ""])
+def test_numbers_and_other_text_stay_as_they_are(number: str) -> None:
+    assert spreadsheet_text(number) == number
 
 
 def test_several_budgets_are_distinguished(make_score: Callable[..., ScoreRow]) -> None:

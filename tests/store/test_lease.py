@@ -411,3 +411,55 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
         tmp_path.chmod(0o500)
     with pytest.raises(InputError, match=r"cannot be written \(.*\).* choose another folder"):
         acquire(type(tmp_path)(folder), wait=False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 100, b"{", b"\xff" * 5000, b'{"pid": 1000000000000000000}'],
+)
+@pytest.mark.parametrize("days", [-1, 0, 1])
+def test_a_lease_of_garbage_is_taken_over(tmp_path, monkeypatch, content, days):
+    monkeypatch.setattr(lease, "_DAMAGED_S", 0.05)
+    path = tmp_path / LEASE_FILE
+    path.write_bytes(content)
+    then = time.time() + days * 86_400
+    os.utime(path, (then, then))
+    acquire(tmp_path, wait=True).release()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"pid": 10**18}, {"heartbeat_s": float("nan")}, {"heartbeat_s": 1e300}]
+)
+def test_a_lease_of_absurd_numbers_is_taken_over(tmp_path, monkeypatch, changes):
+    monkeypatch.setattr(lease, "_DAMAGED_S", 0.05)
+    held = acquire(tmp_path, wait=False)
+    edit(tmp_path, **changes)
+    acquire(tmp_path, wait=True).release()
+    held.release()
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_heartbeat_of_another_day_is_watched_for_a_moment(tmp_path, days):
+    held = foreign(tmp_path, silent_s=-days * 86_400.0)
+    acquire(tmp_path, wait=True).release()
+    held.release()
+
+
+def test_a_lease_that_never_beats_again_is_taken_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "_LONGEST_BEAT_S", 0.01)
+    held = acquire(tmp_path, wait=False, heartbeat_s=3600)
+    edit(tmp_path, machine="elsewhere")  # just now, with an hour until the next one
+    assert acquire(tmp_path, wait=False) is None
+    acquire(tmp_path, wait=True).release()
+    held.release()
+
+
+def test_processes_are_known_by_their_marks(start):
+    process = start("from imitbench.store.lease import process_mark as m; print(m()); input()")
+    mark = process.stdout.readline().strip("\n")
+    assert not lease.is_gone(mark)
+    process.communicate("\n")
+    assert lease.is_gone(mark)
+    assert not lease.is_gone(lease.process_mark())
+    for other in ("", "x", "elsewhere 1 2", mark.replace(mark.split()[-2], "9" * 30)):
+        assert not lease.is_gone(other)

@@ -30,6 +30,7 @@ from safetensors import numpy as safetensors_numpy
 
 from imitbench.data.types import DictObs, Observation, TrajectoryWithRew
 from imitbench.errors import InputError, MissingPathError
+from imitbench.untrusted.files import require_size
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
 
@@ -202,15 +203,16 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         InputError: The file is missing or damaged, or has another format.
     """
-    if not path.is_file():
+    if not path.exists():
         raise MissingPathError(f"{path}: no such file; check the path")
+    require_size(path)
     try:
         with safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get(_HEADER)
             if header is None:
                 raise InputError(f"{path}: a safetensors file without a preference dataset")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, TypeError, ValueError) as error:
+    except (SafetensorError, LookupError, OSError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(

@@ -16,6 +16,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from imitbench.errors import InputError
 from imitbench.executors.slurm import SLURM_FOLDER
 from imitbench.executors.slurm.queue import (
     QueuedTask,
@@ -23,6 +24,7 @@ from imitbench.executors.slurm.queue import (
     is_available,
     queued_tasks,
 )
+from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 
 _FILE = "submission.json"
@@ -124,8 +126,8 @@ def read_submissions(out: Path) -> Iterator[SlurmSubmission]:
     """Reads every submission of a results folder; skips malformed files."""
     for path in sorted((out / SLURM_FOLDER).glob(f"*/{_FILE}")):
         try:
-            yield SlurmSubmission.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError):
+            yield SlurmSubmission.model_validate_json(read_content(path))
+        except (InputError, OSError, ValidationError):
             continue
 
 

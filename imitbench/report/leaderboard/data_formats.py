@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from dataclasses import asdict
@@ -12,6 +10,7 @@ from typing import Any
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.model import CellResult
 from imitbench.stats.intervals import Interval
+from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
 from imitbench.version import __version__
 
 FORMAT = "imitbench-leaderboard"
@@ -57,14 +56,12 @@ def render_json(board: Board) -> str:
 
 def render_csv(board: Board) -> str:
     """Writes the rows of all tables as one CSV table with the header `COLUMNS`."""
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for part in board.sections:
-        for row in part.rows:
-            columns = {**asdict(part.section.conditions), **_row(row, part)}
-            writer.writerow({name: _field(columns[name]) for name in COLUMNS})
-    return sink.getvalue()
+    rows = (
+        {**asdict(part.section.conditions), **_row(row, part)}
+        for part in board.sections
+        for row in part.rows
+    )
+    return csv_text(COLUMNS, ({name: _field(row[name]) for name in COLUMNS} for row in rows))
 
 
 def _table(part: BoardSection) -> dict[str, Any]:
@@ -181,4 +178,6 @@ def _field(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return spreadsheet_text(value)
     return format(value, ".10g") if isinstance(value, float) else str(value)

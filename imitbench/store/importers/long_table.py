@@ -8,9 +8,6 @@ the value is unknown.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,9 @@ from imitbench.store.external_results import (
     ImportedResults,
     describe_validation_error,
 )
-from imitbench.store.importers.bounded_files import content_digest, read_bounded, visible
+from imitbench.store.importers.bounded_files import content_digest, visible
+from imitbench.untrusted.csv_text import csv_rows
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line
 
 _MAX_BYTES = 256 * 2**20
@@ -83,7 +82,7 @@ def import_csv(path: Path) -> ImportedResults:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {line}: is not UTF-8; save the table as UTF-8") from error
-    rows = _rows(text, path)
+    rows = csv_rows(text, path)
     _, header = next(rows, (1, []))
     columns = _columns(header, path)
     runs: list[ExternalRun] = []
@@ -110,18 +109,6 @@ def import_csv(path: Path) -> ImportedResults:
     return ImportedResults(
         "csv", source, {source: content_digest(content)}, runs, _notes(columns, runs)
     )
-
-
-def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yields rows with the number of their first line."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    try:
-        for cells in reader:
-            yield line, cells
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InputError(f"{path}, line {line}: is not a CSV table ({one_line(error)})") from error
 
 
 def _columns(header: list[str], path: Path) -> list[str]:

@@ -28,9 +28,11 @@ from imitbench.store.external_results import (
 from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
-    read_bounded,
     visible,
 )
+from imitbench.untrusted.archives import check_archive
+from imitbench.untrusted.arrays import check_shape
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.parse_errors import DAMAGED_NPZ
 from imitbench.util.text_line import one_line
 
@@ -124,6 +126,7 @@ def _archive(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:
     found: dict[str, Scores | _ByTask] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            check_archive(archive, len(content))
             members = archive.infolist()
             # At most the declared size of a member is ever unpacked.
             if sum(member.file_size for member in members) > _MAX_BYTES:
@@ -155,7 +158,8 @@ def _array(content: bytes) -> npt.NDArray[Any]:
     if kind.kind not in "fiu":
         raise ValueError(f"an array contains {one_line(kind)}, not numbers")
     # The header must not make NumPy allocate more memory than the content has.
-    if min(shape, default=1) < 0 or kind.itemsize * math.prod(shape) > len(content):
+    check_shape(shape, rows=True)
+    if kind.itemsize * math.prod(shape) > len(content):
         raise ValueError("an array declares more data than it has")
     stream.seek(0)
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)

@@ -36,9 +36,9 @@ from imitbench.store.external_results import (
 from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
-    read_bounded,
     visible,
 )
+from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line
 
 _FILES = ("run.json", "config.json")

@@ -1,0 +1,1 @@
+"""Everything from outside passes here: limits, ordinary files, bounded parsers, a child process."""

@@ -1,0 +1,90 @@
+"""Checks zip archives by their declared sizes, before anything is unpacked."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from lzma import LZMAError
+from typing import IO
+
+from imitbench.untrusted.limits import beyond, limits
+from imitbench.untrusted.messages import error_line
+
+DAMAGED_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+    struct.error,
+    NotImplementedError,
+    EOFError,
+    ValueError,  # among them names that are not UTF-8
+    LookupError,
+    OverflowError,
+    RuntimeError,  # an encrypted member
+    MemoryError,
+)
+"""Exceptions of the standard library for damaged archives, besides `OSError`."""
+
+_ALWAYS_FINE = 64 * 2**20
+_LOCAL = struct.Struct("<4s5H3L2H")
+_STREAMED = 8  # flag: sizes stand behind the content
+_NOT_HERE = 0xFFFFFFFF  # sizes of large files stand in an extra field
+_BEST_DEFLATE = 1100  # no more bytes than this can come out of one packed byte
+
+
+def check_archive(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuses archives that would unpack to more than they can hold, and those that lie.
+
+    Args:
+        archive: An open archive.
+        size: Bytes of its file.
+
+    Raises:
+        ValueError: There are too many members; they unpack to too much, share bytes, lie outside
+            of the file, or their sizes differ between the directory and their own headers.
+    """
+    members, bounds = archive.infolist(), limits()
+    if len(members) > bounds.members:
+        raise ValueError(beyond("members", f"{len(members):,} members"))
+    unpacked = sum(each.file_size for each in members)
+    if unpacked > bounds.unpacked_bytes:
+        raise ValueError(beyond("unpacked_bytes", f"unpacks to {unpacked:,} bytes"))
+    end = 0
+    for each in sorted(members, key=lambda member: member.header_offset):
+        if each.header_offset < end:
+            raise ValueError(f"{_name(each)} shares bytes with another member")
+        assert archive.fp is not None
+        end = _end(archive.fp, each, size)
+        if each.file_size > max(bounds.ratio * each.compress_size, _ALWAYS_FINE):
+            raise ValueError(
+                f"{_name(each)} "
+                + beyond("ratio", f"declares {each.file_size:,} bytes in {each.compress_size:,}")
+                + ", as zip bombs do"
+            )
+
+
+def _end(stream: IO[bytes], member: zipfile.ZipInfo, size: int) -> int:
+    """Returns where a member ends, after checking its own header."""
+    stream.seek(member.header_offset)
+    header = stream.read(_LOCAL.size)
+    if len(header) < _LOCAL.size:
+        raise ValueError(f"{_name(member)} lies outside of the file")
+    _, _, flags, method, _, _, _, packed, unpacked, name, extra = _LOCAL.unpack(header)
+    end = member.header_offset + _LOCAL.size + int(name) + int(extra) + member.compress_size
+    if end > size:
+        raise ValueError(f"{_name(member)} is longer than the file")
+    for declared, here in ((member.compress_size, packed), (member.file_size, unpacked)):
+        if not flags & _STREAMED and here != _NOT_HERE and here != declared:
+            raise ValueError(f"{_name(member)} has two sizes, {declared:,} and {here:,}")
+    if method == zipfile.ZIP_STORED and member.file_size != member.compress_size:
+        raise ValueError(f"{_name(member)} is not packed, but has two sizes")
+    if method == zipfile.ZIP_DEFLATED and (
+        member.file_size > _BEST_DEFLATE * (member.compress_size + 1)
+    ):
+        raise ValueError(f"{_name(member)} declares more bytes than it can unpack to")
+    return end
+
+
+def _name(member: zipfile.ZipInfo) -> str:
+    return error_line(member.filename, 60)

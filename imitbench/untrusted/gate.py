@@ -1,0 +1,306 @@
+"""Tries files from outside in a process with limits, before this process reads them.
+
+The process is a copy of this one that may use little memory and time, opens no network connection
+and starts no program. What it does not survive, this process never reads. What it survives is then
+read here by the same function; the files must not have changed in between.
+
+Only commands do so. A program that imports this package may have threads, and a copy of it would
+wait for them for ever; it reads files once, with the other limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import functools
+import os
+import select
+import signal
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from imitbench.errors import InputError
+from imitbench.untrusted.limits import Limits, limits, variable
+from imitbench.untrusted.messages import error_line
+from imitbench.untrusted.process import is_command
+from imitbench.untrusted.sandbox import enter_sandbox
+
+_FREE_BYTES = 16 * 2**20
+_WALL_PER_CPU = 3  # other programs also use the processors
+_MOST_ENTRIES = 200_000
+_BUNDLED = ("imitbench.cards.algorithms", "imitbench.cards.suites", "imitbench.published.bundled")
+_READ, _REFUSED, _TOO_LARGE = b"R", b"E", b"M"
+_LOOK_S = 0.02
+_T = TypeVar("_T")
+_Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+def try_reading(read: Callable[[], object], path: Path) -> None:
+    """Reads files in a process with limits, and drops the result.
+
+    Args:
+        read: Reads all that will be read later; must not write anything.
+        path: File or folder that it reads, for messages and time.
+
+    Raises:
+        InputError: The reader refuses the files, fails in any other way, or needs more memory or
+            time than the limits.
+    """
+    if is_bundled(path) or not is_command():
+        return
+
+    def read_and_drop() -> None:
+        read()
+
+    read_apart(read_and_drop, path, type(None))
+
+
+def checked(read: Callable[[], _T], path: Path, *, trusted: bool = False) -> _T:
+    """Tries a reader in a process with limits, and then calls it here.
+
+    Args:
+        read: As for `try_reading`.
+        path: As for `try_reading`.
+        trusted: Whether the user trusts the file, so that it is only read here.
+
+    Raises:
+        InputError: As `try_reading`.
+    """
+    if not trusted:
+        try_reading(read, path)
+    return read() if trusted or is_bundled(path) else _guarded(read, path)
+
+
+def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
+    """Reads files in a process with limits, and returns a record.
+
+    Args:
+        read: Reads the files; must not write anything.
+        path: File or folder that it reads, for messages and time.
+        result: Type of the record, which is passed as JSON and validated.
+
+    Returns:
+        What `read` returns.
+
+    Raises:
+        InputError: As `try_reading`; or the record is larger than `child_output_bytes`.
+    """
+    if not sys.platform.startswith("linux"):  # no `fork` that is safe after imports
+        return _guarded(read, path)
+    bounds = limits()
+    before, size = _survey(path)
+    receiving, sending = os.pipe()
+    _flush()
+    with warnings.catch_warnings():
+        # The copy starts no threads and uses none of those that are missing in it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with _one_thread():
+            child = os.fork()
+    if not child:
+        _run_child(lambda: TypeAdapter(result).dump_json(read()), path, sending, bounds, size)
+    os.close(sending)
+    try:
+        answer = _receive(receiving, child, bounds, size)
+    finally:
+        os.close(receiving)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        status = _wait(child)
+    if answer[:1] == _REFUSED:
+        raise InputError(error_line(answer[1:].decode(errors="replace")))
+    if answer[:1] != _READ:
+        raise InputError(f"{path}: {_reason(answer, status, bounds, size)}")
+    if _survey(path)[0] != before:
+        raise InputError(f"{path}: was changed while it was read; try again")
+    try:
+        return TypeAdapter(result).validate_json(answer[1:])
+    except ValidationError as error:
+        raise InputError(f"{path}: its content cannot be passed on; it is damaged") from error
+
+
+def is_bundled(path: Path) -> bool:
+    """Whether a file ships with this package."""
+    return any(path.resolve().is_relative_to(home) for home in _bundled())
+
+
+@functools.cache
+def _bundled() -> tuple[Path, ...]:
+    return tuple(Path(str(resources.files(name))).resolve() for name in _BUNDLED)
+
+
+def _guarded(read: Callable[[], _T], path: Path) -> _T:
+    try:
+        return read()
+    except InputError:
+        raise
+    except Exception as error:  # readers of other projects may raise anything
+        raise InputError(_failure(path, error)) from error
+
+
+def _failure(path: Path, error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return f"{path}: {_too_much_memory()}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: cannot be read ({error.strerror})"
+    what = error_line(str(error), 200)
+    return f"{path}: cannot be read ({type(error).__name__}: {what}); is it damaged?"
+
+
+def _too_much_memory() -> str:
+    return (
+        f"needs more than {limits().child_bytes:,} bytes of memory; if you trust it, set "
+        f"{variable('child_bytes')} higher"
+    )
+
+
+def _reason(answer: bytes, status: int, bounds: Limits, size: int) -> str:
+    """Says why there is no answer."""
+    if answer == _TOO_LARGE:
+        return _too_much_memory()
+    if len(answer) > bounds.child_output_bytes:
+        return f"has a content of more than {bounds.child_output_bytes:,} bytes"
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if number in (signal.SIGKILL, signal.SIGXCPU):
+        return (
+            f"takes more than {_seconds(bounds, size):,} seconds to read; if you trust it, set "
+            f"{variable('child_seconds')} higher"
+        )
+    if number == signal.SIGABRT:  # libraries in C++ end so when there is no memory
+        return _too_much_memory()
+    name = signal.Signals(number).name if number else "an error"
+    return f"cannot be read: the library that reads it ended with {name}; it is damaged"
+
+
+def _run_child(
+    read: Callable[[], bytes], path: Path, sending: int, bounds: Limits, size: int
+) -> None:
+    """Reads and answers in the copy; never returns."""
+    try:
+        _be_quiet()
+        enter_sandbox(bounds, _seconds(bounds, size), size)
+        try:
+            answer = _READ + read()
+        except InputError as error:
+            answer = _REFUSED + str(error).encode(errors="backslashreplace")
+        except BaseException as error:
+            answer = _REFUSED + _failure(path, error).encode(errors="backslashreplace")
+        while answer:
+            answer = answer[os.write(sending, answer) :]
+    finally:
+        os._exit(0)  # without the cleaning up that belongs to the original
+
+
+def _be_quiet() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    faulthandler.disable()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+    arrow: Any = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.set_cpu_count(1)
+        arrow.set_memory_pool(arrow.system_memory_pool())  # others reserve gigabytes
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Makes torch use one thread; its others do not exist in a copy, which would wait for them."""
+    torch: Any = sys.modules.get("torch")
+    parent = os.getpid()
+    count = torch.get_num_threads() if hasattr(torch, "set_num_threads") else 1
+    if count > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if count > 1 and os.getpid() == parent:
+            torch.set_num_threads(count)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _receive(descriptor: int, child: int, bounds: Limits, size: int) -> bytes:
+    """Returns what the copy sends until it ends, is too slow or too large, or sends too much."""
+    parts: list[bytes] = []
+    left = bounds.child_output_bytes + 1
+    end = time.monotonic() + _seconds(bounds, size) * _WALL_PER_CPU
+    most = _resident("self") + bounds.child_bytes + 4 * size
+    while left > 0 and time.monotonic() < end:
+        if not select.select([descriptor], [], [], _LOOK_S)[0]:
+            if _resident(str(child)) > most:
+                return _TOO_LARGE
+            continue
+        part = os.read(descriptor, min(left, 2**20))
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        left -= len(part)
+    return b"" if left > 0 else b"".join([b"?", *parts])
+
+
+def _resident(process: str) -> int:
+    """Returns the bytes of memory that a process uses."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+    except (OSError, IndexError):  # it has ended
+        return 0
+
+
+def _wait(child: int) -> int:
+    while True:
+        try:
+            return os.waitpid(child, 0)[1]
+        except InterruptedError:
+            continue
+        except ChildProcessError:
+            return 0
+
+
+def _seconds(bounds: Limits, size: int) -> int:
+    return max(1, round(bounds.child_seconds * max(1.0, size / _FREE_BYTES)))
+
+
+def _survey(path: Path) -> tuple[_Stamp, int]:
+    """Returns what changes when files do, and their bytes on the disk, without holes."""
+    stamps, size = [], 0
+    for place, found in _entries([str(path)]):
+        stamps.append((place, found.st_ino, found.st_size, found.st_mtime_ns))
+        if stat.S_ISREG(found.st_mode):
+            size += min(found.st_size, 512 * found.st_blocks)
+        if len(stamps) > _MOST_ENTRIES:
+            raise InputError(f"{path}: has more than {_MOST_ENTRIES:,} files")
+    return tuple(sorted(stamps)), size
+
+
+def _entries(waiting: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yields each file once; folders that links name are not entered."""
+    places = list(waiting)
+    first = True
+    while places:
+        place = places.pop()
+        try:
+            found = os.stat(place)  # noqa: PTH116 (a path for each of 200,000 files is slow)
+            yield place, found
+            if stat.S_ISDIR(found.st_mode) and (first or not os.path.islink(place)):  # noqa: PTH114
+                with os.scandir(place) as entries:
+                    places += [entry.path for entry in entries]
+        except OSError as error:
+            if first and error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+        first = False

@@ -1,0 +1,15 @@
+"""What kind of process this is; imports nothing, as each command does so at its start."""
+
+from __future__ import annotations
+
+_commands: list[bool] = []
+
+
+def be_command() -> None:
+    """Says that this process is a command, which may be copied: it has no threads of others."""
+    _commands.append(True)
+
+
+def is_command() -> bool:
+    """Whether this process is a command, and not a program that imports this package."""
+    return bool(_commands)

@@ -1,0 +1,99 @@
+"""Runs fuzz targets in this process, which limits its own memory: `make fuzz MINUTES=20`.
+
+Exits with 1 at the first case that raises anything but a refusal, or takes more than ten seconds.
+"""
+
+import argparse
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import torch as th
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from targets import REFUSALS, TARGETS
+
+SLOWEST_S = 10.0
+MEMORY = 2**31  # a gigabyte, and one that libraries reserve
+
+
+class FindingError(Exception):
+    """A case that took too long."""
+
+
+def run(name, examples, number, counts):
+    """Runs cases of one target; raises what it raises."""
+
+    @seed(number)
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(st.data())
+    def case(data):
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        start = time.process_time()
+        counts["cases"] += 1
+        try:
+            TARGETS[name](folder, data.draw)
+            counts["read"] += 1
+        except REFUSALS as error:
+            counts["refused"] += 1
+            if len(str(error).splitlines()) > 1:
+                raise FindingError("a message of several lines") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if time.process_time() - start > SLOWEST_S:
+            raise FindingError(f"more than {SLOWEST_S} seconds")
+
+    case()
+
+
+def main():
+    """Runs every target in turn until the time or the number of cases is spent."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=0.0)
+    parser.add_argument("--cases", type=int, default=0, help="in all, at least")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", choices=TARGETS, action="append")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    th.set_num_threads(1)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+    names = options.target or list(TARGETS)
+    each = -(-options.cases // len(names)) if options.cases else 50
+    end = time.monotonic() + 60 * options.minutes
+    counts, found, number = Counter(), [], options.seed
+    while True:
+        for name in names:
+            try:
+                run(name, each, number, counts)
+            except Exception as error:
+                import traceback
+
+                traceback.print_exc(limit=-3)
+                print(f"FINDING {name}, seed {number}: {type(error).__name__}: {str(error)[:300]}")
+                found.append(name)
+            if options.minutes and time.monotonic() > end:
+                break
+        number += 1
+        if time.monotonic() >= end:
+            break
+    print(" ".join(f"{key} {counts[key]}" for key in ("cases", "read", "refused")), end=" ")
+    print(f"findings {len(found)}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,471 @@
+"""Readers, and strategies for files that nearly fit them.
+
+A case writes files of one format into a folder and reads them. The only errors that a reader may
+raise are `REFUSALS`.
+"""
+
+import base64
+import io
+import json
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch as th
+from hypothesis import strategies as st
+from safetensors.torch import save
+
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.suite import SuiteCard
+from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.data.sources import open_trajectories
+from imitbench.errors import InputError
+from imitbench.hub.repo_card import RepoCard
+from imitbench.policies.expert_folder import read_tagless_mapping
+from imitbench.policies.observation_statistics import read_observation_statistics
+from imitbench.policies.sb3_spaces import stored_space
+from imitbench.policies.sb3_zip import read_sb3_zip
+from imitbench.policies.storage import load_policy
+from imitbench.published.validation import validate
+from imitbench.rewards.storage import load_reward_net
+from imitbench.store import lease
+from imitbench.store.importers.long_table import import_csv
+from imitbench.store.importers.rliable_scores import import_rliable
+from imitbench.store.importers.sacred_runs import import_sacred
+from imitbench.util.spaces import space_from_json
+from imitbench.util.tensor_storage import digest
+
+REFUSALS = (InputError,)
+
+NUMBERS = st.one_of(
+    st.integers(-3, 70),
+    st.sampled_from([2**31, 2**63, 2**64, 10**12, 10**18, 10**30, -(10**30), 67_108_864]),
+    st.floats(width=64),
+    st.booleans(),
+)
+TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(["=1+1", "\x1b[2J", "\x07", "\r\n", "inf", "nan", "../x", "a" * 5000, "\0"]),
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), NUMBERS, TEXTS),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def changed(document, draw):
+    """A document with one or two values replaced, removed or added, at any depth."""
+    document = json.loads(json.dumps(document))
+    for _ in range(draw(st.integers(1, 2))):
+        place = document
+        while True:
+            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
+                place = place[key]
+                continue
+            if draw(st.integers(0, 9)) == 0:
+                del place[key]
+            else:
+                place[key] = draw(VALUES)
+            break
+    return document
+
+
+def damaged(content, draw):
+    """Bytes with a few places changed, cut off, or repeated."""
+    data = bytearray(content)
+    for _ in range(draw(st.integers(0, 4))):
+        if not data:
+            break
+        at = draw(st.integers(0, len(data) - 1))
+        kind = draw(st.integers(0, 4))
+        if kind == 0:
+            data[at] = draw(st.integers(0, 255))
+        elif kind == 1:
+            data[at : at + 4] = struct.pack("<I", draw(st.sampled_from([0, 1, 2**31, 2**32 - 1])))
+        elif kind == 2:
+            del data[at:]
+        elif kind == 3:
+            data[at:at] = data[at : at + draw(st.integers(1, 40))]
+        else:
+            data[at : at + 8] = struct.pack("<q", draw(st.sampled_from([-1, 10**12, 2**62])))
+    return bytes(data)
+
+
+# --- text
+
+
+def yaml_text(draw):
+    lines, names = [], []
+    for number in range(draw(st.integers(1, 12))):
+        kind = draw(st.integers(0, 6))
+        name = f"a{number}"
+        if kind == 0 and names:
+            other = draw(st.sampled_from(names))
+            lines.append(f"{name}: &{name} {{<<: [*{other}, *{other}], k{number}: 1}}")
+        elif kind == 1 and names:
+            other = draw(st.sampled_from(names))
+            lines.append(f"{name}: &{name} [*{other}, *{other}, *{other}]")
+        elif kind == 2:
+            lines.append(f"{name}: {'59:' * draw(st.integers(1, 5000))}1")
+            continue
+        elif kind == 3:
+            tag = draw(
+                st.sampled_from(
+                    [
+                        "!!int",
+                        "!!float",
+                        "!!timestamp",
+                        "!!binary",
+                        "!!set",
+                        "!!python/object:os.system",
+                        "!!omap",
+                        "!!pairs",
+                    ]
+                )
+            )
+            lines.append(f"{name}: {tag} {json.dumps(draw(TEXTS))}")
+            continue
+        elif kind == 4:
+            lines.append(f"{name}: {'[' * draw(st.integers(1, 200))}")
+            continue
+        else:
+            lines.append(f"{name}: &{name} {json.dumps(draw(VALUES))}")
+        names.append(name)
+    return "\n".join(lines) + "\n"
+
+
+def settings_file(folder, draw):
+    path = folder / "args.yml"
+    path.write_text(yaml_text(draw), errors="backslashreplace")
+    read_tagless_mapping(path)
+
+
+def readme(folder, draw):
+    path = folder / "README.md"
+    path.write_text(f"---\n{yaml_text(draw)}---\nText.\n", errors="backslashreplace")
+    RepoCard.read(path)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def card(folder, draw):
+    import yaml
+
+    name, model = draw(
+        st.sampled_from(
+            [("suites/classic/suite.yaml", SuiteCard), ("algorithms/bc/card.yaml", AlgorithmCard)]
+        )
+    )
+    document = yaml.safe_load((ROOT / name).read_text())
+    path = folder / "card.yaml"
+    text = yaml.safe_dump(changed(json.loads(json.dumps(document, default=str)), draw))
+    path.write_text(text, errors="backslashreplace")
+    read_yaml_model(path, model)
+
+
+def csv_table(folder, draw):
+    header = draw(st.lists(st.sampled_from(
+        ["algo", "env", "seed", "raw_return", "score", "obs_0", "obs_1", "acts", "dones", "x", ""]
+    ), max_size=8))  # fmt: skip
+    rows = draw(st.lists(st.lists(TEXTS | NUMBERS.map(str), max_size=8), max_size=5))
+    path = folder / "table.csv"
+    text = "\n".join(",".join(row) for row in [header, *rows])
+    path.write_bytes(damaged(text.encode(errors="backslashreplace"), draw))
+    for read in (import_csv, lambda place: open_trajectories(place).read()):
+        with refusing():
+            read(path)
+
+
+class refusing:  # noqa: N801
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        return kind is not None and issubclass(kind, REFUSALS)
+
+
+# --- arrays
+
+
+def npy(draw):
+    kind = draw(st.sampled_from(["<f8", "<f4", "|b1", "<i8", "<f1", "|O", "<U4", "|u1", "<M8[s]"]))
+    rows = draw(st.sampled_from([0, 1, 3, 3, 3, 10**12]))
+    rest = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 4, -1, 2**40]), max_size=3)))
+    header = {"descr": kind, "fortran_order": draw(st.booleans()), "shape": (rows, *rest)}
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue() + bytes(draw(st.sampled_from([0, 24, 96, 4096])))
+
+
+def good_npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+GOOD = {"obs": np.zeros((3, 2)), "acts": np.zeros((3, 1)), "dones": np.array([0, 0, 1])}
+
+
+def npz(folder, draw):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", draw(st.sampled_from([0, zipfile.ZIP_DEFLATED]))) as archive:
+        for name, array in GOOD.items():
+            content = npy(draw) if draw(st.integers(0, 2)) == 0 else good_npy(array)
+            archive.writestr(f"{name}.npy", content)
+    path = folder / "a.npz"
+    path.write_bytes(damaged(stream.getvalue(), draw))
+    for read in (lambda place: open_trajectories(place).read(), lambda p: import_rliable(p)):
+        with refusing():
+            read(path)
+
+
+def npy_folder(folder, draw):
+    for name, array in GOOD.items():
+        content = npy(draw) if draw(st.integers(0, 2)) == 0 else good_npy(array)
+        (folder / f"{name}.npy").write_bytes(damaged(content, draw))
+    open_trajectories(folder).read()
+
+
+def table(draw):
+    size = draw(st.sampled_from([0, 1, 2, 2, 2, 7]))
+    fixed = pa.list_(pa.list_(pa.float32(), size)) if draw(st.booleans()) else None
+    obs = pa.array([[[0.0] * size] * 3], fixed or pa.list_(pa.list_(pa.float32())))
+    columns = {"obs": obs, "acts": pa.array([[[1.0]] * 2]), "terminal": pa.array([True])}
+    if draw(st.booleans()):
+        columns["infos"] = pa.array([["{}", draw(TEXTS).encode(errors="replace").decode()]])
+    if draw(st.booleans()):
+        columns["rews"] = pa.array([[1.0, float("nan")]])
+    if draw(st.integers(0, 3)) == 0:
+        name = draw(st.sampled_from(list(columns)))
+        columns[name] = draw(st.sampled_from([
+            pa.array([None]), pa.array(["x"]), pa.array([[]]), pa.array([{"a": 1}]),
+            pa.array([b"x"]).dictionary_encode(), pa.array([2**62]),
+        ]))  # fmt: skip
+    return pa.table(columns)
+
+
+def parquet(folder, draw):
+    stream = io.BytesIO()
+    pq.write_table(table(draw), stream, compression=draw(st.sampled_from(["none", "snappy"])))
+    path = folder / "a.parquet"
+    path.write_bytes(damaged(stream.getvalue(), draw))
+    open_trajectories(path).read(with_infos=True)
+
+
+def arrow(folder, draw):
+    stream = io.BytesIO()
+    content = table(draw)
+    with pa.ipc.new_stream(stream, content.schema) as writer:
+        writer.write_table(content)
+    path = folder / "a.arrow"
+    path.write_bytes(damaged(stream.getvalue(), draw))
+    open_trajectories(path).read(with_infos=True)
+
+
+def json_lines(folder, draw):
+    good = {"obs": [[0.0], [1.0], [2.0]], "acts": [[0], [1]], "rewards": [1.0, 2.0]}
+    lines = [json.dumps(changed(good, draw)) for _ in range(draw(st.integers(1, 3)))]
+    path = folder / "a.jsonl"
+    path.write_bytes("\n".join(lines).encode(errors="backslashreplace"))
+    open_trajectories(path).read()
+
+
+# --- policies
+
+
+INSTRUCTIONS = [
+            b"(", b"N", b"K\x05", b"]", b"}", b")", b"\x94", b"h\x00", b"h\x01", b"t", b"l", b"d",
+            b"\x85", b"\x86", b"\x87", b"a", b"e", b"s", b"u", b"0", b"1", b"2", b"R", b"b",
+            b"\x81", b"\x92", b"\x90", b"\x91", b"cnumpy\ndtype\n", b"cos\nsystem\n", b"\x93",
+            b"cnumpy.core.multiarray\n_reconstruct\n", b"cgymnasium.spaces.box\nBox\n",
+            b"\x8c\x02f1", b"\x8c\x02f8", b"C\x08\0\0\0\0\0\0\0\0", b"I10\n", b"L99999999999L\n",
+            b"G\x7f\xf8\0\0\0\0\0\0", b"\x8a\x09\0\0\0\0\0\0\0\0\x01", b"(lp0\n", b"Pid\n", b"Q",
+        ]  # fmt: skip
+
+
+def pickled(draw):
+    """A program of the pickle machine."""
+    steps = draw(st.lists(st.sampled_from(INSTRUCTIONS), min_size=1, max_size=25))
+    return b"\x80\x04" + b"".join(steps) + b"."
+
+
+def real_pickle(draw):
+    from gymnasium import spaces
+
+    made = draw(st.sampled_from([
+        spaces.Box(-1, 1, (2,)), spaces.Discrete(3), spaces.MultiBinary(2),
+        spaces.Dict({"a": spaces.Box(0, 1, (2, 2))}), np.zeros(3), {"a": np.float64(1)},
+    ]))  # fmt: skip
+    return damaged(pickle.dumps(made, protocol=draw(st.integers(2, 5))), draw)
+
+
+def statistics(folder, draw):
+    path = folder / "vec_normalize.pkl"
+    path.write_bytes(draw(st.sampled_from([pickled, real_pickle]))(draw))
+    read_observation_statistics(path)
+
+
+def sb3_zip(folder, draw):
+    space = {
+        ":type:": draw(st.sampled_from(["<class 'gymnasium.spaces.box.Box'>",
+                                        "<class 'gym.spaces.discrete.Discrete'>"])),
+        ":serialized:": base64.b64encode(draw(st.sampled_from([pickled, real_pickle]))(draw))
+        .decode(),
+        "dtype": draw(st.sampled_from(["float32", "uint8", "f1"])),
+        "_shape": draw(st.sampled_from([[2], "(2,)", "[nan]", "[inf]", [1] * 70, "(-1,)"])),
+        "low": draw(st.sampled_from(["[-1. -1.]", "[nan nan]", "[9. 9.]"])),
+        "high": "[1. 1.]", "n": draw(TEXTS | NUMBERS), "start": draw(NUMBERS),
+    }  # fmt: skip
+    data = {"observation_space": space, "action_space": space, "policy_class": draw(VALUES)}
+    weights = io.BytesIO()
+    th.save({"a": th.zeros(3)}, weights)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("data", json.dumps(data))
+        archive.writestr("policy.pth", damaged(weights.getvalue(), draw))
+    path = folder / "model.zip"
+    path.write_bytes(damaged(stream.getvalue(), draw))
+    archive = read_sb3_zip(path)
+    stored_space(archive, "observation_space")
+
+
+BOX = {"type": "Box", "shape": [2], "dtype": "float32", "low": [-1.0], "high": [1.0]}
+KWARGS = {"net_arch": [4], "log_std_init": 0.0, "ortho_init": False, "use_sde": False}
+
+
+def tensors(draw):
+    good = save({"0.weight": th.zeros(1, 2), "0.bias": th.zeros(1)})
+    if draw(st.booleans()):
+        return damaged(good, draw)
+    header = {
+        draw(st.sampled_from(["0.weight", "0.bias", "x"])): {
+            "dtype": draw(st.sampled_from(["F32", "F4", "F8_E8M0", "BOOL", "C64", "x"])),
+            "shape": draw(st.lists(st.sampled_from([0, 1, 2, -1, 2**62]), max_size=70)),
+            "data_offsets": draw(st.lists(st.sampled_from([0, 8, 2**62]), min_size=2, max_size=2)),
+        }
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(8)
+
+
+def policy(folder, draw):
+    content = tensors(draw)
+    name = draw(
+        st.sampled_from(
+            [
+                "ActorCriticPolicy",
+                "SACPolicy",
+                "DQNPolicy",
+                "RandomPolicy",
+                "ObservationTabularPolicy",
+                "MixturePolicy",
+                "ZeroPolicy",
+            ]
+        )
+    )
+    document = changed(
+        {
+            "policy_class": name, "observation_space": BOX, "action_space": BOX,
+            "kwargs": draw(st.sampled_from([{}, KWARGS])),
+            "weights": {"sha256": digest(content)},
+            "normalization": {"epsilon": 1e-8, "clip_obs": 10.0},
+        },
+        draw,
+    )  # fmt: skip
+    (folder / "policy.json").write_text(json.dumps(document))
+    (folder / "policy.safetensors").write_bytes(content)
+    load_policy(folder)
+
+
+def foreign(folder, draw):
+    document = changed(
+        {
+            "format": "imitbench-foreign-policy", "kind": "layers", "file": "w.safetensors",
+            "output": draw(st.sampled_from(["actions", "logits", "gaussian"])),
+            "observation_space": BOX, "action_space": BOX,
+        },
+        draw,
+    )  # fmt: skip
+    (folder / "policy.json").write_text(json.dumps(document))
+    (folder / "w.safetensors").write_bytes(tensors(draw))
+    load_policy(folder)
+
+
+def reward(folder, draw):
+    content = tensors(draw)
+    net = {"$module": "BasicRewardNet", "arguments": {"observation_space": {"$space": BOX},
+           "action_space": {"$space": BOX}, "hid_sizes": [4]}}  # fmt: skip
+    document = changed({"net": net, "weights": {"sha256": digest(content)}}, draw)
+    (folder / "reward.json").write_text(json.dumps(document))
+    (folder / "reward.safetensors").write_bytes(content)
+    load_reward_net(folder)
+
+
+def space(folder, draw):
+    kinds = [
+        BOX,
+        {"type": "Discrete", "n": 2, "start": 0},
+        {"type": "MultiBinary", "n": [2]},
+        {"type": "MultiDiscrete", "nvec": [2, 3]},
+        {"type": "Dict", "spaces": {"a": BOX}},
+    ]
+    try:
+        space_from_json(changed(draw(st.sampled_from(kinds)), draw))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+# --- results
+
+
+def submission(folder, draw):
+    source = draw(st.sampled_from(sorted((ROOT / "results").glob("*/manifest.json"))[:1]))
+    document = changed(json.loads(source.read_text()), draw)
+    (folder / "manifest.json").write_text(json.dumps(document))
+    validate(folder)
+
+
+def sacred(folder, draw):
+    run = folder / "1"
+    run.mkdir(exist_ok=True)
+    config = {"environment": {"gym_id": "seals/CartPole-v0"}, "seed": 1, "total_timesteps": 10}
+    record = {
+        "status": "COMPLETED",
+        "command": "bc",
+        "experiment": {"name": "train_imitation"},
+        "result": {"imit_stats": {"return_mean": 1.0, "n_traj": 5}},
+        "start_time": "2024",
+    }
+    (run / "config.json").write_text(json.dumps(changed(config, draw)))
+    (run / "run.json").write_text(json.dumps(changed(record, draw)))
+    import_sacred(folder)
+
+
+def leases(folder, draw):
+    good = {"host": "a", "machine": "b", "pid": 5, "started": "7", "nonce": "0" * 32,
+            "heartbeat_s": 15.0}  # fmt: skip
+    content = json.dumps(changed(good, draw)).encode()
+    (folder / lease.LEASE_FILE).write_bytes(damaged(content, draw))
+    lease.is_held(folder)
+    held = lease.acquire(folder, wait=False)
+    if held is not None:
+        held.release()
+
+
+TARGETS = {
+    each.__name__: each
+    for each in (
+        settings_file, readme, card, csv_table, npz, npy_folder, parquet, arrow, json_lines,
+        statistics, sb3_zip, policy, foreign, reward, space, submission, sacred, leases,
+    )
+}  # fmt: skip
