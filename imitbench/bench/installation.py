@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +76,13 @@ def _device() -> str:
 
 
 def _results_folder(out: Path) -> str:
+    created = [folder for folder in (out, *out.parents) if not folder.exists()]
     check_writable(out)
     free = shutil.disk_usage(out).free
+    for folder in created:
+        # Another process may have begun to use it.
+        with suppress(OSError):
+            folder.rmdir()
     if free < _LEAST_FREE_BYTES:
         raise OSError(f"{out}: only {free / 1e6:.0f} MB free; free some space or choose --out")
     return f"{out.resolve()}: writable, {free / 1e9:.0f} GB free"

@@ -284,6 +284,11 @@ def test_doctor_finds_nothing_wrong(imitbench):
     assert "PROBLEM" not in answer.out
 
 
+def test_doctor_leaves_no_folder_behind(imitbench, tmp_path):
+    assert imitbench("doctor", "--out", str(tmp_path / "new" / "runs")).code == 0
+    assert not (tmp_path / "new").exists()
+
+
 def test_doctor_exits_with_1_and_names_the_problem(imitbench):
     answer = imitbench("doctor", "--out", "/proc/no-results-here")
     assert answer.code == 1
