@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.files import read_text
+from imitbench.untrusted.messages import visible_characters
 from imitbench.untrusted.yaml_text import BoundedLoader, load_yaml
 from imitbench.util.parse_errors import BAD_YAML_VALUES
 from imitbench.util.text_line import one_line
@@ -58,14 +59,16 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
     lines: dict[KeyPath, int] = {}
     for key_path, line_number, duplicate in _walk(root, ()):
         if duplicate:
-            raise InputError(f"{path}:{line_number}: duplicate key '{key_path[-1]}'; keep one")
+            key = one_line(key_path[-1])
+            raise InputError(f"{path}:{line_number}: duplicate key '{key}'; keep one")
         lines[key_path] = line_number
     try:
         return model.model_validate(document)
     except ValidationError as error:
         # A misspelt key is also a missing one; report the misspelling.
         told = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-        raise InputError(_explain(path, lines, model, told[0])) from error
+        message = _explain(path, lines, model, told[0])
+        raise InputError(visible_characters(message)) from error
 
 
 class _AliaslessLoader(BoundedLoader):

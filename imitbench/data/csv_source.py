@@ -7,6 +7,7 @@ optionally `rewards`, `next_obs_0` … and `episode`. `imitbench.data.plain_arra
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,12 +111,13 @@ def _read(path: Path) -> pa.Table:
             read_options=pc.ReadOptions(use_threads=False),
             convert_options=pc.ConvertOptions(null_values=[""], strings_can_be_null=True),
         )
+        names = table.column_names
     except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
         raise InputError(
             f"{path}: not readable as CSV ({one_line(error, 160)}): write a header line and the "
             "same number of values in each line"
         ) from error
-    twice = sorted({n for n in table.column_names if table.column_names.count(n) > 1})
+    twice = sorted({name for name, count in Counter(names).items() if count > 1})
     if twice:
         raise InputError(f"{path}: column '{one_line(twice[0], 40)}' appears twice: remove one")
     return table

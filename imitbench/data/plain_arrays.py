@@ -126,7 +126,7 @@ def open_npy_folder(folder: Path) -> MemoryReader:
             require_ordinary(file, inside=folder)
             values = np.load(file, mmap_mode="r", allow_pickle=False)
             check_shape(values.shape, rows=True)
-        except DAMAGED_NPZ as error:
+        except (*DAMAGED_NPZ, OverflowError) as error:
             raise InputError(
                 f"{file}: not a readable .npy file of numbers ({one_line(error, 120)}): write it "
                 "with numpy.save"

@@ -97,7 +97,7 @@ def test_a_file_without_keys_is_reported(tmp_path, text):
         ("title: Mine", "title: !!bool perhaps", ": not valid YAML ("),
         ("title: Mine", 'title: !!float ""', ": not valid YAML ("),
         ("title: Mine", "title: a\0b", ": not valid YAML ("),
-        ("title: Mine", "title: " + "[" * 5000, ": not valid YAML (nested too deeply"),
+        ("title: Mine", "title: " + "[" * 5000, ":3: not valid YAML (exceeded maximum nesting"),
         ("title: Mine", "title: &a [*a]", ":3: not valid YAML (alias '*a' is not supported; "),
     ],
 )

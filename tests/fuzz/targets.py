@@ -10,6 +10,7 @@ import json
 import pickle
 import struct
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -300,13 +301,19 @@ def pickled(draw):
 
 
 def real_pickle(draw):
+    return damaged(draw(st.sampled_from(real_pickles())), draw)
+
+
+@cache
+def real_pickles():
+    """Pickles of real objects; made once, because their length may differ from time to time."""
     from gymnasium import spaces
 
-    made = draw(st.sampled_from([
+    made = [
         spaces.Box(-1, 1, (2,)), spaces.Discrete(3), spaces.MultiBinary(2),
         spaces.Dict({"a": spaces.Box(0, 1, (2, 2))}), np.zeros(3), {"a": np.float64(1)},
-    ]))  # fmt: skip
-    return damaged(pickle.dumps(made, protocol=draw(st.integers(2, 5))), draw)
+    ]  # fmt: skip
+    return [pickle.dumps(each, protocol=number) for each in made for number in range(2, 6)]
 
 
 def statistics(folder, draw):
