@@ -1,8 +1,8 @@
 """Benchmark harness, leaderboard and library for imitation and reward learning.
 
-`imitbench.run`, `imitbench.results`, `imitbench.report` and `imitbench.compare` are the harness,
-`imitbench.load_policy` and `imitbench.load_reward` give what its runs have learned (see
-`imitbench.api`); the library is in `imitbench.algorithms` and its neighbours. Importing this
+`imitbench.run`, `imitbench.race`, `imitbench.results`, `imitbench.report` and `imitbench.compare`
+are the harness; `imitbench.load_policy` and `imitbench.load_reward` give what its runs have learned
+(see `imitbench.api`); the library is in `imitbench.algorithms` and its neighbours. Importing this
 package loads nothing heavy.
 """
 
@@ -16,7 +16,7 @@ from imitbench.util.library_patches import make_callable
 from imitbench.version import __version__
 
 if TYPE_CHECKING:
-    from imitbench.api import compare, load_policy, load_reward, report, results, run
+    from imitbench.api import compare, load_policy, load_reward, race, report, results, run
 
 __all__ = [
     "InputError",
@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "load_policy",
     "load_reward",
+    "race",
     "report",
     "results",
     "run",
@@ -42,10 +43,18 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
+def _race(*args: Any, **kwargs: Any) -> Any:
+    from imitbench.api import race
+
+    return race(*args, **kwargs)
+
+
 def _report(*args: Any, **kwargs: Any) -> Any:
     from imitbench.api import report
 
     return report(*args, **kwargs)
 
 
+# These functions have the names of packages.
+make_callable("imitbench.race", _race)
 make_callable("imitbench.report", _report)

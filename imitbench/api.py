@@ -1,4 +1,4 @@
-"""The Python interface of the harness: `imitbench.run`, `results`, `report` and `compare`.
+"""The Python interface of the harness: `imitbench.run`, `race`, `results`, `report`, `compare`.
 
 The functions do the same as the commands of these names, and share results folders with them.
 `load_policy` and `load_reward` give what a run has learned.
@@ -20,6 +20,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
+from imitbench.api_arguments import (
+    algorithm_list,
+    call_text,
+    demo_counts,
+    make_request,
+    seed_list,
+    shared_settings,
+)
 from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,15 +37,24 @@ if TYPE_CHECKING:
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
+    from imitbench.race.summary import RaceSummary
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
     from imitbench.rewards.base import RewardNet
     from imitbench.stats.verdicts import Verdict
-    from imitbench.store.sweep_file import SweepRequest
     from imitbench.util.name_lists import Names
 
-__all__ = ["Comparison", "compare", "load_policy", "load_reward", "report", "results", "run"]
+__all__ = [
+    "Comparison",
+    "compare",
+    "load_policy",
+    "load_reward",
+    "race",
+    "report",
+    "results",
+    "run",
+]
 
 AnyPath = str | PathLike[str]
 Places = AnyPath | Sequence[AnyPath]
@@ -106,38 +123,112 @@ def run(
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.request import lock_in_use, plan_suites
+    from imitbench.bench.request import plan_suites
     from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
     from imitbench.report.notebook import ShownSummary
     from imitbench.util.hub_client import silent
-    from imitbench.util.name_lists import join_names, split_names
+    from imitbench.util.name_lists import split_names
     from imitbench.util.text_line import note
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
-    request = _request(
-        algorithms=_names(algos),
-        suite=str(suite),
-        environment=join_names("--env", env),
-        seeds=_seeds(seeds),
-        config=config,
-        budget=budget,
-        overrides={name: _text(value) for name, value in (overrides or {}).items()},
-        source=source,
-        lock=lock_in_use(None if lock is None else Path(lock), source),
-        device=resolved.device_class,
+    request = make_request(
+        algorithms=algorithm_list(algos),
+        seeds=seed_list(seeds),
         pack=resolved.pack,
-        folder=str(Path.cwd()),
+        **shared_settings(given, resolved),
     )
     suites = split_names("--suite", suite)
-    plans = plan_suites(request, suites, _demo_counts(n_demos), note if progress else silent)
+    plans = plan_suites(request, suites, demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
-            plans, resolved, out=Path(out), command=_call("run", given), observer=observer
+            plans, resolved, out=Path(out), command=call_text("run", given), observer=observer
         )
     return ShownSummary.of(summarize_sweep(plans, Path(out), outcome))
+
+
+def race(
+    new: str | Sequence[str],
+    baseline: str | Sequence[str],
+    suite: str = DEFAULT_SUITE,
+    env: Names = None,
+    *,
+    batch: int = 5,
+    max_seeds: int = 40,
+    alpha: float = 0.05,
+    margin: float = 0.05,
+    failed_runs: Literal["either", "count-as-random", "exclude"] = "either",
+    budget: BudgetName = "default",
+    n_demos: int | None = None,
+    source: str = "bundled",
+    config: Literal["default", "tuned"] = "default",
+    overrides: Mapping[str, Scalar] | None = None,
+    lock: AnyPath | None = None,
+    out: AnyPath = DEFAULT_OUT,
+    progress: bool = True,
+    **options: Any,
+) -> RaceSummary:
+    """Trains batches of seeds until each comparison is decided: better, worse or equivalent.
+
+    The design is registered before the first run. The same call again goes on with a race that was
+    interrupted, and comes to the same decisions.
+
+    Args:
+        new: Algorithms to compare: names or paths.
+        baseline: Algorithms to compare each of them with.
+        suite: Name of a suite of environments, or its folder.
+        env: Selects environments whose id matches one of these shell-style patterns.
+        batch: Seeds that are trained between two looks.
+        max_seeds: Seeds after which the race ends.
+        alpha: Chance of any false decision, over the whole race.
+        margin: Largest difference of scores that counts as none.
+        failed_runs: How failed runs count; `either`: no decision may depend on it.
+        budget: As in `run`, like all that follow.
+        n_demos: Number of demonstrations; `None` for all.
+        source: Source of experts and demonstrations.
+        config: `tuned` for hyper-parameters tuned per environment.
+        overrides: Hyper-parameters by `name` or `algorithm.name`.
+        lock: Lock file with commits of hub repositories.
+        out: Results folder, created if missing.
+        progress: Whether to print progress on stderr.
+        **options: Fields of `imitbench.executors.options.RunOptions`.
+
+    Returns:
+        Verdicts and seeds.
+
+    Raises:
+        InputError: An argument is out of range, or names something that does not exist or does not
+            fit; or the folder has other results of these methods.
+        TypeError: An option is unknown.
+    """
+    given = {name: value for name, value in locals().items() if name != "options"} | options
+    from imitbench.executors.options import RunOptions
+    from imitbench.executors.registry import resolve
+    from imitbench.race.driver import run_race
+    from imitbench.race.planning import RaceOptions, plan_race
+    from imitbench.race.progress import RaceNotes
+    from imitbench.race.summary import RaceSummary
+    from imitbench.util.hub_client import silent
+    from imitbench.util.text_line import note
+
+    resolved = resolve(RunOptions.of({"wait": True, **options}))
+    command = call_text("race", given)
+    settings = shared_settings(given, resolved)
+    planned = plan_race(
+        algorithm_list(new),
+        algorithm_list(baseline),
+        make_request(algorithms=[], seeds=[], n_demos=n_demos, **settings),
+        RaceOptions(batch, max_seeds, alpha, margin, failed_runs),
+        command=command,
+        notify=note if progress else silent,
+    )
+    notes = RaceNotes(quiet=not progress)
+    result = run_race(
+        planned, resolved, out=Path(out), command=command, observer=notes, quiet=not progress
+    )
+    return RaceSummary.of(result)
 
 
 def results(
@@ -454,58 +545,6 @@ def _several(given: Places) -> Sequence[AnyPath]:
     return [given] if isinstance(given, (str, PathLike)) else list(given)
 
 
-def _request(**values: Any) -> SweepRequest:
-    """Builds a request, and checks the types of its values.
-
-    Raises:
-        InputError: A value has a wrong type.
-    """
-    from pydantic import ValidationError
-
-    from imitbench.store.sweep_file import SweepRequest
-
-    try:
-        return SweepRequest(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = {"algorithms": "algos", "environment": "env"}.get(*[str(first["loc"][0])] * 2)
-        raise InputError(f"{name} {first['input']!r}: {first['msg']}") from error
-
-
-def _names(algos: str | Sequence[str]) -> list[str]:
-    from imitbench.util.name_lists import split_names
-
-    names = split_names("--algo", algos)
-    if not names:
-        raise InputError("algos: is empty; see `imitbench algos`")
-    return names
-
-
-def _seeds(seeds: int | Sequence[int] | str) -> list[int]:
-    from imitbench.bench.plan import parse_seeds
-
-    if isinstance(seeds, (int, str)):
-        return parse_seeds(str(seeds))
-    chosen = list(dict.fromkeys(seeds))
-    if not chosen or any(not isinstance(seed, int) or seed < 0 for seed in chosen):
-        raise InputError(f"seeds {chosen}: must be a count, or seeds of 0 and above")
-    return chosen
-
-
-def _demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]:
-    from imitbench.bench.plan import parse_demo_counts
-
-    counts = [n_demos] if isinstance(n_demos, int) or n_demos is None else list(n_demos)
-    return parse_demo_counts(",".join("all" if each is None else str(each) for each in counts))
-
-
-def _text(value: Scalar) -> str:
-    """Returns a hyper-parameter as text, as on the command line."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
-
-
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
     if value not in accepted:
         known = [each for each in accepted if each is not None]
@@ -519,9 +558,3 @@ def _check_statistics(replicates: int, level: float = 0.95) -> None:
         check_options(replicates, level)
     except ValueError as error:
         raise InputError(str(error)) from error
-
-
-def _call(function: str, given: Mapping[str, Any]) -> str:
-    """Returns the call as Python source, without arguments that are `None`."""
-    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
-    return f"imitbench.{function}({arguments})"

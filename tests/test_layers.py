@@ -13,6 +13,7 @@ PACKAGE = Path(imitbench.__file__).parent
 LAYERS = [
     {"cli"},
     {"api", "dashboard"},
+    {"api_arguments"},
     {"labelling", "race"},
     {"experts", "report", "templates", "tune"},
     {"conformance"},

@@ -202,9 +202,7 @@ def run_sweeps(
     estimates = [DurationEstimates(plan, out).on_cards for plan in plans]
     check_writable(out)
     distinct = {run.run_id: run for _, runs in sweeps for run in runs}
-    open_ids = {
-        run_id for run_id, run in distinct.items() if options.force or not _is_done(out, run)
-    }
+    open_ids = {key for key, run in distinct.items() if options.force or not _is_done(out, run)}
     outcome = SweepOutcome(already_done=len(distinct) - len(open_ids))
     ahead = {
         run.run_id: (run, estimate(run))

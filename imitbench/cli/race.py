@@ -13,8 +13,6 @@ from imitbench.cli.record_options import takes
 from imitbench.executors.options import RunOptions
 
 if TYPE_CHECKING:
-    from imitbench.bench.plan import Plan
-    from imitbench.bench.sweep import SweepOutcome
     from imitbench.race.driver import RaceResult
     from imitbench.race.planning import PlannedRace
     from imitbench.report.model import ExtraTable
@@ -205,20 +203,17 @@ def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json:
 
 def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:
     """Carries out a race, and shows its progress on stderr."""
-    from imitbench.bench.progress import make_observer
-    from imitbench.bench.sweep import carry_out
     from imitbench.cli.output import typed_command
     from imitbench.race.driver import run_race
     from imitbench.race.progress import RaceNotes
 
-    command = typed_command()
-
-    def train(plan: Plan) -> SweepOutcome:
-        with make_observer(quiet=quiet) as observer:
-            return carry_out([plan], options, out=out, command=command, observer=observer)
-
     return run_race(
-        planned, options, out=out, command=command, observer=RaceNotes(quiet=quiet), train=train
+        planned,
+        options,
+        out=out,
+        command=typed_command(),
+        observer=RaceNotes(quiet=quiet),
+        quiet=quiet,
     )
 
 

@@ -113,13 +113,15 @@ def pull_results(
     """Fetch published results, check them, and write run directories that reports read.
 
     Every file is checked against its digest, every run against its specification, and every
-    result against its episodes. Existing runs of the results folder are not changed.
+    result against its episodes. Existing runs of the results folder are not changed. The designs of
+    races come with their runs.
 
     Example: imitbench results pull me/my-results --out theirs
     """
     from imitbench.cli.output import make_notifier, note, print_json
+    from imitbench.published.findings import StrictFindings
     from imitbench.published.results_folder import PATTERNS
-    from imitbench.published.submission import read_results, restore_runs
+    from imitbench.published.submission import read_submission, restore_runs
     from imitbench.untrusted import gate
     from imitbench.util import hub_client, hub_upload
 
@@ -127,9 +129,9 @@ def pull_results(
     fetched = hub_client.fetch(
         repo, files=PATTERNS, kind="dataset", revision=revision, notify=make_notifier(quiet=quiet)
     )
-    made, present = restore_runs(
-        gate.checked(lambda: read_results(fetched.folder), fetched.folder), out
-    )
+    folder = fetched.folder
+    found = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
+    made, present = restore_runs([each.run for each in found.runs], out, found.races)
     if json:
         print_json({"repo": repo, "revision": fetched.commit, "added": made, "present": present})
     elif not quiet:

@@ -52,6 +52,9 @@ def status(
     )
     from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, published_cells, results_place
+    from imitbench.records.selection import Selection
+    from imitbench.report.race_tables import state_line
+    from imitbench.report.races import read_reported_races
     from imitbench.store.overview import StatusSurvey
 
     places = [ResultsPlace.of(results_place(name)) for name in out]
@@ -88,6 +91,8 @@ def status(
         typer.echo()
         print_table(LIVE_COLUMNS, live_rows(running))
     note(summary(cells))
+    for race in read_reported_races(list(surveys), Selection(), note):
+        note(state_line(race.design, race.found))
     for path, survey in surveys.items():
         _note_open_runs(path, survey, found[path])
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
-from imitbench.published.results_folder import MANIFEST_FILE, read_runs
+from imitbench.published.results_folder import MANIFEST_FILE, races_of, read_runs
 from imitbench.published.submission import read_submission
 from imitbench.published.validation import check_runs
 from imitbench.records.published import PublishedRun
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
+from imitbench.store.races import RegisteredRace
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX, run_directories
 from imitbench.untrusted import gate
 
@@ -26,12 +27,14 @@ class ResultsSource:
         digest: Digest in the manifest; `None` for own runs, and in early folders.
         failed: Checks that the runs do not pass, such as that of budgets. Leaderboards show such
             runs with a mark; runs that contradict themselves are not read.
+        races: Registered races of these runs.
     """
 
     name: str
     runs: tuple[PublishedRun, ...]
     digest: str | None = None
     failed: tuple[Check, ...] = ()
+    races: tuple[RegisteredRace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ def _find_results(folder: Path) -> FoundResults:
     elif next(run_directories(folder), None) is not None:
         taken = "a results folder of own runs"
         own = read_runs(folder)
-        sources = [ResultsSource("", tuple(own.runs))]
+        races = tuple(races_of(folder, own.runs))
+        sources = [ResultsSource("", tuple(own.runs), races=races)]
         notes += own.left_out
     else:
         raise InputError(
@@ -143,7 +147,8 @@ def read_source(folder: Path) -> ResultsSource:
     check_runs(submission, findings)
     failed = tuple(failed_checks(findings.problems))
     name = folder.resolve().name
-    return ResultsSource(name, tuple(each.run for each in submission.runs), digest, failed)
+    runs = tuple(each.run for each in submission.runs)
+    return ResultsSource(name, runs, digest, failed, tuple(submission.races))
 
 
 def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSource]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -34,7 +35,7 @@ from imitbench.published.run_checks import check_scores
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, RunFailure, RunResult
-from imitbench.store.races import RegisteredRace, parse_race
+from imitbench.store.races import RegisteredRace, parse_race, restore
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 
@@ -366,21 +367,26 @@ def read_results(folder: Path) -> list[PublishedRun]:
     return [each.run for each in read_submission(folder, StrictFindings(folder)).runs]
 
 
-def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:
+def restore_runs(
+    runs: list[PublishedRun], out: Path, races: Sequence[RegisteredRace] = ()
+) -> tuple[int, int]:
     """Writes run directories of published runs, which reports read like own runs.
 
     Args:
         runs: Published runs.
         out: Results folder; runs that have an outcome there are not changed.
+        races: Registered races, whose designs are restored before the runs.
 
     Returns:
         Number of written runs, and number of existing ones.
 
     Raises:
         InputError: A name in a specification is not valid for a folder, or `out` cannot be
-            written or has published results.
+            written, has published results, or has another race of the same methods.
     """
     check_no_submission(out)
+    for race in races:
+        restore(out, race)
     made = 0
     for run in runs:
         directory = RunDirectory.of(out, run.spec)

@@ -116,6 +116,7 @@ def run_race(
     out: Path,
     command: str,
     observer: RaceObserver,
+    quiet: bool = True,
     train: Train | None = None,
 ) -> RaceResult:
     """Registers a race, unless it is registered, and carries it out until it is over or stopped.
@@ -129,7 +130,8 @@ def run_race(
         out: Results folder.
         command: The command that the user typed, for provenance.
         observer: Notified of looks.
-        train: Does the runs of a batch; by default `carry_out` without showing its progress.
+        quiet: Whether not to show the progress of runs.
+        train: Does the runs of a batch; by default `carry_out`.
 
     Returns:
         The result. The race stops before it is over if runs are left, lost or queued, or if all
@@ -141,7 +143,7 @@ def run_race(
     check_no_submission(out)
     check_writable(out)
     race = register(out, planned.race, planned.plan.request)
-    doing = train or _quietly(options, out, command)
+    doing = train or _training(options, out, command, quiet)
     with _alone(race_folder(out, race), observer):
         return _Driver(race, planned.plan, out, observer, doing).go()
 
@@ -211,11 +213,11 @@ def _retried(runs: tuple[PublishedRun, ...]) -> list[RunSpec]:
     return [run.spec for own in _by_cell(runs).values() if _all_failed(own) for run in own]
 
 
-def _quietly(options: RunOptions, out: Path, command: str) -> Train:
+def _training(options: RunOptions, out: Path, command: str, quiet: bool) -> Train:
     from imitbench.bench.progress import make_observer
 
     def train(plan: Plan) -> SweepOutcome:
-        with make_observer(quiet=True) as observer:
+        with make_observer(quiet=quiet) as observer:
             return carry_out([plan], options, out=out, command=command, observer=observer)
 
     return train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TypeAlias
@@ -11,10 +12,12 @@ from imitbench.report.model import (
     CellResult,
     MeasureSummary,
     Report,
+    ReportedRace,
     RunCost,
     Section,
     StatisticsSettings,
 )
+from imitbench.report.race_tables import verdicts_of
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
 
@@ -67,6 +70,11 @@ COLUMNS = (
     "bootstrap_seed",
     "level",
     "score_one",
+    "baseline",
+    "verdict",
+    "difference",
+    "difference_low",
+    "difference_high",
 )
 """The header line; `render_csv` explains the columns."""
 
@@ -78,7 +86,10 @@ def render_csv(report: Report) -> str:
 
     `row` is `cell` for one algorithm on one environment, `aggregate` for one algorithm over the
     environments it covers (`environment` is empty then), and `measure` for a further
-    measurement, which has only the columns of that name. `kind` says whether the numbers
+    measurement, which has only the columns of that name. `race` rows have the verdict of a
+    registered race on an algorithm and its `baseline`, on one environment or overall, with the
+    difference of mean scores and its repeated interval; `seeds_max` is the number of seeds that it
+    took. `kind` says whether the numbers
     come from completed runs (`run`), from the suite's references (`reference`), or do not exist
     (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
     intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
@@ -95,10 +106,31 @@ def render_csv(report: Report) -> str:
         CSV with single newlines as line ends; the header alone for an empty report. Numbers
         have ten significant digits; missing values are empty fields.
     """
-    rows = (row for section in report.sections for row in section_rows(section, report.method))
+    sections = (row for section in report.sections for row in section_rows(section, report.method))
+    races = (row for race in report.races for row in _race(race))
     return csv_text(
-        COLUMNS, ({column: _field(value) for column, value in row.items()} for row in rows)
+        COLUMNS,
+        (
+            {column: _field(value) for column, value in row.items()}
+            for row in itertools.chain(sections, races)
+        ),
     )
+
+
+def _race(race: ReportedRace) -> Iterator[dict[str, Value]]:
+    for verdict in verdicts_of(race.design, race.found):
+        yield {
+            "suite": race.design.suite,
+            "row": "race",
+            "algorithm": verdict.method,
+            "environment": verdict.environment,
+            "baseline": verdict.baseline,
+            "verdict": verdict.verdict,
+            "seeds_max": verdict.seeds,
+            "difference": verdict.difference,
+            "difference_low": verdict.low,
+            "difference_high": verdict.high,
+        }
 
 
 def _field(value: Value) -> str:

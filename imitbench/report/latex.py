@@ -188,15 +188,19 @@ def _references(section: Section, place: int) -> str:
 
 def _extra(table: ExtraTable, label: str, title: str = "") -> str:
     header = [escape(each) for each in table.columns]
-    rows = [
+    caption = f"{title}{table.title}. {table.caption}"
+    return _long(header, [extra_rows(table)], table.names, caption, label)
+
+
+def extra_rows(table: ExtraTable) -> list[list[str]]:
+    """Returns the cells of a table, escaped; numbers in mathematical mode."""
+    return [
         [
             escape(entry.shown) if place < table.names else number(entry.shown)
             for place, entry in enumerate(row)
         ]
         for row in table.rows
     ]
-    caption = f"{title}{table.title}. {table.caption}"
-    return _long(header, [rows], table.names, caption, label)
 
 
 def _failures(report: Report) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.latex import column_layout, escape, number, table_row
-from imitbench.report.model import AlgorithmResult, Report, Section
+from imitbench.report.latex import column_layout, escape, extra_rows, number, table_row
+from imitbench.report.model import AlgorithmResult, ExtraTable, Report, Section
+from imitbench.report.race_tables import verdict_table
 from imitbench.stats.aggregates import mean
 from imitbench.stats.bootstrap import Interval, stratified_bootstrap
 from imitbench.stats.coverage import count_failures
@@ -22,7 +23,7 @@ _MISSING = "--"
 
 
 def render_paper_table(report: Report, *, captions: bool = True) -> str:
-    r"""Writes a table for each section of a report.
+    r"""Writes a table for each section of a report, and one for each registered race.
 
     A column has the mean scores on an environment, with their bootstrap intervals; the last column
     has the IQM over all environments. In each column, the best method is bold, and so are methods
@@ -43,6 +44,9 @@ def render_paper_table(report: Report, *, captions: bool = True) -> str:
     for place, section in enumerate(report.sections, start=1):
         tabular = _tabular(section, report)
         blocks.append(_floating(tabular, section, report, place) if captions else tabular)
+    for place, race in enumerate(report.races, start=1):
+        table = verdict_table(race.design, race.found)
+        blocks.append(_floating_race(table, place) if captions else _race_tabular(table))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -52,16 +56,37 @@ def _floating(tabular: str, section: Section, report: Report, place: int) -> str
         f"interquartile mean (IQM) over all of them. Bold: the best method, and methods whose "
         f"value is within its interval. Seeds: {text.all_seeds(section)}. "
     )
+    conditions = text.conditions(section, report)
+    return _float(caption + conditions, f"paper-{place}", tabular)
+
+
+def _float(caption: str, label: str, tabular: str) -> str:
     inside = "\n".join(f"  {line}" for line in tabular.splitlines())
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{escape(caption + text.conditions(section, report))}}}",
-        rf"  \label{{tab:imitbench-paper-{place}}}",
+        rf"  \caption{{{escape(caption)}}}",
+        rf"  \label{{tab:imitbench-{label}}}",
         inside,
         r"\end{table}",
     ]
     return "\n".join(lines)
+
+
+def _floating_race(table: ExtraTable, place: int) -> str:
+    return _float(f"{table.title}. {table.caption}", f"race-{place}", _race_tabular(table))
+
+
+def _race_tabular(table: ExtraTable) -> str:
+    header = list(map(escape, table.columns))
+    lines = [
+        rf"\begin{{tabular}}{{{column_layout(header, table.names)}}}",
+        r"\toprule",
+        table_row(header),
+        r"\midrule",
+    ]
+    lines += map(table_row, extra_rows(table))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
 def _tabular(section: Section, report: Report) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from imitbench.records.race_design import RaceDesign
@@ -66,6 +67,18 @@ def racing_line(found: Race, design: RaceDesign) -> str:
         f"look {looks.index(seeds) + 1} of at most {len(looks)}, with {seeds} seeds: "
         f"{missing} more runs; racing: {'; '.join(open_pairs)} on {', '.join(environments)}"
     )
+
+
+def state_line(design: RaceDesign, found: Race) -> str:
+    """Returns a sentence on where a race stands: `race of sqil against bc, over: …`."""
+    decided = [
+        f"{method} {_WORDS[found.outcomes[(method, baseline), None]]} {baseline}"
+        for method, baseline in design.pairs
+        if not found.needed or found.outcomes[(method, baseline), None] != "undecided"
+    ]
+    state = "racing" if found.needed else "over"
+    told = "; ".join(decided) or "nothing is decided yet"
+    return f"race of {design.title} on {design.suite}, {state}: {told}"
 
 
 def race_tables(design: RaceDesign, found: Race) -> tuple[ExtraTable, ...]:
@@ -226,7 +239,7 @@ def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
     return {
         "design": {**design.model_dump(mode="json"), "digest": design.digest},
         "over": not found.needed,
-        "verdicts": list(_verdict_documents(design, found)),
+        "verdicts": [asdict(each) for each in verdicts_of(design, found)],
         "looks": [
             {
                 "method": look.pair[0],
@@ -251,17 +264,37 @@ def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
     }
 
 
-def _verdict_documents(design: RaceDesign, found: Race) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class RaceVerdict:
+    """The verdict of a race on a pair.
+
+    Attributes:
+        method: Name of the method.
+        baseline: Name of its baseline.
+        environment: Id of the environment; `None` overall.
+        verdict: better, worse, equivalent, undecided, or racing.
+        seeds: Seeds of each method at the last look.
+        difference: Mean score of the method less that of the baseline; `None` if unknown.
+        low: Lower end of the repeated interval of the difference; `None` if unknown.
+        high: Upper end.
+    """
+
+    method: str
+    baseline: str
+    environment: str | None
+    verdict: str
+    seeds: int
+    difference: float | None
+    low: float | None
+    high: float | None
+
+
+def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
+    """Yields the verdict on each pair, overall and by environment."""
     lasts = last_looks(found)
     for (pair, environment), outcome in found.outcomes.items():
         look = lasts.get((pair, environment))
-        yield {
-            "method": pair[0],
-            "baseline": pair[1],
-            "environment": environment,
-            "verdict": _verdict(outcome, found),
-            "seeds": 0 if look is None else seeds_at(look, design),
-            "difference": None if look is None else look.difference,
-            "low": None if look is None else look.low,
-            "high": None if look is None else look.high,
-        }
+        seeds = 0 if look is None else seeds_at(look, design)
+        numbers = (None,) * 3 if look is None else (look.difference, look.low, look.high)
+        known = [None if each is None or math.isnan(each) else each for each in numbers]
+        yield RaceVerdict(*pair, environment, _verdict(outcome, found), seeds, *known)

@@ -160,16 +160,42 @@ def register(out: Path, race: RegisteredRace, request: SweepRequest | None) -> R
         raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
 
 
+def restore(out: Path, race: RegisteredRace) -> None:
+    """Writes the design of a published race, unless it is there already.
+
+    Args:
+        out: Results folder, created if missing.
+        race: The race, as it was registered.
+
+    Raises:
+        InputError: The folder has another race of the same methods, or cannot be written.
+    """
+    try:
+        (out / RACES_FOLDER).mkdir(parents=True, exist_ok=True)
+        present = read_races(out)
+        if race.id in {each.id for each in present}:
+            return
+        for other in present:
+            _check_overlap(out, race.design, other.design)
+        atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
+
+
+def _check_overlap(out: Path, design: RaceDesign, other: RaceDesign) -> None:
+    if _overlap(other, design):
+        raise InputError(
+            f"--out {out}: has a race of {other.title} with another {_difference(other, design)}; "
+            "a changed design is a new race: name another --out, or type the command of the first "
+            "one to go on with it"
+        )
+
+
 def _check_free(out: Path, race: RegisteredRace, races: Iterable[RegisteredRace]) -> None:
     """Checks that a new design does not follow from results that exist already."""
     design = race.design
     for other in races:
-        if _overlap(other.design, design):
-            raise InputError(
-                f"--out {out}: has a race of {other.design.title} with another "
-                f"{_difference(other.design, design)}; a changed design is a new race: name "
-                "another --out, or type the command of the first one to go on with it"
-            )
+        _check_overlap(out, design, other.design)
     runs = read_outcomes(out, design)
     check_foreign(f"--out {out}", foreign_runs(design, runs))
     own = [run.spec for run in runs if design.has(run)]

@@ -10,6 +10,7 @@ import pytest
 from support.plugins import write_plugin
 from support.races import Training, carry_out, planned
 
+import imitbench
 from imitbench.cli.main import main
 from imitbench.store.races import read_races
 
@@ -176,3 +177,18 @@ def test_a_simulation_draws_from_existing_runs(here, tmp_path):
                         "before")  # fmt: skip
     assert code == 2
     assert "has 0 runs of sqil on Pendulum-v1" in err
+
+
+def test_the_python_function_does_the_same(here, tmp_path):
+    carry_out(planned(), tmp_path / "runs")
+    found = imitbench.race(
+        "gail", "bc", env="Pendulum-v1", budget="quick", batch=3, max_seeds=12,
+        out=tmp_path / "runs", progress=False,
+    )  # fmt: skip
+    assert found.over
+    [verdict] = found.verdicts
+    assert (verdict.method, verdict.verdict, verdict.seeds) == ("gail", "worse", 6)
+    assert found.seeds == {("gail", "Pendulum-v1"): 6, ("bc", "Pendulum-v1"): 6}
+    assert list(found.to_frame()["verdict"]) == ["worse"]
+    with pytest.raises(imitbench.InputError, match="--margin 0: must be above 0"):
+        imitbench.race("gail", "bc", margin=0, out=tmp_path / "runs")

@@ -8,7 +8,10 @@ import pytest
 from support.published import change, sign
 from support.races import Training, carry_out, draw, planned, write_scored
 
+from imitbench.errors import InputError
+from imitbench.published.findings import StrictFindings
 from imitbench.published.results_folder import races_of, read_runs, write_results
+from imitbench.published.submission import read_submission, restore_runs
 from imitbench.published.validation import validate
 from imitbench.store.races import RegisteredRace, read_races
 
@@ -108,3 +111,23 @@ def test_another_design_for_the_same_runs_is_refused(out, tmp_path):
     design = race.design.model_copy(update={"batch": 4})
     other = RegisteredRace.model_validate({**race.model_dump(), "design": design}).sealed()
     assert problems(publish(out, tmp_path / "published", races=[other]))
+
+
+def test_restored_results_have_the_design(out, tmp_path):
+    submission = read_submission(publish(out, tmp_path / "published"), StrictFindings("x"))
+    runs = [each.run for each in submission.runs]
+    restored = tmp_path / "restored"
+    made, present = restore_runs(runs, restored, submission.races)
+    assert (made, present) == (len(runs), 0)
+    assert read_races(restored) == read_races(out)
+    assert restore_runs(runs, restored, submission.races) == (0, len(runs))
+
+
+def test_another_design_of_the_same_methods_is_not_restored(out, tmp_path):
+    submission = read_submission(publish(out, tmp_path / "published"), StrictFindings("x"))
+    other = tmp_path / "other"
+    carry_out(planned(new=("gail",), max_seeds=6), other)
+    before = sorted(other.rglob("*"))
+    with pytest.raises(InputError, match="has a race of gail against bc with another"):
+        restore_runs([each.run for each in submission.runs], other, submission.races)
+    assert sorted(other.rglob("*")) == before

@@ -1,13 +1,17 @@
 """Reports show registered races: verdicts, looks and seeds, in all formats."""
 
+import csv
+import io
 import json
 
 import pytest
-from support.races import carry_out, planned
+from support.command import call_imitbench
+from support.races import Training, carry_out, planned
 
 from imitbench.published.results_folder import races_of, read_runs, write_results
 from imitbench.report.build import build
 from imitbench.report.formats import plot, render
+from imitbench.report.paper_table import render_paper_table
 from imitbench.report.race_tables import fixed_seeds
 from imitbench.util.hub_client import silent
 
@@ -69,3 +73,50 @@ def test_published_races_are_reported_like_own_ones(report, out, tmp_path):
     assert [table for table in published.extra if "against" in table.title] == [
         table for table in report.extra if "against" in table.title
     ]
+
+
+def test_csv_has_a_row_per_verdict(report, out):
+    rows = list(csv.DictReader(io.StringIO(render(report, [out], "csv"))))
+    races = {row["algorithm"]: row for row in rows if row["row"] == "race"}
+    assert set(races) == {"gail", "sqil"}
+    gail = races["gail"]
+    assert (gail["baseline"], gail["verdict"], gail["seeds_max"]) == ("bc", "worse", "6")
+    assert gail["environment"] == ""
+    ends = [float(gail[name]) for name in ("difference_low", "difference", "difference_high")]
+    assert ends == sorted(ends)
+    assert ends[2] < 0
+
+
+@pytest.mark.parametrize("captions", [True, False])
+def test_paper_tables_have_the_verdicts(report, out, captions):
+    text = render_paper_table(report, captions=captions)
+    assert r"gail & bc & overall & worse & 6 & $-$0." in text
+    assert (r"\label{tab:imitbench-race-1}" in text) == captions
+
+
+def test_status_says_where_races_stand(out, tmp_path):
+    answer = call_imitbench("status", "--out", out, cwd=tmp_path)
+    assert "race of gail, sqil against bc on classic, over: gail is worse than bc; " in answer.err
+    begun = tmp_path / "begun"
+    carry_out(planned(), begun, Training(begun, stop_after=4))
+    assert (
+        "racing: nothing is decided yet"
+        in call_imitbench("status", "--out", begun, cwd=tmp_path).err
+    )
+
+
+def test_the_board_marks_rows_of_a_registered_race(out, tmp_path):
+    published = tmp_path / "submissions" / "lab"
+    runs = read_runs(out).runs
+    write_results(runs, published, version="0", command="c", races=races_of(out, runs))
+    site = tmp_path / "site"
+    answer = call_imitbench(
+        "leaderboard", "build", "--results", published.parent, "--out", site, cwd=tmp_path
+    )
+    assert answer.code == 0, answer.err
+    tables = json.loads((site / "leaderboard.json").read_text())["tables"]
+    raced = {row["algorithm"]: row["registered_race"] for table in tables for row in table["rows"]}
+    assert raced["gail"] and raced["bc"]
+    assert not raced["random"]
+    assert "registered race" in (site / "index.html").read_text()
+    assert "gail (registered race)" in (site / "leaderboard.md").read_text()

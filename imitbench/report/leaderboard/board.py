@@ -221,9 +221,18 @@ def _own_rows(
                 anchor=anchor,
                 color=colors.get(name),
                 checked=unchecked.isdisjoint(whose(name)),
+                raced=_all_raced((*runs[name], *failures[name]), sources),
             )
         )
     return made
+
+
+def _all_raced(runs: Sequence[BoardRun | BoardFailure], sources: Sequence[ResultsSource]) -> bool:
+    """Whether each run belongs to a registered race of its submitter."""
+    designs = {source.name: [race.design for race in source.races] for source in sources}
+    return bool(runs) and all(
+        any(design.has(each.run) for design in designs[each.submitter]) for each in runs
+    )
 
 
 def _covers_all(result: AlgorithmResult) -> bool:

@@ -20,7 +20,7 @@ COLUMNS = (
     "score_iqm", "score_iqm_low", "score_iqm_high",
     "score_mean", "score_mean_low", "score_mean_high",
     "environments_covered", "environments_total", "seeds_min", "seeds_max", "runs", "failed",
-    "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page",
+    "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page", "registered_race",
 )  # fmt: skip
 """The header line of the CSV file."""
 
@@ -116,6 +116,7 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "env_steps_per_run": row.env_steps,
         "wall_s_per_run": row.wall_s,
         "page": None if row.page is None else f"{row.page}#{row.anchor}",
+        "registered_race": row.raced,
     }
 
 

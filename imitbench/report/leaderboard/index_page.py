@@ -57,6 +57,7 @@ def row_name(row: BoardRow) -> Markup:
         (row.result.uses_reward, "uses reward"),
         (row.result.role == "control", "control"),
         (row.kind in ("run", "external") and row.result.partial, "partial"),
+        (row.raced, "registered race"),
     ]
     shown = [tag("span", mark, class_="mark") for holds, mark in marks if holds]
     if not row.checked:

@@ -87,6 +87,8 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
 
 def _name(row: BoardRow) -> str:
     name = escape(text.label(replace(row.result, algorithm=row.name)))
+    if row.raced:
+        name += " (registered race)"
     if not row.checked:
         name += " (checks failed)"
     return name if row.kind in ("run", "missing") else f"{name} ({row.kind})"

@@ -84,6 +84,7 @@ class BoardRow:
         imported: Source of an external row; `None` for other rows.
         color: Palette index; `None` for anchors and external rows.
         checked: Whether all its submissions pass the checks; own runs are not checked.
+        raced: Whether all its runs belong to registered races.
     """
 
     rank: int | None
@@ -98,6 +99,7 @@ class BoardRow:
     imported: ImportSource | None = None
     color: int | None = None
     checked: bool = True
+    raced: bool = False
 
     @property
     def env_steps(self) -> float | None:

@@ -1,0 +1,108 @@
+"""Arguments of the Python interface, in the form in which the harness takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imitbench.errors import InputError
+
+if TYPE_CHECKING:
+    from imitbench.cards.algorithm import Scalar
+    from imitbench.executors.options import RunOptions
+    from imitbench.store.sweep_file import SweepRequest
+
+
+def make_request(**values: Any) -> SweepRequest:
+    """Builds a request, and checks the types of its values.
+
+    Raises:
+        InputError: A value has a wrong type.
+    """
+    from pydantic import ValidationError
+
+    from imitbench.store.sweep_file import SweepRequest
+
+    try:
+        return SweepRequest(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = {"algorithms": "algos", "environment": "env"}.get(*[str(first["loc"][0])] * 2)
+        raise InputError(f"{name} {first['input']!r}: {first['msg']}") from error
+
+
+def algorithm_list(algos: str | Sequence[str]) -> list[str]:
+    """Returns names of algorithms as a list.
+
+    Raises:
+        InputError: There are none.
+    """
+    from imitbench.util.name_lists import split_names
+
+    names = split_names("--algo", algos)
+    if not names:
+        raise InputError("algos: is empty; see `imitbench algos`")
+    return names
+
+
+def seed_list(seeds: int | Sequence[int] | str) -> list[int]:
+    """Returns seeds as a list, from a count, the seeds themselves, or text as on the command line.
+
+    Raises:
+        InputError: They are no seeds.
+    """
+    from imitbench.bench.plan import parse_seeds
+
+    if isinstance(seeds, (int, str)):
+        return parse_seeds(str(seeds))
+    chosen = list(dict.fromkeys(seeds))
+    if not chosen or any(not isinstance(seed, int) or seed < 0 for seed in chosen):
+        raise InputError(f"seeds {chosen}: must be a count, or seeds of 0 and above")
+    return chosen
+
+
+def demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]:
+    """Returns numbers of demonstrations as a list; `None` stands for all.
+
+    Raises:
+        InputError: A number is not positive.
+    """
+    from imitbench.bench.plan import parse_demo_counts
+
+    counts = [n_demos] if isinstance(n_demos, int) or n_demos is None else list(n_demos)
+    return parse_demo_counts(",".join("all" if each is None else str(each) for each in counts))
+
+
+def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
+    """Returns the fields of a request that all functions have under the same names.
+
+    Args:
+        given: Arguments of the function, by name.
+        options: Execution options.
+    """
+    from imitbench.bench.request import lock_in_use
+    from imitbench.util.name_lists import join_names
+
+    lock, overrides = given["lock"], given["overrides"] or {}
+    return {
+        **{name: given[name] for name in ("config", "budget", "source")},
+        "suite": str(given["suite"]),
+        "environment": join_names("--env", given["env"]),
+        "overrides": {name: _text(value) for name, value in overrides.items()},
+        "lock": lock_in_use(None if lock is None else Path(lock), given["source"]),
+        "device": options.device_class,
+        "folder": str(Path.cwd()),
+    }
+
+
+def _text(value: Scalar) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def call_text(function: str, given: Mapping[str, Any]) -> str:
+    """Returns the call as Python source, without arguments that are `None`."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    return f"imitbench.{function}({arguments})"
