@@ -191,8 +191,7 @@ def run_sweeps(
     Returns:
         Outcome of the runs. An interrupted sweep also returns, with `left` above zero: after the
         first Ctrl-C (or SIGTERM, SIGUSR1, SIGUSR2) once the workers have saved checkpoints,
-        after the second immediately. Jobs that outlive this process continue and count as
-        `queued`.
+        after the second immediately. Jobs that outlive this process are `queued`.
 
     Raises:
         InputError: A plan cannot be run as requested, or the folder cannot be written.

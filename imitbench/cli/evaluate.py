@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,45 +36,89 @@ TrustPlugins = Annotated[
 ]
 
 
+OtherPolicy = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[OTHER]",
+        help="With --race: the policy to compare it with.",
+        autocompletion=completion.policies,
+    ),
+]
+OneEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="ID",
+        help="Environment id [as recorded with the policy].",
+        autocompletion=completion.environments,
+    ),
+]
+Algo = Annotated[
+    str | None,
+    typer.Option(
+        "--algo", metavar="PLUGIN", help="The plug-in that made the policy; it is imported."
+    ),
+]
+EpisodeCount = Annotated[
+    int | None, typer.Option("--episodes", min=1, help="Number of episodes [50].")
+]
+Deterministic = Annotated[
+    bool,
+    typer.Option("--deterministic/--stochastic", help="Take the most likely action, or sample."),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Seed of the evaluation [the run's, or 0].")
+]
+Video = Annotated[
+    Path | None,
+    typer.Option("--video", metavar="FILE.mp4", help="Also record a video.", dir_okay=False),
+]
+VideoEpisodes = Annotated[
+    int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video.")
+]
+IsRace = Annotated[
+    bool,
+    typer.Option("--race", help="Run episodes of two policies until it is decided."),
+]
+Batch = Annotated[
+    int | None, typer.Option("--batch", metavar="N", help="Episodes between two looks [25].")
+]
+MaxEpisodes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-episodes", metavar="N", help="Episodes after which a race ends, undecided [500]."
+    ),
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option("--alpha", help="Chance of any false decision, over the whole race [0.05]."),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        "--margin", help="Difference of scores up to which policies are equivalent [0.05]."
+    ),
+]
+DEFAULT_EPISODES = 50
+
+
 def evaluate(
     policy: AnyPolicy,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            "--env",
-            metavar="ID",
-            help="Environment id [as recorded with the policy].",
-            autocompletion=completion.environments,
-        ),
-    ] = None,
+    other: OtherPolicy = None,
+    env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
-    algo: Annotated[
-        str | None,
-        typer.Option(
-            "--algo", metavar="PLUGIN", help="The plug-in that made the policy; it is imported."
-        ),
-    ] = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Number of episodes.")] = 50,
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic/--stochastic", help="Take the most likely action, or sample."
-        ),
-    ] = False,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of the evaluation [the run's, or 0].")
-    ] = None,
-    video: Annotated[
-        Path | None,
-        typer.Option("--video", metavar="FILE.mp4", help="Also record a video.", dir_okay=False),
-    ] = None,
-    video_episodes: Annotated[
-        int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video.")
-    ] = 1,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
-    ] = options.DEFAULT_OUT,
+    algo: Algo = None,
+    episodes: EpisodeCount = None,
+    deterministic: Deterministic = False,
+    seed: Seed = None,
+    video: Video = None,
+    video_episodes: VideoEpisodes = 1,
+    race: IsRace = False,
+    batch: Batch = None,
+    max_episodes: MaxEpisodes = None,
+    alpha: Alpha = None,
+    margin: Margin = None,
+    out: options.Out = options.DEFAULT_OUT,
     revision: Revision = None,
     trust: TrustPlugins = False,
     json: options.Json = False,
@@ -85,34 +129,112 @@ def evaluate(
     episodes. Where a plug-in defines the policy's class, name the plug-in with --algo. Videos need
     the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines without a screen.
 
+    With --race and two policies, batches of episodes are run until the first is better, worse or
+    equivalent, or --max-episodes is reached. The design is registered in the results folder before
+    the first episode, and the same command goes on with an interrupted race. It says nothing about
+    the methods that made the policies: `imitbench race` compares these.
+
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
     from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts.lookup import find_named_policy
     from imitbench.util.torch_startup import use_one_thread
 
-    subject = find_named_policy(policy, out=out, revision=revision, notify=make_notifier())
+    looks = {"batch": batch, "max_episodes": max_episodes, "alpha": alpha, "margin": margin}
+    _check_words(race, other, {"--episodes": episodes, "--video": video}, looks)
+    names = [name for name in (policy, other) if name is not None]
+    notify = make_notifier()
+    subjects = [find_named_policy(n, out=out, revision=revision, notify=notify) for n in names]
     use_one_thread()
-    document = _measure(
-        subject,
-        _EvaluationRequest(
-            env=env,
-            suite=suite,
-            plugin=algo or (subject.plugin if trust else None),
-            episodes=episodes,
-            deterministic=deterministic,
-            seed=subject.seed if seed is None else seed,
-            video=video,
-            video_episodes=video_episodes,
-            trust=trust,
-        ),
+    request = _EvaluationRequest(
+        env=env,
+        suite=suite,
+        plugin=algo or (subjects[0].plugin if trust and not race else None),
+        episodes=episodes or DEFAULT_EPISODES,
+        deterministic=deterministic,
+        seed=(0 if race else subjects[0].seed) if seed is None else seed,
+        video=video,
+        video_episodes=video_episodes,
+        trust=trust,
     )
+    _allow_named_code(request)
+    if race:
+        _race(subjects, request, looks, out, json=json)
+        return
+    document = _measure(subjects[0], request)
     if json:
         print_json(document)
         return
     _print(document)
     if video is not None:
         note(f"wrote {video}")
+
+
+def _check_words(
+    race: bool, other: str | None, alone: Mapping[str, object], looks: Mapping[str, object]
+) -> None:
+    """Checks that options are those of a race, or of a measurement, and not of both."""
+    from imitbench.errors import InputError
+
+    if race and other is None:
+        raise InputError("--race: needs two policies; name the one to compare with as well")
+    if not race:
+        if other is not None:
+            raise InputError(f"{other}: a second policy works only with --race")
+        for name, value in looks.items():
+            if value is not None:
+                raise InputError(f"--{name.replace('_', '-')} {value}: works only with --race")
+    for name, value in alone.items():
+        if race and value is not None:
+            hint = "; a race has --batch and --max-episodes" if name == "--episodes" else ""
+            raise InputError(f"{name} {value}: does not work with --race{hint}")
+
+
+def _allow_named_code(request: _EvaluationRequest) -> None:
+    """Allows the source of a suite, and that of a method, to run where the user named them."""
+    from imitbench.cards.plugins import find_algorithm, find_suite
+
+    if request.suite is not None:
+        find_suite(request.suite)
+    if request.plugin is not None:
+        find_algorithm(request.plugin)
+
+
+def _race(
+    subjects: Sequence[NamedPolicy],
+    request: _EvaluationRequest,
+    looks: Mapping[str, Any],
+    out: Path,
+    *,
+    json: bool,
+) -> None:
+    """Carries out a race of two policies and prints its result."""
+    from imitbench.cli.output import print_json, print_table, typed_command
+    from imitbench.race import policy_text
+    from imitbench.race.policies import PolicyRaceOptions, plan_policy_race, run_policy_race
+
+    if request.trust and request.plugin is None:
+        for subject in subjects:
+            _allow_named_code(replace(request, plugin=subject.plugin))
+    planned = plan_policy_race(
+        (subjects[0], subjects[1]),
+        PolicyRaceOptions(
+            env=request.env,
+            suite=request.suite,
+            plugin=request.plugin,
+            trust=request.trust,
+            deterministic=request.deterministic,
+            seed=request.seed,
+            **{name: value for name, value in looks.items() if value is not None},
+        ),
+        command=typed_command(),
+    )
+    notes = policy_text.PolicyRaceNotes(out)
+    result = run_policy_race(planned, out, looked=notes.looked, waiting=notes.waiting)
+    if json:
+        print_json(policy_text.document(result))
+    else:
+        print_table(*policy_text.verdict_table(result))
 
 
 @dataclass(frozen=True)
@@ -132,37 +254,13 @@ class _EvaluationRequest:
 
 def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates the policy, and records a video if one is requested."""
-    from imitbench.cards.plugins import find_algorithm, find_suite
-    from imitbench.errors import InputError
-    from imitbench.experts import evaluation, lookup, measurement
+    from imitbench.experts import evaluation, loading, measurement
     from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
-    from imitbench.policies.expert import load_expert_policy
-    from imitbench.policies.expert_folder import open_expert_folder
-    from imitbench.untrusted import gate
 
-    if request.suite is not None:
-        find_suite(request.suite)  # allows the suite's source to run
-    if request.plugin is not None:
-        find_algorithm(request.plugin)  # and here that of the method
-    own = subject.environment
-    spec = own
-    if request.env is not None:
-        spec = lookup.find_environment(request.env, request.suite).evaluated
-    if spec is None:
-        raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
-    found = open_expert_folder(subject.path)
-    spec = evaluation.with_own_arguments(spec, found)
+    spec = loading.environment_of(subject, request.env, request.suite)
     rendered = None if request.video is None else check_video(spec, request.video)
-    load = partial(
-        load_expert_policy,
-        found,
-        evaluation.spaces_of(spec),
-        trust=request.trust,
-        plugin=request.plugin,
-    )
-    # The code of a plug-in is trusted by naming it, and may need more than the limits.
-    policy = gate.checked(load, subject.path, trusted=request.trust or request.plugin is not None)
+    policy = loading.load_subject(subject, spec, trust=request.trust, plugin=request.plugin)
     # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
     with evaluation.check_arguments_accepted(spec):
@@ -173,7 +271,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
             deterministic=request.deterministic,
             seed=request.seed,
         )
-    known = subject.references if spec == own else None
+    known = subject.references if spec == subject.environment else None
     references = known or find_references(spec, request.suite)
     document = _document(subject.label, spec.id, measured.episodes, references)
     if rendered is not None and request.video is not None:

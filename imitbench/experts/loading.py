@@ -11,7 +11,7 @@ import torch as th
 
 from imitbench.errors import InputError
 from imitbench.experts.evaluation import spaces_of, with_own_arguments
-from imitbench.experts.lookup import find_named_policy
+from imitbench.experts.lookup import NamedPolicy, find_environment, find_named_policy
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.storage import load_policy
@@ -24,7 +24,50 @@ from imitbench.util.hub_client import silent
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
+    from imitbench.records.runs import EnvironmentSpec
     from imitbench.rewards.base import RewardNet
+
+
+def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> EnvironmentSpec:
+    """Returns the environment in which a policy is measured, with the policy's own arguments.
+
+    Args:
+        subject: The policy.
+        env: Id of the environment; `None` for that of the policy.
+        suite: Name or folder of the only suite to search for it; `None` for all.
+
+    Raises:
+        InputError: There is no such environment, or none is named and no file states it.
+    """
+    spec = subject.environment if env is None else find_environment(env, suite).evaluated
+    if spec is None:
+        raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
+    return with_own_arguments(spec, open_expert_folder(subject.path))
+
+
+def load_subject(
+    subject: NamedPolicy, spec: EnvironmentSpec, *, trust: bool, plugin: str | None
+) -> BasePolicy:
+    """Loads a named policy for an environment.
+
+    Args:
+        subject: The policy.
+        spec: The environment, of `environment_of`.
+        trust: Whether files that execute code may be read.
+        plugin: The plug-in that made the policy, if the user named it.
+
+    Raises:
+        InputError: The policy cannot be read, or does not fit the environment.
+    """
+    load = partial(
+        load_expert_policy,
+        open_expert_folder(subject.path),
+        spaces_of(spec),
+        trust=trust,
+        plugin=plugin,
+    )
+    # The code of a plug-in is trusted by naming it, and may need more than the limits.
+    return gate.checked(load, subject.path, trusted=trust or plugin is not None)
 
 
 def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> BasePolicy:

@@ -144,16 +144,21 @@ def run_race(
     check_writable(out)
     race = register(out, planned.race, planned.plan.request)
     doing = train or _training(options, out, command, quiet)
-    with _alone(race_folder(out, race), observer):
+    with alone(race_folder(out, race), observer.waiting):
         return _Driver(race, planned.plan, out, observer, doing).go()
 
 
 @contextmanager
-def _alone(folder: Path, observer: RaceObserver) -> Iterator[None]:
-    """Ensures that one process at a time carries out a race; waits for another one."""
+def alone(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Ensures that one process at a time carries out a race; waits for another one.
+
+    Args:
+        folder: Folder of the race.
+        waiting: Called if there is another one.
+    """
     held = lease.acquire(folder, wait=False)
     if held is None:
-        observer.waiting()
+        waiting()
         held = lease.acquire(folder, wait=True)
     assert held is not None
     try:

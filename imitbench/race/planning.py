@@ -23,6 +23,21 @@ from imitbench.util.hub_errors import Notify
 from imitbench.version import __version__
 
 
+def check_levels(alpha: float, margin: float) -> None:
+    """Checks the level and the margin of a race.
+
+    Raises:
+        InputError: One is out of range.
+    """
+    if not 0 < margin < math.inf:
+        raise InputError(
+            f"--margin {margin:g}: must be above 0, such as 0.05; without a margin nothing could "
+            "be called equivalent"
+        )
+    if not 0 < alpha < 1:
+        raise InputError(f"--alpha {alpha:g}: must be between 0 and 1, such as 0.05")
+
+
 @dataclass(frozen=True)
 class RaceOptions:
     """When a race looks, and what it decides.
@@ -47,13 +62,7 @@ class RaceOptions:
         Raises:
             InputError: A number is out of range.
         """
-        if not 0 < self.margin < math.inf:
-            raise InputError(
-                f"--margin {self.margin:g}: must be above 0, such as 0.05; without a margin no "
-                "methods could be called equivalent"
-            )
-        if not 0 < self.alpha < 1:
-            raise InputError(f"--alpha {self.alpha:g}: must be between 0 and 1, such as 0.05")
+        check_levels(self.alpha, self.margin)
         if self.batch < 2:
             raise InputError(f"--batch {self.batch}: must be at least 2, to see a spread")
         if self.batch > self.max_seeds:
@@ -165,7 +174,10 @@ def plan_registered(
         margin=registered.margin,
         failed_runs=registered.failed_runs,
     )
-    if _design(plan, registered.pairs, options) != registered:
+    today = _design(plan, registered.pairs, options)
+    # A default that has changed since then is no reason not to go on.
+    kept = {"spending": registered.spending, "replicates": registered.replicates}
+    if today.model_copy(update=kept) != registered:
         raise InputError(
             f"race {race.id}: cards, demonstrations or this program have changed since it was "
             "registered; restore them, or start another race in another --out"

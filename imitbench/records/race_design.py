@@ -18,7 +18,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, ReferenceScores, canonical_digest
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.sequential import Race, SequentialDesign, race
-from imitbench.stats.spending import LINEAR
+from imitbench.stats.spending import DEFAULT_EXPONENT
 from imitbench.util.numbers import Finite
 
 FailedRuns = Literal["either", "count-as-random", "exclude"]
@@ -82,7 +82,7 @@ class RaceDesign(Record):
     max_seeds: Annotated[int, Field(le=MOST_SEEDS)]
     alpha: Annotated[float, Field(gt=0, lt=1)]
     margin: Annotated[Finite, Field(gt=0)]
-    spending: Annotated[Finite, Field(gt=0, le=10)] = LINEAR
+    spending: Annotated[Finite, Field(gt=0, le=10)] = DEFAULT_EXPONENT
     statistic: Literal["mean"] = "mean"
     failed_runs: FailedRuns = "either"
     replicates: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000

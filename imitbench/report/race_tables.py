@@ -23,6 +23,11 @@ POWER = 0.8
 """Power at which the seeds of a race are compared with those of a fixed design."""
 
 
+def verb(outcome: str) -> str:
+    """Returns a decision as part of a sentence: `is better than`."""
+    return _WORDS[outcome]
+
+
 def last_looks(found: Race) -> dict[tuple[tuple[str, str], str | None], Look]:
     """Returns the last look of each comparison: where it was decided, or where the race stands."""
     return {(look.pair, look.environment): look for look in found.looks}
@@ -46,7 +51,7 @@ def decision_line(look: Look, design: RaceDesign) -> str:
     method, baseline = look.pair
     where = f" on {look.environment}" if look.environment is not None else ""
     return (
-        f"decided with {seeds_at(look, design)} seeds: {method} {_WORDS[look.outcome]} "
+        f"decided with {seeds_at(look, design)} seeds: {method} {verb(look.outcome)} "
         f"{baseline}{where}: {difference_text(look)}"
     )
 
@@ -95,7 +100,7 @@ def verdict_table(design: RaceDesign, found: Race) -> ExtraTable:
         rows.append(
             (
                 *map(ExtraCell, (*pair, environment or "overall")),
-                ExtraCell(_verdict(outcome, found)),
+                ExtraCell(verdict_word(outcome, found)),
                 _seeds_cell(look, design),
                 *(_numbers(look) if look else (ExtraCell(text.NOTHING),) * 3),
             )
@@ -118,7 +123,8 @@ def verdict_table(design: RaceDesign, found: Race) -> ExtraTable:
     )  # fmt: skip
 
 
-def _verdict(outcome: str, found: Race) -> str:
+def verdict_word(outcome: str, found: Race) -> str:
+    """Returns a decision; `racing` if there is none yet and the race is not over."""
     return "racing" if outcome == "undecided" and found.needed else outcome
 
 
@@ -230,7 +236,7 @@ def half_width(look: Look) -> float:
 
 def outcome_text(found: Race, pair: tuple[str, str], environment: str | None) -> str:
     """Returns the decision on a comparison; `racing` if there is none yet."""
-    return _verdict(found.outcomes[pair, environment], found)
+    return verdict_word(found.outcomes[pair, environment], found)
 
 
 def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
@@ -297,4 +303,4 @@ def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
         seeds = 0 if look is None else seeds_at(look, design)
         numbers = (None,) * 3 if look is None else (look.difference, look.low, look.high)
         known = [None if each is None or math.isnan(each) else each for each in numbers]
-        yield RaceVerdict(*pair, environment, _verdict(outcome, found), seeds, *known)
+        yield RaceVerdict(*pair, environment, verdict_word(outcome, found), seeds, *known)
