@@ -23,7 +23,7 @@ class ResultsSource:
     Attributes:
         name: Name of the submitter, from the folder; empty for own runs.
         runs: Completed and failed runs.
-        digest: Digest in the manifest; `None` for own runs, and in early folders.
+        digest: Digest in the manifest; `None` for own runs.
         failed: Checks that the runs do not pass, such as that of budgets. Leaderboards show such
             runs with a mark; runs that contradict themselves are not read.
     """
