@@ -200,20 +200,36 @@ _MAX_SHOWN = 20
 
 
 def validate_submission(
-    submission: Submission, json: options.Json = False, quiet: options.Quiet = False
+    submission: Submission,
+    against: Annotated[
+        list[str],
+        typer.Option(
+            "--against",
+            metavar="DIR",
+            help="Look for copies of these results: published results, a folder of such folders, "
+            "or 'published'; repeatable.",
+            autocompletion=completion.results_places,
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Check a submission: digests, specifications, scores, seeds.
 
     Makes all checks and reports all problems. Exits with 1 if a check fails, and with 2 if the
-    folder has no published results. To test what the files alone cannot show, use `imitbench
-    leaderboard verify`.
+    folder has no published results. Warns of signs that results were invented or copied, which may
+    have innocent reasons and do not count. To test what the files alone cannot show, use
+    `imitbench leaderboard verify`.
 
-    Example: imitbench leaderboard validate results/theirs
+    Example: imitbench leaderboard validate results/theirs --against results/ours
     """
     from imitbench.cli.output import print_json
+    from imitbench.published.opening import results_place
+    from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
-    validation = validate(submission)
+    others = [results_place(name) for name in dict.fromkeys(against)]
+    validation = compare_with(validate(submission), others)
     if json:
         print_json(_validation_document(submission, validation))
     else:
@@ -237,6 +253,7 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
         ],
         "problems": [vars(each) for each in validation.problems],
         "told": [vars(each) for each in validation.notes],
+        "warnings": [vars(each) for each in validation.alarms],
     }
 
 
@@ -267,9 +284,14 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         note(f"note: {each}")
     if len(notes) > _MAX_SHOWN:
         note(f"… and {len(notes) - _MAX_SHOWN} more notes; --json names all")
+    for alarm in validation.alarms[:_MAX_SHOWN]:
+        note(f"warning ({alarm.kind}): {alarm}")
+    if len(validation.alarms) > _MAX_SHOWN:
+        note(f"… and {len(validation.alarms) - _MAX_SHOWN} more warnings; --json names all")
     runs = count(len(validation.submission.runs), "run")
     if validation.valid:
-        print_text(f"\n{submission}: valid, {runs}")
+        warned = count(len(validation.alarms), "warning")
+        print_text(f"\n{submission}: valid, {runs}" + f", {warned}" * bool(validation.alarms))
     else:
         number = count(len(validation.problems), "problem")
         print_text(f"\n{submission}: NOT valid, {number} in {runs}")
