@@ -35,12 +35,12 @@ def check_algo(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, memory, speed.
+    """Check a method: spaces, seeding, rewards, isolation, budget, state, resuming, policy, speed.
 
     Trains the method a dozen times, briefly: on artificial environments with each kind of action
-    space on its card, with the same seed and another one, with true rewards replaced by NaN and by
-    other numbers, and with an interruption. Counts environment steps in the environments. Exits
-    with 1 if a check fails.
+    space on its card, with the same seed and another one, with true rewards replaced by NaN, by
+    other numbers and by canaries inside the environment, and with an interruption. Counts
+    environment steps in the environments. Exits with 1 if a check fails.
 
     Example: imitbench check-algo bc
     """

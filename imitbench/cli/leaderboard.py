@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from imitbench.published.findings import Finding
     from imitbench.published.validation import Validation
+    from imitbench.records.published import PublishedRun
 
 
 _WORDS = {
@@ -35,6 +36,14 @@ def verify_submission(
     submission: Submission,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")] = 2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
+    public_seed: Annotated[
+        str | None,
+        typer.Option(
+            "--public-seed",
+            metavar="TEXT",
+            help="Draw by this text, which became public after the submission, and its digest.",
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")] = 1,
     algo: Annotated[
         list[str],
@@ -59,22 +68,26 @@ def verify_submission(
     never code that a submission names. On a machine like the submitter's the numbers are
     identical. Elsewhere they must agree within the noise of the evaluations, or within the spread
     of the submission's own seeds. Exits with 1 if a run differs, or if no run can be trained here.
+    A submitter who knows the seed of the draw knows which runs to forge: take a --public-seed.
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
-    from imitbench.cli.output import make_notifier, note, print_json
+    from imitbench.cli.output import make_notifier, print_json
     from imitbench.errors import InputError
-    from imitbench.published.submission import read_results
-    from imitbench.untrusted import gate
     from imitbench.util.files import is_empty
 
     if keep is not None and not is_empty(keep):
         raise InputError(f"--keep {keep}: is not empty; name a new folder")
-    submitted = gate.checked(lambda: read_results(submission), submission)
+    if public_seed is not None and seed:
+        raise InputError("--public-seed and --seed: give one of them")
+    submitted, digest = _read_strictly(submission)
 
     from imitbench.bench.request import PluginSelection
-    from imitbench.conformance.reproduction import compare_run, sample_runs
+    from imitbench.conformance.reproduction import compare_run, public_draw, sample_runs
     from imitbench.util.name_lists import split_names
+
+    if public_seed is not None:
+        seed = public_draw(digest, public_seed)
 
     drawn = sample_runs(
         submitted,
@@ -84,10 +97,7 @@ def verify_submission(
         plugins=PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite)),
     )
     if not quiet:
-        for refused in drawn.refused:
-            note(f"not drawn: {refused.spec.label}: {refused.why}")
-        for run in drawn.runs:
-            note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
+        _tell_draw(drawn, seed)
     with contextlib.ExitStack() as stack:
         scratch = keep or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-"))
@@ -96,11 +106,34 @@ def verify_submission(
             _train(plan, scratch, jobs, quiet=quiet)
         found = [compare_run(run, scratch, submitted) for run in drawn.runs]
     if json:
-        print_json(_reproduction_document(submission, seed, drawn, found))
+        document = _reproduction_document(submission, seed, drawn, found)
+        print_json({**document, "public_seed": public_seed})
     else:
         _print_reproductions(submission, found, wanted=runs)
     if not found or not all(each.agrees for each in found):
         raise typer.Exit(1)
+
+
+def _read_strictly(submission: Path) -> tuple[list[PublishedRun], str]:
+    """Returns the runs of a submission, and its digest."""
+    from imitbench.published.findings import StrictFindings
+    from imitbench.published.submission import read_submission
+    from imitbench.untrusted import gate
+
+    content = gate.checked(
+        lambda: read_submission(submission, StrictFindings(submission)), submission
+    )
+    assert content.manifest is not None  # a malformed one was an error
+    return [each.run for each in content.runs], content.manifest.own_digest
+
+
+def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
+    from imitbench.cli.output import note
+
+    for refused in drawn.refused:
+        note(f"not drawn: {refused.spec.label}: {refused.why}")
+    for run in drawn.runs:
+        note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
 
 
 def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
@@ -200,20 +233,36 @@ _MAX_SHOWN = 20
 
 
 def validate_submission(
-    submission: Submission, json: options.Json = False, quiet: options.Quiet = False
+    submission: Submission,
+    against: Annotated[
+        list[str],
+        typer.Option(
+            "--against",
+            metavar="DIR",
+            help="Look for copies of these results: published results, a folder of such folders, "
+            "or 'published'; repeatable.",
+            autocompletion=completion.results_places,
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Check a submission: digests, specifications, scores, seeds.
 
     Makes all checks and reports all problems. Exits with 1 if a check fails, and with 2 if the
-    folder has no published results. To test what the files alone cannot show, use `imitbench
-    leaderboard verify`.
+    folder has no published results. Warns of signs that results were invented or copied, which may
+    have innocent reasons and do not count. To test what the files alone cannot show, use
+    `imitbench leaderboard verify`.
 
-    Example: imitbench leaderboard validate results/theirs
+    Example: imitbench leaderboard validate results/theirs --against results/ours
     """
     from imitbench.cli.output import print_json
+    from imitbench.published.opening import results_place
+    from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
-    validation = validate(submission)
+    others = [results_place(name) for name in dict.fromkeys(against)]
+    validation = compare_with(validate(submission), others)
     if json:
         print_json(_validation_document(submission, validation))
     else:
@@ -237,6 +286,7 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
         ],
         "problems": [vars(each) for each in validation.problems],
         "told": [vars(each) for each in validation.notes],
+        "warnings": [vars(each) for each in validation.alarms],
     }
 
 
@@ -267,9 +317,14 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         note(f"note: {each}")
     if len(notes) > _MAX_SHOWN:
         note(f"… and {len(notes) - _MAX_SHOWN} more notes; --json names all")
+    for alarm in validation.alarms[:_MAX_SHOWN]:
+        note(f"warning ({alarm.kind}): {alarm}")
+    if len(validation.alarms) > _MAX_SHOWN:
+        note(f"… and {len(validation.alarms) - _MAX_SHOWN} more warnings; --json names all")
     runs = count(len(validation.submission.runs), "run")
     if validation.valid:
-        print_text(f"\n{submission}: valid, {runs}")
+        warned = count(len(validation.alarms), "warning")
+        print_text(f"\n{submission}: valid, {runs}" + f", {warned}" * bool(validation.alarms))
     else:
         number = count(len(validation.problems), "problem")
         print_text(f"\n{submission}: NOT valid, {number} in {runs}")

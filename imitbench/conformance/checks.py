@@ -76,6 +76,15 @@ class ConformanceReport:
         """Whether no check failed."""
         return not any(each.verdict == "failed" for each in self.findings)
 
+    @property
+    def isolated(self) -> bool | None:
+        """Whether training depends on no true reward; `None` if that was not checked."""
+        verdicts = {each.check: each.verdict for each in self.findings}
+        found = [verdicts.get(name) for name in ("rewards", "isolation")]
+        if "failed" in found:
+            return False
+        return True if found == ["passed", "passed"] else None
+
     def as_document(self) -> dict[str, Any]:
         """Returns the report as a JSON object."""
         return {
@@ -83,6 +92,7 @@ class ConformanceReport:
             "env": self.env,
             "amount": self.amount,
             "conforms": self.conforms,
+            "isolated": self.isolated,
             "checks": [vars(each) for each in self.findings],
         }
 
@@ -122,6 +132,7 @@ class MethodChecker:
         self._notify = notify
         self._trains = subject.card.budget_unit != "none"
         self._repeats = True
+        self._reads_rewards = False
 
     def check(self) -> ConformanceReport:
         """Runs every check."""
@@ -139,6 +150,7 @@ class MethodChecker:
             ("spaces", self._check_spaces),
             ("seeding", self._check_seeding),
             ("rewards", self._check_rewards),
+            ("isolation", self._check_isolation),
             ("budget", self._check_budget),
             ("state", self._check_state),
             ("resume", self._check_resume),
@@ -248,9 +260,36 @@ class MethodChecker:
                     "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
                 )
             if found:
+                self._reads_rewards = True
                 what = f"learns differently with {words} for true rewards: {found[0]}"
                 return CheckResult("rewards", "failed", what)
         return CheckResult("rewards", "passed", "learns the same for any true rewards")
+
+    def _check_isolation(self) -> CheckResult:
+        """Checks that no other way leads to true rewards, see `Poison`."""
+        card = self._subject.card
+        if card.needs.true_reward:
+            words = "the card says that it learns from true rewards"
+            return CheckResult("isolation", "skipped", words)
+        if not self._repeats:
+            return CheckResult("isolation", "skipped", _UNREPEATABLE)
+        if card.command is not None:
+            words = "runs in its own process, where only the rewards it is given are seen"
+            return CheckResult("isolation", "skipped", words)
+        if self._reads_rewards:
+            return CheckResult("isolation", "skipped", "learns from true rewards; see rewards")
+        try:
+            found = self._unlike(self._subject.train(self._bed, poison="canary"))
+        except Exception as error:
+            what = f"with canaries for true rewards: raises {_in_words(error)}"
+            return CheckResult("isolation", "failed", what)
+        if found:
+            what = (
+                "not isolated: learns from rewards inside the environment (unwrapped, infos or "
+                f"attributes): {found[0]}"
+            )
+            return CheckResult("isolation", "failed", what)
+        return CheckResult("isolation", "passed", "isolated: no way to true rewards is used")
 
     def _check_budget(self) -> CheckResult:
         base, asked, unit = self._base, self._subject.amount, self._subject.card.budget_unit

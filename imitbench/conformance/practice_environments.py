@@ -80,7 +80,9 @@ for _kind in get_args(ActionSpace):
         )
 
 
-Poison = Literal["none", "nan", "other"]
+Poison = Literal["none", "nan", "other", "canary"]
+"""How true rewards are changed: not at all, to NaN, to 3 - 2 r where methods should get them, or to
+3 - 2 r inside the environment, so that every way to them leads to the canary."""
 
 
 @dataclass
@@ -100,11 +102,13 @@ class InstrumentedEnv(gym.Wrapper[Any, Any, Any, Any]):
     Args:
         env: Environment to wrap.
         meter: Counter of the steps.
-        poison: How rewards are changed: `none`, `nan` (NaN) or `other` (3 - 2 r).
+        poison: How rewards are changed, see `Poison`.
     """
 
     def __init__(self, env: gym.Env[Any, Any], meter: StepCounter, poison: Poison) -> None:
         super().__init__(env)
+        if poison == "canary":
+            _plant_canaries(env.unwrapped)
         self._meter = meter
         self._poison = poison
 
@@ -116,9 +120,37 @@ class InstrumentedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _poisoned(reward: float, poison: Poison) -> float:
-    if poison == "none":
+    if poison in ("none", "canary"):
         return reward
     return float("nan") if poison == "nan" else 3.0 - 2.0 * reward
+
+
+def _plant_canaries(env: gym.Env[Any, Any]) -> None:
+    """Makes an environment itself return, report and remember false rewards.
+
+    The class is replaced, not the method of the object, so that `type(env).step` is changed, too.
+    """
+    kind: Any = type(env)
+
+    class Canary(kind):  # type: ignore[misc]
+        def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+            obs, reward, terminated, truncated, info = super().step(action)
+            true = float(reward)
+
+            def false(name: str, value: Any) -> Any:
+                number = isinstance(value, float | np.floating)
+                if number and ("rew" in name.lower() or float(value) == true):
+                    return _poisoned(float(value), "other")
+                return value
+
+            for name, value in list(vars(self).items()):
+                if "rew" in name.lower():
+                    setattr(self, name, false(name, value))
+            told = {name: false(name, value) for name, value in info.items()}
+            return obs, _poisoned(true, "other"), terminated, truncated, told
+
+    Canary.__name__, Canary.__qualname__ = kind.__name__, kind.__qualname__
+    env.__class__ = Canary
 
 
 @contextmanager
@@ -149,7 +181,7 @@ def poisoned_demos(
         demos: Demonstrations to copy.
         poison: How rewards are changed, see `InstrumentedEnv`.
     """
-    if poison == "none":
+    if poison in ("none", "canary"):
         return demos
 
     def changed(rews: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ specification of the plan has the same digest.
 from __future__ import annotations
 
 import glob
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -129,6 +130,27 @@ class Reproduction:
     def agrees(self) -> bool:
         """Whether the reproduction agrees with the submission."""
         return self.verdict in AGREEING
+
+
+def public_draw(digest: str, public: str) -> int:
+    """Returns the seed of a draw that nobody knew when the submission was made.
+
+    Args:
+        digest: Digest of the submission, so that each has a draw of its own.
+        public: Text that became public later, such as the numbers of a lottery.
+    """
+    return int.from_bytes(hashlib.sha256(f"{digest}\n{public}".encode()).digest()[:8], "big")
+
+
+def chance_of_discovery(runs: int, forged: int, drawn: int) -> float:
+    """Returns the probability that a draw without replacement hits at least one forged run.
+
+    Args:
+        runs: Runs that can be drawn.
+        forged: Forged runs among them.
+        drawn: Runs that are drawn.
+    """
+    return 1.0 - math.comb(runs - forged, drawn) / math.comb(runs, drawn)
 
 
 def sample_runs(

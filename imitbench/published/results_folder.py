@@ -76,7 +76,7 @@ class Manifest(Record):
         provenances: Provenances of runs, by the name that lines use.
         files: SHA-256 of every other file, except cards and policies.
         digest: SHA-256 over all of the above, and so over all published results: two folders
-            with the same digest hold the same results. Early folders have none.
+            with the same digest hold the same results. Folders without it are refused.
     """
 
     format: Literal["imitbench-results"] = "imitbench-results"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from imitbench.errors import InputError
+from imitbench.published.alarms import Alarm, find_copies
 from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
 from imitbench.published.results_folder import MANIFEST_FILE, races_of, read_runs
 from imitbench.published.submission import read_submission
-from imitbench.published.validation import check_runs
+from imitbench.published.validation import Validation, check_runs
 from imitbench.records.published import PublishedRun
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.races import RegisteredRace
@@ -24,10 +26,11 @@ class ResultsSource:
     Attributes:
         name: Name of the submitter, from the folder; empty for own runs.
         runs: Completed and failed runs.
-        digest: Digest in the manifest; `None` for own runs, and in early folders.
+        digest: Digest in the manifest; `None` for own runs.
         failed: Checks that the runs do not pass, such as that of budgets. Leaderboards show such
             runs with a mark; runs that contradict themselves are not read.
         races: Registered races of these runs.
+        alarms: Signs of invented results, or of copies among the results that were read together.
     """
 
     name: str
@@ -35,6 +38,7 @@ class ResultsSource:
     digest: str | None = None
     failed: tuple[Check, ...] = ()
     races: tuple[RegisteredRace, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,14 @@ def find_results(*folders: Path, external: bool = False) -> FoundResults:
     found = [_find_results(folder) for folder in folders]
     notes = [note for each in found for note in each.notes]
     sources = _different([source for each in found for source in each.sources], notes)
+    sources = _compared(sources)
     notes += [
         f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
         "`imitbench leaderboard validate` shows the problems"
         for source in sources
         if source.failed
     ]
+    notes += [f"warning: {source.name}: {alarm}" for source in sources for alarm in source.alarms]
     imports: dict[str, ExternalResults] = {}
     for folder in folders if external else ():
         read = read_imports(folder)
@@ -144,11 +150,46 @@ def read_source(folder: Path) -> ResultsSource:
     submission = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
     digest = submission.manifest.digest if submission.manifest else None
     findings = Findings()
-    check_runs(submission, findings)
+    alarms = tuple(check_runs(submission, findings))
     failed = tuple(failed_checks(findings.problems))
     name = folder.resolve().name
     runs = tuple(each.run for each in submission.runs)
-    return ResultsSource(name, runs, digest, failed, tuple(submission.races))
+    races = tuple(submission.races)
+    return ResultsSource(name, runs, digest, failed, races, alarms)
+
+
+def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
+    """Looks for runs of a submission that other results have as well.
+
+    Args:
+        validation: Its validation.
+        folders: Published results, or folders of them. The submission itself may be among them.
+
+    Returns:
+        The validation, with an alarm for each submission that shares runs.
+
+    Raises:
+        InputError: One of the folders has no results, or they contradict themselves.
+    """
+    if not folders:
+        return validation
+    own, manifest = validation.submission.folder.resolve().name, validation.submission.manifest
+    runs = {own: [each.run for each in validation.submission.runs]}
+    for source in find_results(*folders).sources:
+        if manifest is None or source.digest is None or source.digest != manifest.digest:
+            # Two folders may have the same name.
+            name = source.name if source.name != own else f"the other {own}"
+            runs[name or "own runs"] = list(source.runs)
+    copies = find_copies(runs, only=[own]).get(own, [])
+    return replace(validation, alarms=(*validation.alarms, *copies))
+
+
+def _compared(sources: list[ResultsSource]) -> list[ResultsSource]:
+    """Returns published sources with alarms for runs that another one has as well."""
+    copies = find_copies({source.name: source.runs for source in sources if source.name})
+    return [
+        replace(source, alarms=(*source.alarms, *copies.get(source.name, ()))) for source in sources
+    ]
 
 
 def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSource]:

@@ -35,7 +35,7 @@ def check_values(
         findings.fail("values", where, what, "publish the original values of the runs")
 
     if run.failure is not None:
-        if _time(run.failure.failed_at) is None:
+        if parse_time(run.failure.failed_at) is None:
             fail(
                 f"failed_at {one_line(run.failure.failed_at, 40)!r} is not a time with a time zone"
             )
@@ -52,7 +52,7 @@ def check_values(
             fail(f"{one_line(name, 40)} is {value}")
         elif name in ("train_s", "wall_s") and value < 0:
             fail(f"{name} is {value:g}")
-    started, finished = _time(result.started_at), _time(result.finished_at)
+    started, finished = parse_time(result.started_at), parse_time(result.finished_at)
     if started is None or finished is None:
         stated = result.started_at if started is None else result.finished_at
         fail(f"{one_line(stated, 40)!r} is not a time with a time zone")
@@ -90,7 +90,8 @@ def _odd_steps(run: PublishedRun) -> list[str]:
     return []
 
 
-def _time(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
+    """Returns a time with a time zone; `None` if the text is none."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

@@ -126,8 +126,10 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
         findings.fail("manifest", MANIFEST_FILE, _first(error), "export the results again")
         return Submission(folder)
     if manifest.digest is None:
-        what = "has no digest; it was written by an early version"
-        findings.note("digests", MANIFEST_FILE, what)
+        # Without it nothing tells an early version's manifest from a changed one.
+        findings.fail(
+            "digests", MANIFEST_FILE, "has no digest of its own", "export the results again"
+        )
     elif manifest.digest != manifest.own_digest:
         findings.fail(
             "digests", MANIFEST_FILE, "was changed after the export", "export the results again"
@@ -136,15 +138,22 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     reader = _SubmissionReader(manifest, texts, findings)
     runs, races = reader.read(), reader.read_races()
     reader.check_leftovers()
-    for suite, summary in manifest.suites.items():
-        if summary != summarize_suite((each.run for each in runs), suite):
-            findings.fail(
-                "manifest",
-                MANIFEST_FILE,
-                f"suites.{one_line(suite, 60)} does not match the runs in the files",
-                "export the results again",
-            )
+    _check_summaries(manifest, runs, findings)
     return Submission(folder, manifest, runs, races)
+
+
+def _check_summaries(manifest: Manifest, runs: Sequence[LocatedRun], findings: Findings) -> None:
+    """Checks that the manifest names what the runs have, and nothing else."""
+
+    def fail(what: str) -> None:
+        findings.fail("manifest", MANIFEST_FILE, what, "export the results again")
+
+    for suite, summary in manifest.suites.items():
+        found = summarize_suite((each.run for each in runs), suite)
+        if not found.runs + found.failures:
+            fail(f"suites.{one_line(suite, 60)} has no readable run")
+        elif summary != found:
+            fail(f"suites.{one_line(suite, 60)} does not match the runs in the files")
 
 
 def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[str, str]:
@@ -178,6 +187,7 @@ class _SubmissionReader:
         self._findings = findings
         self._known: set[str] = set()
         self._used: set[str] = set()
+        self._stated: set[str] = set()
 
     def read(self) -> list[LocatedRun]:
         """Returns every readable run."""
@@ -214,7 +224,14 @@ class _SubmissionReader:
         """Adds a problem for each file in the manifest that belongs to no run."""
         for name in sorted(self._texts.keys() - self._used):
             self._findings.fail(
-                "files", name, "belongs to no listed run", "export the results again"
+                "files", one_line(name), "belongs to no listed run", "export the results again"
+            )
+        for name in sorted(self._manifest.provenances.keys() - self._stated):
+            self._findings.fail(
+                "manifest",
+                MANIFEST_FILE,
+                f"provenances.{one_line(name, 60)} belongs to no run",
+                "export the results again",
             )
 
     def _run(self, text: str, kind: str, suite: str, where: str) -> PublishedRun | None:
@@ -222,6 +239,7 @@ class _SubmissionReader:
         if line is None:
             return None
         spec = line.spec
+        self._stated.add(line.provenance)
         # If the line is wrong, only that is a problem, not also that its episodes belong to no run.
         self._used.add(f"episodes/{suite}/{line.run_id}.csv")
         if not self._is_identified(line, suite, where):

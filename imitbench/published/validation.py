@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from itertools import count
 from pathlib import Path
 
 from imitbench.cards.suite import mismatch
+from imitbench.published.alarms import Alarm, find_alarms
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Check, Finding, Findings, failed_checks
 from imitbench.published.race_checks import check_races
@@ -87,9 +87,6 @@ def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> No
                 plural = "s" * (len(lacking) > 1)
                 what = f"{row} on {one_line(env, 60)}: no run of seed{plural} {named}{more}"
                 findings.fail("seeds", where, what, _FIX)
-    unused = next(seed for seed in count() if seed not in seeds)
-    if unused < max(seeds):
-        findings.note("seeds", where, f"seeds are not counted from 0: {unused} is not among them")
     card = bundled_suite(suite)
     absent = sorted(card.environments.keys() - everywhere) if card else []
     if absent:
@@ -118,11 +115,13 @@ class Validation:
         submission: Its readable content.
         problems: Findings that make a check fail.
         notes: Findings that are not problems.
+        alarms: Signs of invented or copied results.
     """
 
     submission: Submission
     problems: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    alarms: tuple[Alarm, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -158,24 +157,28 @@ def validate(folder: Path) -> Validation:
         listed = {MANIFEST_FILE, *submission.manifest.files}
         for name, what in _strays(folder, listed):
             findings.fail("files", one_line(name), what, "remove it, or export the results again")
-    check_runs(submission, findings)
+    alarms = check_runs(submission, findings)
     if not submission.runs:
         findings.fail("lines", MANIFEST_FILE, "there is no readable run")
-    return Validation(submission, tuple(findings.problems), tuple(findings.notes))
+    return Validation(submission, tuple(findings.problems), tuple(findings.notes), tuple(alarms))
 
 
-def check_runs(submission: Submission, findings: Findings) -> None:
+def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
     """Makes the checks on the readable content of a submission.
 
     Args:
         submission: The submission to check.
         findings: Receives problems and notes.
+
+    Returns:
+        Signs of invented results.
     """
     for each in submission.runs:
         check_values(each.run, environment_of(each.run.spec), each.where, findings)
     check_against_cards(submission.runs, findings)
     raced = check_races(submission, findings)
     check_seeds(submission.runs, findings, raced)
+    return find_alarms((each.run for each in submission.runs), raced)
 
 
 def _strays(folder: Path, listed: set[str]) -> Iterator[tuple[str, str]]:

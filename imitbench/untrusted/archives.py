@@ -28,6 +28,9 @@ DAMAGED_ZIP = (
 
 _ALWAYS_FINE = 64 * 2**20
 _LOCAL = struct.Struct("<4s5H3L2H")
+_MARK = b"PK\x03\x04"
+_FIELD = struct.Struct("<2H")
+_WIDE = 1  # extra field with sizes of eight bytes
 _STREAMED = 8  # flag: sizes stand behind the content
 _NOT_HERE = 0xFFFFFFFF  # sizes of large files stand in an extra field
 _BEST_DEFLATE = 1100  # no more bytes than this can come out of one packed byte
@@ -65,18 +68,26 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _end(stream: IO[bytes], member: zipfile.ZipInfo, size: int) -> int:
-    """Returns where a member ends, after checking its own header."""
+    """Returns where a member ends, after checking its own header against the directory."""
     stream.seek(member.header_offset)
     header = stream.read(_LOCAL.size)
     if len(header) < _LOCAL.size:
         raise ValueError(f"{_name(member)} lies outside of the file")
-    _, _, flags, method, _, _, _, packed, unpacked, name, extra = _LOCAL.unpack(header)
+    mark, _, flags, method, _, _, crc, packed, unpacked, name, extra = _LOCAL.unpack(header)
     end = member.header_offset + _LOCAL.size + int(name) + int(extra) + member.compress_size
     if end > size:
         raise ValueError(f"{_name(member)} is longer than the file")
+    if mark != _MARK:
+        raise ValueError(f"{_name(member)} does not begin where the directory says")
+    if method != member.compress_type:
+        raise ValueError(f"{_name(member)} has two packings, {member.compress_type} and {method}")
+    stream.seek(int(name), 1)
+    unpacked, packed = _wide_sizes(stream.read(int(extra)), int(unpacked), int(packed))
     for declared, here in ((member.compress_size, packed), (member.file_size, unpacked)):
-        if not flags & _STREAMED and here != _NOT_HERE and here != declared:
+        if here != declared and not (flags & _STREAMED and here in (0, _NOT_HERE)):
             raise ValueError(f"{_name(member)} has two sizes, {declared:,} and {here:,}")
+    if not flags & _STREAMED and crc != member.CRC:
+        raise ValueError(f"{_name(member)} has two checksums")
     if method == zipfile.ZIP_STORED and member.file_size != member.compress_size:
         raise ValueError(f"{_name(member)} is not packed, but has two sizes")
     if method == zipfile.ZIP_DEFLATED and (
@@ -84,6 +95,23 @@ def _end(stream: IO[bytes], member: zipfile.ZipInfo, size: int) -> int:
     ):
         raise ValueError(f"{_name(member)} declares more bytes than it can unpack to")
     return end
+
+
+def _wide_sizes(extra: bytes, unpacked: int, packed: int) -> tuple[int, int]:
+    """Returns the sizes of a member, which stand in an extra field if they are large."""
+    while len(extra) >= _FIELD.size:
+        kind, length = _FIELD.unpack_from(extra)
+        content, extra = extra[_FIELD.size : _FIELD.size + length], extra[_FIELD.size + length :]
+        if kind == _WIDE:
+            if unpacked == _NOT_HERE:
+                unpacked, content = _number(content), content[8:]
+            if packed == _NOT_HERE:
+                packed = _number(content)
+    return unpacked, packed
+
+
+def _number(content: bytes) -> int:
+    return int.from_bytes(content[:8], "little") if len(content) >= 8 else _NOT_HERE
 
 
 def _name(member: zipfile.ZipInfo) -> str:

@@ -1,11 +1,14 @@
 """Every fault is found by its check, and by no other check."""
 
+import gymnasium as gym
+import numpy as np
 import pytest
 from support.plugins import write_plugin
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance import checks
 from imitbench.conformance.checks import check_method
+from imitbench.conformance.practice_environments import InstrumentedEnv, StepCounter
 from imitbench.conformance.resume import ResumeVerdict
 from imitbench.conformance.test_bed import sizes_in
 from imitbench.errors import InputError
@@ -146,6 +149,43 @@ class Mine(ZeroRewardLearner):
         return np.stack(self._taken[-steps:]).reshape(-1).astype(np.float32)
 """
 
+PEEKS_INSIDE = """
+import numpy as np
+
+from imitbench.bench.learners.controls import ZeroRewardLearner
+
+
+class Mine(ZeroRewardLearner):
+    def make_trainer(self, task, demos, rng):
+        self._taken, self._now = [], []
+        for env in self.episodes.get_attr("unwrapped"):
+            self._watch(env)
+        step = self.episodes.step_wait
+
+        def watched():
+            self._now.clear()
+            result = step()
+            self._taken.append(np.array(self._now[: self.episodes.num_envs]))
+            return result
+
+        self.episodes.step_wait = watched
+        return super().make_trainer(task, demos, rng)
+
+    def _watch(self, env):
+        inner = type(env).step
+
+        def recorded(action):
+            result = inner(env, action)
+            self._now.append(float(result[1]))
+            return result
+
+        env.step = recorded
+
+    def _rewards(self, state, action, next_state, done):
+        steps = len(state) // len(self._taken[-1])
+        return np.stack(self._taken[-steps:]).reshape(-1).astype(np.float32)
+"""
+
 WRONG_SPACES = """
 import gymnasium as gym
 import numpy as np
@@ -222,6 +262,7 @@ FAULTY = {
     "none": (AS_IT_SHOULD, BC, set(), ""),
     "peeks at the demonstrations' rewards": (PEEKS_AT_DEMOS, BC, {"rewards"}, "learns differently"),
     "peeks at the environment's rewards": (PEEKS_AT_STEPS, PPO, {"rewards"}, "differently"),
+    "peeks inside the environment": (PEEKS_INSIDE, PPO, {"isolation"}, "not isolated: learns"),
     "unseeded": (UNSEEDED, BC, {"seeding"}, "the same seed gives different numbers"),
     "draws from a global generator": (GLOBAL, BC, {"seeding"}, "global generator of NumPy"),
     "deaf to its seed": (SEEDLESS, BC, {"seeding"}, "the same numbers as seed 0"),
@@ -311,6 +352,31 @@ def check_fault(fault, tmp_path):
     assert set(failed) == checks, failed
     assert all(words in what for what in failed.values()), failed
     assert report.conforms == (not checks)
+    if {"rewards", "isolation"} & checks:
+        assert report.as_document()["isolated"] is False
+    elif "seeding" not in checks:
+        assert report.isolated is True
+
+
+class TellingEnv(gym.Env):
+    """Tells its reward in every way."""
+
+    observation_space = action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float64)
+    last_reward = 0.0
+
+    def step(self, action):
+        self.last_reward, self.speed = 0.25, 0.25
+        info = {"reward_control": -0.5, "distance": 7.0, "gain": 0.25, "count": 3}
+        return np.zeros(1), 0.25, False, False, info
+
+
+def test_canaries_stand_wherever_a_reward_can_be_read():
+    env = InstrumentedEnv(gym.Wrapper(TellingEnv()), StepCounter(), "canary")
+    _, reward, _, _, info = env.step(0)
+    assert reward == 2.5  # 3 - 2 r
+    assert info == {"reward_control": 4.0, "distance": 7.0, "gain": 2.5, "count": 3}
+    assert (env.unwrapped.last_reward, env.unwrapped.speed) == (2.5, 0.25)
+    assert env.unwrapped.step(0)[1] == type(env.unwrapped).step(env.unwrapped, 0)[1] == 2.5
 
 
 def test_a_state_that_cannot_be_saved_is_named(tmp_path, in_this_process):

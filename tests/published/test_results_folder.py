@@ -169,9 +169,10 @@ def test_no_run_is_restored_outside_the_results_folder(tmp_path, changes):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_manifest_of_an_early_version_is_read(tmp_path, out):
+def test_a_manifest_without_its_own_digest_is_refused(tmp_path, out):
     folder = publish(out, tmp_path / "published")
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["digest"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert len(read_results(folder)) == 3
+    with pytest.raises(InputError, match=r"manifest\.json: has no digest of its own"):
+        read_results(folder)

@@ -125,6 +125,17 @@ def list_foreign_path(folder):
     sign(folder)
 
 
+def edit_manifest(edit, *, signed=True):
+    def apply(folder):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        edit(manifest)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        if signed:
+            sign(folder)
+
+    return apply
+
+
 def set_references(folder):
     edit_line(folder, RUNS, BC, lambda line: line["result"]["references"].update(expert=-300.0))
 
@@ -162,6 +173,26 @@ EDITS = {
     "the manifest": (
         lambda folder: change(folder, "manifest.json", "results push", "results", signed=False),
         {"digests"}, "manifest.json: was changed"),
+    "the manifest, without its digest": (
+        edit_manifest(lambda m: (m.update(command="mine"), m.pop("digest")), signed=False),
+        {"digests"}, "manifest.json: has no digest of its own"),
+    "a digest of nothing": (
+        edit_manifest(lambda m: m.update(digest=None), signed=False),
+        {"digests"}, "manifest.json: has no digest of its own"),
+    "a suite without runs": (
+        edit_manifest(lambda m: m["suites"].update(
+            seals={"runs": 0, "failures": 0, "algorithms": [], "environments": []})),
+        {"manifest"}, "suites.seals has no readable run"),
+    "an algorithm without runs": (
+        edit_manifest(lambda m: m["suites"]["classic"]["algorithms"].append("airl")),
+        {"manifest"}, "suites.classic does not match"),
+    "an environment without runs": (
+        edit_manifest(lambda m: m["suites"]["classic"]["environments"].append("Acrobot-v1")),
+        {"manifest"}, "suites.classic does not match"),
+    "a provenance without runs": (
+        edit_manifest(lambda m: m["provenances"].update(
+            spare=next(iter(m["provenances"].values())))),
+        {"manifest"}, "provenances.spare belongs to no run"),
     "episodes": (
         edit_episodes(BC, lambda text: text.replace("0,false,-", "0,false,-9", 1)),
         {"scores"}, "is not the mean of its episodes"),

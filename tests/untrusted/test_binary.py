@@ -19,6 +19,7 @@ from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED, array_of, dtype_of, space_of
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted.archives import check_archive
 from imitbench.util.safe_unpickler import (
     PickledName,
     PickledObject,
@@ -175,6 +176,76 @@ def test_too_many_members_are_refused(tmp_path, monkeypatch):
     plain_npz(tmp_path / "a.npz")
     with pytest.raises(InputError, match="IMITBENCH_LIMIT_MEMBERS"):
         open_trajectories(tmp_path / "a.npz")
+
+
+def zipped(*, packing=zipfile.ZIP_DEFLATED):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", packing) as archive:
+        archive.writestr("obs.npy", npy(np.zeros(1000)))
+    return bytearray(stream.getvalue())
+
+
+def put(content, sign, offset, number, size):
+    """Writes a number into the first header with a signature."""
+    start = bytes(content).index(sign) + offset
+    content[start : start + size] = number.to_bytes(size, "little")
+
+
+LOCAL, CENTRAL = b"PK\x03\x04", b"PK\x01\x02"
+LIES = {
+    "smaller": (CENTRAL, 24, 100, 4, "two sizes"),
+    "larger": (CENTRAL, 24, 10**9, 4, "two sizes|as zip bombs do"),
+    "packed smaller": (CENTRAL, 20, 5, 4, "two sizes"),
+    "packed larger": (CENTRAL, 20, 10**6, 4, "longer than the file"),
+    "larger in its header": (LOCAL, 22, 10**9, 4, "two sizes"),
+    "sizes said to stand behind": (LOCAL, 6, 8, 2, "two sizes"),
+    "wide sizes": (LOCAL, 22, 0xFFFFFFFF, 4, "two sizes"),
+    "checksum": (CENTRAL, 16, 7, 4, "two checksums"),
+    "packing": (CENTRAL, 10, 0, 2, "two packings"),
+    "place": (CENTRAL, 42, 1, 4, "does not begin where|is longer"),
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_zips_whose_directory_lies_are_refused(kind):
+    sign, offset, number, size, message = LIES[kind]
+    content = zipped()
+    if kind == "sizes said to stand behind":
+        put(content, LOCAL, 22, 10**9, 4)
+    put(content, sign, offset, number, size)
+    with (
+        zipfile.ZipFile(io.BytesIO(content)) as archive,
+        pytest.raises(ValueError, match=message),
+    ):
+        check_archive(archive, len(content))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_honest_zips_are_read(tmp_path, wide, streamed):
+    class Pipe(io.RawIOBase):
+        """Cannot seek, so that sizes stand behind the content."""
+
+        def __init__(self):
+            self.content = b""
+
+        def writable(self):
+            return True
+
+        def write(self, data):
+            self.content += bytes(data)
+            return len(data)
+
+    stream = Pipe() if streamed else io.BytesIO()
+    with (
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("obs.npy", "w", force_zip64=wide) as member,
+    ):
+        member.write(npy(np.zeros(1000)))
+    content = stream.content if streamed else stream.getvalue()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_archive(archive, len(content))
+        assert archive.testzip() is None
 
 
 def test_a_shard_of_a_billion_is_told_at_once(tmp_path):

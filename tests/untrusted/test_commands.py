@@ -29,7 +29,7 @@ epochs eval_episodes every executor fail_fast fail_if failed failed_runs float32
 format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills kind length
 level license limit log_format make_only margin max_mem max_seeds message min_task_minutes
 n_demos name names newest no_browser objective obs open pack pairs per per_gpu points port
-private prune query question quiet replicates retries revision run runs score_one scores
+private prune public_seed query question quiet replicates retries revision run runs score_one scores
 search_seeds seed seeds set_ show simulate steps strict tail timeout title total_comparisons
 total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies yes
 """
@@ -92,7 +92,7 @@ GATED = {
     "import csv": {"file": "a.csv"},
     "import rliable": {"file": "a.npz"},
     "import human-preferences": {"folder": "sub", "data": "sub --data a.hdf5 --to new"},
-    "leaderboard validate": {"submission": "sub"},
+    "leaderboard validate": {"submission": "sub", "against": "sub --against sub"},
     "leaderboard verify": {"submission": "sub"},
     "leaderboard build": {"results": "--results sub --out site", "out": "--out site --results sub"},
     "report": {"out": "--out sub"},

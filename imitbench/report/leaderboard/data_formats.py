@@ -44,6 +44,7 @@ def render_json(board: Board) -> str:
                 "name": source.name,
                 "digest": source.digest,
                 "failed_checks": list(source.failed),
+                "alarms": [str(alarm) for alarm in source.alarms],
                 "runs": sum(run.result is not None for run in source.runs),
                 "failures": sum(run.failure is not None for run in source.runs),
             }

@@ -239,10 +239,13 @@ def _checks(source: ResultsSource) -> tuple[str, str]:
     """Returns the result of the checks on a submission's runs, and a text to sort by."""
     if not source.name:
         return "not checked", "not checked"
-    if not source.failed:
-        return "passed", "passed"
-    said = f"fails {', '.join(source.failed)}"
-    return tag("span", said, class_="bad"), said
+    alarms = len(source.alarms)
+    warned = f"{alarms} warning{'s' * (alarms > 1)}" * bool(alarms)
+    if source.failed:
+        said = f"fails {', '.join(source.failed)}" + f"; {warned}" * bool(alarms)
+        return tag("span", said, class_="bad"), said
+    said = warned or "passed"
+    return tag("span", said, title="\n".join(map(str, source.alarms)) or None), said
 
 
 def _submissions(board: Board) -> Markup:
