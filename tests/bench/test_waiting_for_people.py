@@ -28,7 +28,7 @@ SETTINGS = {
 def start(tmp_path, algo):
     command = [sys.executable, "-m", "imitbench", "run", "--algo", algo, "--env", "Pendulum-v1",
                "--seeds", "1", "--budget", "quick", "--quiet", "--out", "results",
-               "--set", "gatherer=human", "--set", "answers=" + str(tmp_path / "queue")]  # fmt: skip
+               "--set", "gatherer=human", "--set", "answers=queue"]  # fmt: skip
     for setting in SETTINGS[algo]:
         command += ["--set", setting]
     return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
