@@ -33,6 +33,10 @@ def no_checkpoint() -> None:
     """Does nothing; for trainings that are never resumed."""
 
 
+def never_stop() -> None:
+    """Does nothing; for trainings that nobody stops."""
+
+
 @dataclass(frozen=True)
 class Task:
     """The task of a learner.
@@ -45,6 +49,8 @@ class Task:
         seed: Seed for code that does not accept a NumPy generator.
         expert: The expert, for methods whose card requires one.
         folder: Folder of the method's card, if it is outside this package.
+        check_stop: Must be called every second or so by a learner that waits, for example for
+            people; raises if the run must end.
     """
 
     environment: EnvironmentSpec
@@ -54,6 +60,7 @@ class Task:
     seed: int
     expert: BasePolicy | None = None
     folder: Path | None = None
+    check_stop: Callable[[], object] = never_stop
 
 
 class Learner(ABC):
@@ -61,7 +68,13 @@ class Learner(ABC):
 
     Methods are called in the order `setup`, `load_state_dict` if an earlier attempt left a
     checkpoint, `train`, `policy`; and `state_dict` each time `train` offers a checkpoint.
+
+    Attributes:
+        waits: Whether training may wait for people between two checkpoints. Then every checkpoint
+            that `train` offers is written, so that a run that is stopped meanwhile loses nothing.
     """
+
+    waits: bool = False
 
     @abstractmethod
     def setup(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,7 @@ from imitbench.bench.checkpoint import (
 )
 from imitbench.bench.curve_flusher import CurveFlusher
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
-from imitbench.bench.learner import Learner, PackedLearner, Task
+from imitbench.bench.learner import Learner, PackedLearner, Task, never_stop
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError, TimedOut
@@ -226,7 +226,11 @@ def seed_generators(config: TrainingConfig) -> None:
 
 
 def set_up(
-    config: TrainingConfig, inputs: TrainingInputs, obs: gym.Space[Any], acts: gym.Space[Any]
+    config: TrainingConfig,
+    inputs: TrainingInputs,
+    obs: gym.Space[Any],
+    acts: gym.Space[Any],
+    check_stop: Callable[[], object] = never_stop,
 ) -> Learner:
     """Creates a learner and sets it up.
 
@@ -235,11 +239,13 @@ def set_up(
         inputs: The method and its data.
         obs: Observation space of the environment.
         acts: Action space of the environment.
+        check_stop: See `Task`.
 
     Raises:
         InputError: Something cannot be loaded or does not fit the environment.
     """
     task, rng = _task(config, inputs, obs, acts)
+    task = replace(task, check_stop=check_stop)
     inputs.learner.setup(task, inputs.demos, rng, config.device)
     return inputs.learner
 
@@ -370,7 +376,7 @@ def run_trainings(
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
         if len(members) == 1:
-            learner = set_up(first, inputs[0], *spaces)
+            learner = set_up(first, inputs[0], *spaces, monitor.check)
         else:
             learner = _set_up_pack([each.config for each in members], inputs, *spaces)
         if inputs[0].folder is not None:
@@ -477,7 +483,10 @@ def _train(
             except OSError as error:  # the earlier checkpoint is still there
                 print(f"no checkpoint could be written: {error}", file=sys.stderr)
             raise
-        checkpoints.save_if_due(learner, timed)
+        if learner.waits:
+            checkpoints.save(learner, timed())
+        else:
+            checkpoints.save_if_due(learner, timed)
 
     flusher = CurveFlusher(flush)
     with flusher:

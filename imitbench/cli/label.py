@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from imitbench.labelling.build import Progress, SetRequest
     from imitbench.labelling.fragments import Actor
     from imitbench.labelling.label_set import LabelSet
+    from imitbench.labelling.queue import LabelQueue, QueueWatcher
 
 _DEFAULT_COMMAND = "open"
 
@@ -80,6 +81,13 @@ _To = Annotated[
 _MakeOnly = Annotated[
     bool, typer.Option("--make-only", help="Make the set, and do not open the page.")
 ]
+_Queue = Annotated[
+    bool,
+    typer.Option(
+        "--queue",
+        help="SET is the answers=SET of a run with gatherer=human, which may start later.",
+    ),
+]
 _Annotators = Annotated[
     list[str] | None,
     typer.Option("--annotator", metavar="NAME", help="Annotator; repeatable [me]."),
@@ -113,6 +121,7 @@ def open_page(
     goal: _Goal = 20,
     to: _To = None,
     make_only: _MakeOnly = False,
+    queue: _Queue = False,
     annotator: _Annotators = None,
     host: _Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any.")] = 8899,
@@ -122,7 +131,7 @@ def open_page(
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
-    """Open the page of a set, which --env or --demos makes first.
+    """Open the page of a set, which --env or --demos makes first, or of a run that asks.
 
     Each annotator has a link. The link is secret: who has it can answer. Answers are stored in the
     set's folder as soon as they are given, and the same command goes on where it was left. Other
@@ -133,8 +142,23 @@ def open_page(
     from imitbench.errors import InputError
     from imitbench.labelling.answers import check_name
     from imitbench.labelling.label_set import SET_FILE, LabelSet
+    from imitbench.labelling.queue import is_queue
 
     names = [check_name(name) for name in annotator or ["me"]]
+    if folder is not None and (queue or is_queue(folder)):
+        if demos or policy or to or make_only:
+            raise InputError(
+                f"{folder}: is the queue of a training, whose pairs are shown; leave out --demos, "
+                "--policy, --to and --make-only"
+            )
+        _show_queue(
+            folder,
+            (env, suite),
+            question,
+            goal,
+            _Page(names, host, port, not no_browser, quiet, json),
+        )
+        return
     if folder is not None and (env or demos or policy or to):
         raise InputError(
             f"{folder}: is opened as it is; leave out --env, --demos, --policy and --to, or leave "
@@ -155,7 +179,7 @@ def open_page(
     labels = LabelSet(folder)
     labels.check_clips()
     if not make_only:
-        _serve(labels, names, host, port, browser=not no_browser, quiet=quiet, json=json)
+        _serve(labels, _Page(names, host, port, not no_browser, quiet, json))
     elif json:
         _print_set(labels, {})
 
@@ -260,23 +284,53 @@ def _bars(*, quiet: bool) -> Iterator[Progress]:
         yield update
 
 
-def _serve(
-    labels: LabelSet,
-    names: list[str],
-    host: str,
-    port: int,
-    *,
-    browser: bool,
-    quiet: bool,
-    json: bool,
+@dataclass(frozen=True)
+class _Page:
+    """How a page is shown."""
+
+    names: list[str]
+    host: str
+    port: int
+    browser: bool
+    quiet: bool
+    json: bool
+
+
+def _show_queue(
+    folder: Path, env: tuple[str | None, str | None], question: str | None, goal: int, page: _Page
 ) -> None:
+    """Shows the pairs of a running training, as they come."""
+    from imitbench.cli.output import note
+    from imitbench.experts.lookup import find_environment_if_named
+    from imitbench.labelling.build import DEFAULT_QUESTION
+    from imitbench.labelling.posing import FragmentPainter
+    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+
+    painter = FragmentPainter(find_environment_if_named(*env))
+    if not page.quiet and not painter.rendered:
+        note(
+            "clips are traces of the observations; "
+            + ("its states cannot be rendered" if env[0] else "add --env ID to render them")
+        )
+    labels = LabelQueue(folder, painter, question=question or DEFAULT_QUESTION, goal=goal)
+    try:
+        _serve(labels, page, QueueWatcher(labels, note))
+    finally:
+        painter.close()
+
+
+def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | None = None) -> None:
     import webbrowser
 
     from imitbench.cli.output import note
     from imitbench.labelling.server import LabellingServer, is_loopback
 
-    with LabellingServer(labels, host=host, port=port) as server:
-        links = [(name, server.link(server.store.annotator(name))) for name in names]
+    host, quiet, json = page.host, page.quiet, page.json
+    with (
+        LabellingServer(labels, host=host, port=page.port) as server,
+        watcher or nullcontext(),
+    ):
+        links = [(name, server.link(server.store.annotator(name))) for name in page.names]
         if json:
             _print_set(labels, dict(links))
         else:
@@ -286,16 +340,17 @@ def _serve(
             if not is_loopback(host):
                 note("other machines can reach this page, without encryption; keep links secret")
             note("answers are stored as they are given; Ctrl-C ends the page")
-        if browser and is_loopback(host):
+        if page.browser and is_loopback(host):
             webbrowser.open(links[0][1])
         with suppress(KeyboardInterrupt):
             server.wait()
         answers = len(server.store.answers())
     if not quiet:
-        note(f"{answers} answers are stored; see imitbench label status {labels.folder}")
+        more = "" if watcher else f"; see imitbench label status {labels.folder}"
+        note(f"{answers} answers are stored{more}")
 
 
-def _print_set(labels: LabelSet, links: dict[str, str]) -> None:
+def _print_set(labels: LabelSet | LabelQueue, links: dict[str, str]) -> None:
     from imitbench.cli.output import print_json
 
     print_json({"set": labels.set_id, "folder": str(labels.folder), "links": links})

@@ -179,7 +179,11 @@ def as_dataset(rows: Sequence[PreferenceRow]) -> PreferenceDataset:
         raise InputError("all pairs were skipped: there is nothing to learn from")
     pairs: list[TrajectoryWithRewPair] = [(row.first, row.second) for row in known]  # type: ignore[misc]
     dataset = PreferenceDataset()
-    dataset.push(pairs, np.array([row.preference for row in known], dtype=np.float32))
+    preferences, weights = (
+        np.array([getattr(row, name) for row in known], dtype=np.float32)
+        for name in ("preference", "weight")
+    )
+    dataset.push(pairs, preferences, weights)
     return dataset
 
 

@@ -49,9 +49,14 @@ def schedule(header: SetHeader, stream: int) -> list[Task]:
         stream: Number of the annotator's random stream; with the set's seed it determines the
             sequence.
     """
-    rng = np.random.default_rng([header.seed, stream])
-    ordinary = [pair for pair in header.pairs if pair.expected is None]
-    obvious = [pair for pair in header.pairs if pair.expected is not None]
+    return sequence(header.pairs, [header.seed, stream])
+
+
+def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[Task]:
+    """Draws the order of some pairs, with repeats; see `schedule`."""
+    rng = np.random.default_rng(seed)
+    ordinary = [pair for pair in pairs if pair.expected is None]
+    obvious = [pair for pair in pairs if pair.expected is not None]
     shown: list[tuple[Pair, Purpose, bool]] = [
         (ordinary[index], "new", bool(rng.integers(2))) for index in rng.permutation(len(ordinary))
     ]

@@ -37,6 +37,7 @@ from imitbench.labelling.answers import (
 )
 from imitbench.labelling.http_server import LimitedServer, PatientHandler
 from imitbench.labelling.label_set import LabelSet
+from imitbench.labelling.queue import LabelQueue, QueueAnswers
 from imitbench.labelling.schedule import Task, schedule
 from imitbench.util.text_line import one_line
 
@@ -101,16 +102,22 @@ class LabellingApp:
     """What the page can ask for, without HTTP; may be used by several threads.
 
     Args:
-        labels: The set.
+        labels: The set, or the queue of a training, which grows.
         store: Its answers.
+
+    Raises:
+        OSError: Earlier answers cannot be passed on to the training.
     """
 
-    def __init__(self, labels: LabelSet, store: AnswerStore) -> None:
+    def __init__(self, labels: LabelSet | LabelQueue, store: AnswerStore) -> None:
         self.labels, self.store = labels, store
+        self._queue = QueueAnswers(labels, store) if isinstance(labels, LabelQueue) else None
         self._secret = store.secret()
         self._known: dict[str, Annotator] = {}
         self._tasks: dict[int, list[Task]] = {}
         self._lock = threading.Lock()
+        if self._queue is not None:
+            self._queue.pass_on()
 
     def annotator(self, token: str) -> Annotator:
         """Returns the annotator of a link.
@@ -130,6 +137,8 @@ class LabellingApp:
 
     def tasks(self, annotator: Annotator) -> list[Task]:
         """The sequence of an annotator."""
+        if isinstance(self.labels, LabelQueue):
+            return self.labels.tasks(annotator.stream)
         with self._lock:
             if annotator.stream not in self._tasks:
                 self._tasks[annotator.stream] = schedule(self.labels.header, annotator.stream)
@@ -146,6 +155,7 @@ class LabellingApp:
             "rendered": header.rendered,
             "done": done,
             "total": len(tasks),
+            "grows": self._queue is not None,
             "next": [
                 {"position": task.position, "left": task.sides[0], "right": task.sides[1]}
                 for task in tasks[done : done + AHEAD]
@@ -199,14 +209,18 @@ class LabellingApp:
         except OSError as error:
             raise RefusedError(500, f"Clip {number} cannot be read.") from error
 
-    @staticmethod
-    def _save(change: Callable[[], None]) -> None:
+    def _save(self, change: Callable[[], None]) -> None:
         try:
             change()
+            if self._queue is not None:
+                self._queue.pass_on()
         except OutOfTurnError as error:
             raise RefusedError(409, f"Not stored: {error}.") from error
         except NotSavedError as error:
             raise RefusedError(507, f"The answer could not be stored: {error}.") from error
+        except OSError as error:
+            told = f"The answer could not be passed on to the training: {error.strerror}."
+            raise RefusedError(507, told) from error
 
 
 class _Handler(PatientHandler):
@@ -317,7 +331,7 @@ class LabellingServer:
     Use it as a context manager.
 
     Args:
-        labels: The set.
+        labels: The set, or the queue of a training.
         host: Address to listen on.
         port: Port; 0 for any free one.
 
@@ -326,7 +340,7 @@ class LabellingServer:
     """
 
     def __init__(
-        self, labels: LabelSet, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
+        self, labels: LabelSet | LabelQueue, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
     ) -> None:
         self.host = host
         self._labels = labels

@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.labelling import PageClient, write_small_set
+from support.labelling import PageClient, make_fragments, write_small_set
 
+from imitbench.algorithms.preference_comparisons.answer_queue import QueueGatherer
 from imitbench.labelling.answers import AnswerStore
 from imitbench.labelling.label_set import LabelSet
 
@@ -71,10 +74,39 @@ def test_a_page_is_served_until_interrupted(folder, tmp_path):
     assert "2 answers are stored" in messages
 
 
+@pytest.mark.slow
+def test_the_pairs_of_a_training_are_shown_and_answered(tmp_path):
+    fragments = make_fragments(4)
+    pairs = [(fragments[0], fragments[1]), (fragments[2], fragments[3])]
+    command = [sys.executable, "-m", "imitbench", "label", str(tmp_path / "queue"), "--queue",
+               "--env", "Pendulum-v1", "--port", "0", "--no-browser"]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        page = PageClient(process.stdout.readline().strip())
+        assert page.state()["next"] == []
+        with ThreadPoolExecutor() as pool:  # the training
+            gatherer = QueueGatherer(tmp_path / "queue", poll_s=0.05, timeout_s=60)
+            asked = pool.submit(gatherer.gather, pairs)
+            while not page.state()["next"]:
+                time.sleep(0.05)
+            assert page.answer(0, "tie")[0] == page.answer(1, "tie")[0] == 200
+            assert asked.result().preferences.tolist() == [0.5, 0.5]
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "2 answers are stored" in messages
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["label", "nowhere"], "nowhere: not a set to label"),
+        (["label", "queue", "--queue", "--policy", "x"], "is the queue of a training"),
         (["label", "--pairs", "3"], "name a set, or what to make one from"),
         (["label", "--demos", "a", "--policy", "b"], "--demos and --policy: name one"),
         (["label", "--policy", "random"], "the environment is not known; name it by --env"),

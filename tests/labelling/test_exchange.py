@@ -233,3 +233,34 @@ def test_clips_and_fragments_of_another_set_are_told(labels, tmp_path):
     shutil.copy(other / "fragments.parquet", labels.folder)
     with pytest.raises(InputError, match="are not those of"):
         _ = LabelSet(labels.folder).fragments
+
+
+def test_weights_and_skips_reach_the_training_of_a_reward(labels, store, tmp_path):
+    careful, careless = store.annotator("Ada"), store.annotator("Bob")
+    for person, wrong in ((careful, False), (careless, True)):
+        for task in schedule(labels.header, person.stream):
+            pair = task.pair
+            better = (
+                labels.fragments[pair.first].rews.sum() > labels.fragments[pair.second].rews.sum()
+            )
+            left = (better != task.swapped) != wrong
+            skip = task.pair is labels.header.pairs[0]
+            choice = "skip" if skip else "left" if left else "right"
+            given = GivenAnswer(
+                f"key-{person.number}-{task.position:04d}", person.number, task.position,
+                pair.digest, task.purpose, task.swapped, choice, 1000, 0.0,
+            )  # fmt: skip
+            store.record(given)
+    export(labels, store, tmp_path / "out.safetensors", weights="obvious")
+    dataset = PreferenceDataset.load(tmp_path / "out.safetensors")
+    people = dict(summaries(labels, store))
+    own = [people[person].weight() for person in (careful, careless)]
+    assert own[0] > own[1]
+    assert len(dataset) == len(labels.header.pairs) - 1
+    np.testing.assert_allclose(dataset.weights, sum(own), rtol=1e-6)
+    right = [
+        first.rews.sum() > second.rews.sum()
+        for first, second in zip(dataset.fragments1, dataset.fragments2, strict=True)
+    ]
+    expected = np.where(right, own[0], own[1]) / sum(own)
+    np.testing.assert_allclose(dataset.preferences, expected, rtol=1e-6)

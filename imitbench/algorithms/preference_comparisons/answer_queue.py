@@ -8,24 +8,29 @@ answers, such as a page, appends lines to `answers.jsonl`:
 
 `digest` is `pair_digest` of the two fragments, `preference` the probability that the first is
 preferred, `null` a skipped pair. `annotator` and `weight` may be missing. Of several lines of one
-annotator for one pair the last counts, so that answers can be changed.
+annotator for one pair the last counts, so that answers can be changed; `"withdrawn": true` takes an
+answer back. Pairs of equal fragments are not asked about, since there is nothing to tell.
 """
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
 from imitbench.algorithms.preference_comparisons.dataset_storage import (
     PreferenceArrays,
+    fragment_digest,
     pair_digest,
 )
 from imitbench.algorithms.preference_comparisons.gatherers import (
@@ -35,11 +40,15 @@ from imitbench.algorithms.preference_comparisons.gatherers import (
 )
 from imitbench.data.types import TrajectoryWithRewPair
 from imitbench.errors import InputError
+from imitbench.util.files import fsync_directory
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.text_line import one_line
 
 ANSWERS = "answers.jsonl"
 """Name of the file of answers in the folder of a queue."""
+
+
+_LONGEST_LINE = 4096  # bytes
 
 
 class QueueAnswer(BaseModel):
@@ -51,6 +60,7 @@ class QueueAnswer(BaseModel):
     preference: float | None = Field(ge=0, le=1)
     annotator: str = ""
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    withdrawn: bool = False
 
 
 def read_answers(path: Path) -> dict[str, dict[str, QueueAnswer]]:
@@ -81,8 +91,39 @@ def read_answers(path: Path) -> dict[str, dict[str, QueueAnswer]]:
                 f"{path}, line {number}: not an answer ({one_line(where + ' ' + first['msg'])}); "
                 "correct or remove the line"
             ) from None
-        answers.setdefault(answer.pair, {})[answer.annotator] = answer
-    return answers
+        given = answers.setdefault(answer.pair, {})
+        given.pop(answer.annotator, None)
+        if not answer.withdrawn:
+            given[answer.annotator] = answer
+    return {pair: given for pair, given in answers.items() if given}
+
+
+def append_answer(path: Path, answer: QueueAnswer) -> None:
+    """Appends an answer to a file of answers; returns when it is on disk.
+
+    An incomplete last line, from a crash during a write, is removed.
+
+    Args:
+        path: The file, created if missing. Other programs may append to it, too.
+        answer: The answer.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    line = answer.model_dump_json(exclude_defaults=True).encode() + b"\n"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        start = max(0, size - _LONGEST_LINE)
+        torn = os.pread(descriptor, _LONGEST_LINE, start).rpartition(b"\n")[2]
+        if torn:
+            os.ftruncate(descriptor, size - len(torn))
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    fsync_directory(path.parent)
 
 
 def combined(answers: Sequence[QueueAnswer]) -> tuple[float, float]:
@@ -158,6 +199,7 @@ class QueueGatherer(PreferenceGatherer):
         poll_s: Seconds between two looks at the file of answers.
         timeout_s: Seconds without any new answer after which waiting ends with an error; `None`
             for no limit.
+        while_waiting: Called between two looks; may raise to end the wait.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
@@ -171,6 +213,7 @@ class QueueGatherer(PreferenceGatherer):
         wait: bool = True,
         poll_s: float = 0.5,
         timeout_s: float | None = None,
+        while_waiting: Callable[[], object] | None = None,
         custom_logger: HierarchicalLogger | None = None,
     ) -> None:
         super().__init__(None, custom_logger)
@@ -181,14 +224,13 @@ class QueueGatherer(PreferenceGatherer):
         self.wait = wait
         self.poll_s = poll_s
         self.timeout_s = timeout_s
+        self.while_waiting = while_waiting
         self._open: dict[str, TrajectoryWithRewPair] = {}
         self._answered = 0
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
         """Waits for the answers to all pairs; see `PreferenceGatherer`."""
-        digests = self._ask(fragment_pairs)
-        found = self._wait_for(set(digests), len(set(digests)))
-        return np.array([found[digest][0] for digest in digests], dtype=np.float32)
+        return self._await_all(fragment_pairs)[:, 0].astype(np.float32)
 
     def gather(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> AnsweredPairs:
         """Asks about pairs, and returns the pairs with answers.
@@ -197,19 +239,28 @@ class QueueGatherer(PreferenceGatherer):
             InputError: A line of the file of answers is invalid, or time is up.
             OSError: The folder cannot be written.
         """
-        digests = self._ask(fragment_pairs)
         if self.wait:
-            found = self._wait_for(set(digests), len(set(digests)))
-            answers = np.array([found[each] for each in digests]).reshape(-1, 2)
-            pairs = list(fragment_pairs)
+            pairs, answers = list(fragment_pairs), self._await_all(fragment_pairs)
         else:
-            self._open |= dict(zip(digests, fragment_pairs, strict=True))
-            found = self._wait_for(set(self._open), 0 if self._answered else 1)
+            different = [pair for pair in fragment_pairs if not _are_equal(pair)]
+            self._open |= dict(zip(self._ask(different), different, strict=True))
+            found = self._wait_for(
+                set(self._open), 0 if self._answered else min(1, len(self._open))
+            )
             answers = np.array(list(found.values())).reshape(-1, 2)
             pairs = [self._open.pop(digest) for digest in found]
         self._answered += len(pairs)
         preferences, weights = answers.astype(np.float32).T
         return AnsweredPairs(pairs, np.ascontiguousarray(preferences), weights)
+
+    def _await_all(self, pairs: Sequence[TrajectoryWithRewPair]) -> npt.NDArray[np.float64]:
+        """Preferences and weights of all pairs, shape `(b, 2)`; equal fragments are skipped."""
+        asked = [place for place, pair in enumerate(pairs) if not _are_equal(pair)]
+        digests = self._ask([pairs[place] for place in asked])
+        found = self._wait_for(set(digests), len(set(digests)))
+        answers = np.tile([math.nan, 1.0], (len(pairs), 1))
+        answers[asked] = np.array([found[each] for each in digests]).reshape(-1, 2)
+        return answers
 
     def _ask(self, pairs: Sequence[TrajectoryWithRewPair]) -> list[str]:
         """Writes the pairs without an answer; returns the digests of all."""
@@ -250,6 +301,8 @@ class QueueGatherer(PreferenceGatherer):
                     f"{self.folder}: {count - len(found)} pairs had no answer for "
                     f"{self.timeout_s:g} s; answer them and start again, nothing is lost"
                 )
+            if self.while_waiting is not None:
+                self.while_waiting()
             time.sleep(self.poll_s)
 
     def state_dict(self) -> dict[str, Any]:
@@ -268,6 +321,10 @@ class QueueGatherer(PreferenceGatherer):
         pairs = zip(content.fragments1, content.fragments2, strict=True)
         self._open = {pair_digest(*pair): pair for pair in pairs}
         self._answered = state["answered"]
+
+
+def _are_equal(pair: TrajectoryWithRewPair) -> bool:
+    return fragment_digest(pair[0]) == fragment_digest(pair[1])
 
 
 def answered_pairs(folder: str | Path) -> PreferenceDataset:

@@ -24,6 +24,7 @@ from imitbench.bench.learners.preference_answers import (
     available_comparisons,
     curve_metrics,
     make_gatherer,
+    waits_for_people,
 )
 from imitbench.bench.learners.preference_comparisons import (
     make_fragmenter,
@@ -81,6 +82,7 @@ class PebbleLearner(Learner):
         self._agent = ReplayAgent(self._trainer, buffering, options["recent_episodes"])
         self._algorithm = self._make_algorithm(rng)
         self._rounds_done = 0
+        self.waits = waits_for_people(self._algorithm.preference_gatherer)
 
     def _make_algorithm(self, rng: np.random.Generator) -> PreferenceComparisons:
         options = self._options

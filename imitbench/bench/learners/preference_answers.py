@@ -29,7 +29,7 @@ def make_gatherer(
     """Makes what answers.
 
     Args:
-        task: Spaces, which recorded fragments must fit.
+        task: Spaces, which recorded fragments must fit; and how to stop while people are awaited.
         options: Hyper-parameters `gatherer`, `answers`, `answers_sha256`, `answers_wait`,
             `teacher`, `teacher_parameter` and `teacher_floor`; and `temperature` for the teacher
             `returns`.
@@ -50,8 +50,13 @@ def make_gatherer(
         what = "a preference data set" if kind == "file" else "a folder for pairs and answers"
         raise InputError(f"--set gatherer={kind}: needs {what}; add --set answers=PATH")
     if kind == "human":
-        return QueueGatherer(place, wait=options["answers_wait"])
+        return QueueGatherer(place, wait=options["answers_wait"], while_waiting=task.check_stop)
     return RecordedGatherer(_recorded(Path(place), options["answers_sha256"], task))
+
+
+def waits_for_people(gatherer: PreferenceGatherer) -> bool:
+    """Whether a gatherer may wait until people answer."""
+    return isinstance(gatherer, QueueGatherer)
 
 
 def available_comparisons(gatherer: PreferenceGatherer, wanted: int) -> int:

@@ -29,6 +29,7 @@ from imitbench.bench.learners.preference_answers import (
     available_comparisons,
     curve_metrics,
     make_gatherer,
+    waits_for_people,
 )
 from imitbench.bench.learners.reward_agreement import held_out_agreement
 from imitbench.bench.learners.reward_learner import (
@@ -176,6 +177,7 @@ class PreferenceComparisonsLearner(Learner):
             allow_variable_horizon=task.environment.horizon == "variable",
             query_schedule=options["query_schedule"],
         )
+        self.waits = waits_for_people(self._algorithm.preference_gatherer)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint

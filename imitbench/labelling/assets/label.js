@@ -7,6 +7,7 @@ const csrf = document.querySelector('meta[name="csrf"]').content;
 const keptUnder = `imitbench ${location.pathname}`;
 const speeds = [0.25, 0.5, 1, 2, 4];
 const retryAfter = 3000;
+const lookAfter = 1000; // while the queue of a training is empty
 const driftAllowed = 0.06; // seconds between the clips of a pair
 
 const byId = (id) => document.getElementById(id);
@@ -18,6 +19,7 @@ let paused = false;
 let speed = 2;
 let busy = false; // while an answer is on its way
 let retryTimer = 0;
+let growTimer = 0;
 let answeredHere = 0;
 
 function say(text) {
@@ -151,6 +153,10 @@ function show(task) {
   for (const id of ["stage", "more", "controls"]) byId(id).hidden = !entry && !(id === "more" && state.done);
   byId("choose-tie").hidden = byId("choose-skip").hidden = !entry;
   byId("end").hidden = Boolean(entry);
+  if (state.grows) {
+    byId("end-title").textContent = "No pair waits for you now.";
+    byId("end-text").textContent = "All your answers are stored. The training's next pairs appear here by themselves.";
+  }
   allowAnswers();
   if (!entry) return;
   const whenReady = () => {
@@ -175,6 +181,26 @@ function adopt(fresh) {
   }
   showProgress();
   show(state.next[0]);
+  clearTimeout(growTimer);
+  if (state.grows && state.next.length < 2) growTimer = setTimeout(lookForMore, lookAfter);
+}
+
+// The pairs of a running training come while the page is open.
+async function lookForMore() {
+  if (busy) {
+    growTimer = setTimeout(lookForMore, lookAfter);
+    return;
+  }
+  try {
+    const fresh = await call("state");
+    if (!busy) {
+      adopt(fresh);
+      return;
+    }
+  } catch {
+    // The server may come back.
+  }
+  growTimer = setTimeout(lookForMore, lookAfter);
 }
 
 // Answers.

@@ -8,9 +8,11 @@ from support.preference_pairs import pairs_of
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
 from imitbench.algorithms.preference_comparisons.answer_queue import (
+    QueueAnswer,
     QueueGatherer,
     RecordedGatherer,
     answered_pairs,
+    append_answer,
     read_answers,
 )
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -130,3 +132,41 @@ def test_recorded_comparisons_come_in_order_whatever_was_asked(pairs, dataset):
     rest = again.gather(pairs * 10)
     assert rest.preferences.tolist() == dataset.preferences[3:].tolist()
     assert len(again.gather(pairs).pairs) == 0
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_equal_fragments_are_skipped_without_asking_anybody(tmp_path, pairs, wait):
+    same = (pairs[0][0], pairs[0][0])
+    answered = queue(tmp_path / "queue", wait=wait).gather([same])
+    assert not (tmp_path / "queue").exists()
+    assert np.isnan(answered.preferences).all()
+    answer(tmp_path, pairs[1], 1.0)
+    answered = queue(tmp_path, wait=wait).gather([same, pairs[1]])
+    assert answered.preferences.tolist()[-1] == 1.0
+    assert len(answered.pairs) == (2 if wait else 1)
+
+
+def test_an_answer_can_be_withdrawn(tmp_path, pairs):
+    answer(tmp_path, pairs[0], 1.0, annotator="ada")
+    answer(tmp_path, pairs[0], None, annotator="ada", withdrawn=True)
+    assert read_answers(tmp_path / "answers.jsonl") == {}
+    answer(tmp_path, pairs[0], 0.0, annotator="ada")
+    assert queue(tmp_path).gather(pairs[:1]).preferences.tolist() == [0.0]
+
+
+def test_appending_removes_what_an_interrupted_write_left(tmp_path, pairs):
+    path = tmp_path / "answers.jsonl"
+    said = [QueueAnswer(pair=pair_digest(*pair), preference=0.5, annotator="ö") for pair in pairs]
+    append_answer(path, said[0])
+    with path.open("a") as stream:
+        stream.write('{"pair": "12')
+    append_answer(path, said[1])
+    assert list(read_answers(path)) == [said[0].pair, said[1].pair]
+
+
+def test_a_wait_can_be_ended(tmp_path, pairs):
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        QueueGatherer(tmp_path, while_waiting=stop, poll_s=0.01).gather(pairs)
