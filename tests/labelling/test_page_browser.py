@@ -3,10 +3,13 @@
 import shutil
 
 import pytest
-from support.labelling import FAKE_CLIP, QUESTION, write_small_set
+from support.labelling import FAKE_CLIP, QUESTION, make_fragments, write_small_set
 
+from imitbench.algorithms.preference_comparisons.answer_queue import QueueGatherer, read_answers
 from imitbench.labelling.answers import NotSavedError
 from imitbench.labelling.label_set import LabelSet
+from imitbench.labelling.posing import FragmentPainter
+from imitbench.labelling.queue import LabelQueue
 from imitbench.labelling.server import LabellingServer
 
 pytestmark = pytest.mark.browser
@@ -222,3 +225,22 @@ def test_a_clip_that_cannot_be_decoded_is_told_and_skipped(chromium, folder):
         page.await_done(1)
         assert [answer.choice for answer in page.own_answers(server)] == ["skip"]
         page.context.close()
+
+
+def test_the_pairs_of_a_training_appear_while_the_page_is_open(chromium, tmp_path):
+    labels = LabelQueue(tmp_path, FragmentPainter(None), question="Which?", goal=5)
+    fragments = make_fragments(4)
+    with LabellingServer(labels, port=0) as server:
+        page = Page(chromium, server, "Ada", playable=False)
+        page.page.wait_for_selector("#end-title:visible")
+        assert page.page.inner_text("#end-title") == "No pair waits for you now."
+        gatherer = QueueGatherer(tmp_path, wait=False, timeout_s=20)
+        gatherer._ask([(fragments[0], fragments[1]), (fragments[2], fragments[3])])
+        assert labels.grow()
+        page.press("ArrowDown", 1)
+        page.press("ArrowDown", 2)
+        page.page.wait_for_selector("#end-title:visible")
+        assert page.complaints == []
+        page.context.close()
+    said = read_answers(tmp_path / "answers.jsonl")
+    assert [each.preference for given in said.values() for each in given.values()] == [0.5, 0.5]
