@@ -17,7 +17,7 @@ Check = Literal[
 CHECKS: tuple[Check, ...] = get_args(Check)
 
 MEANINGS: dict[Check, str] = {
-    "manifest": "manifest.json is complete, and names what the runs have",
+    "manifest": "manifest.json is complete, and its counts match the runs",
     "digests": "every file, and the manifest itself, has the stated SHA-256",
     "files": "every listed file exists and belongs to a run; there is no other file",
     "lines": "every line is a complete record of a known form",
