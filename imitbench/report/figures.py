@@ -30,7 +30,7 @@ PANEL = 2.3
 
 def algorithm_colors(report: Report) -> dict[str, str]:
     """Returns the color of each algorithm, as in the HTML report; anchors are gray."""
-    return {name: PALETTE[number] for name, number in color_numbers(report).items()}
+    return {name: PALETTE[number % len(PALETTE)] for name, number in color_numbers(report).items()}
 
 
 def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figure:

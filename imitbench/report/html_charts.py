@@ -10,7 +10,7 @@ import numpy as np
 
 from imitbench.report import text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import Section
+from imitbench.report.model import Section, shape_of
 from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.intervals import Interval
 
@@ -87,9 +87,24 @@ def strip(
         place = scale.percent(mean.point)
         lines.append(tag("line", x1=place, x2=place, y1="25%", y2="75%", class_="tick"))
     if iqm is not None and math.isfinite(iqm.point):
-        lines.append(tag("circle", cx=scale.percent(iqm.point), cy="50%", r="4.5", class_="dot"))
+        lines.append(dot(scale.percent(iqm.point), color))
     classes = "strip" if color is None else f"strip c{color}"
     return tag("svg", tag("title", said), *lines, class_=classes, role="img")
+
+
+def dot(place: str, color: int | None) -> Markup:
+    """Draws the point of a strip in the shape of its method.
+
+    Args:
+        place: Horizontal position, in percent.
+        color: Number of the method, see `method_colors`; `None` for a circle.
+    """
+    shape = "circle" if color is None else shape_of(color)
+    if shape == "circle":
+        return tag("circle", cx=place, cy="50%", r="4.5", class_="dot")
+    turned = "rotate(45)" if shape == "diamond" else None
+    square = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")
+    return tag("svg", square, x=place, y="50%")
 
 
 def _said(interval: Interval | None) -> str:

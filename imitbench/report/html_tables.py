@@ -99,7 +99,8 @@ def _cell(column: Column, entry: TableCell, naming: bool) -> Markup:
     key = entry.content if entry.key == "" else entry.key
     sorted_by = None if key is None else format(key, ".10g") if isinstance(key, float) else key
     classes = "number" if column.number else "plot" if column.heading is not None else None
-    attributes = {"class_": classes, "data_key": sorted_by}
+    label = None if naming else column.label
+    attributes = {"class_": classes, "data_key": sorted_by, "data_label": label}
     if naming:
         return tag("th", entry.content, scope="row", **attributes)
     return tag("td", entry.content, **attributes)

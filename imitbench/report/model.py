@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Literal
 
@@ -315,15 +315,30 @@ PALETTE = (
 """Colors by Okabe and Ito, which most people can distinguish; `report.css` has the same."""
 
 
-def color_numbers(report: Report) -> dict[str, int]:
-    """Returns a palette index for each method; controls and anchors have none.
+SHAPES = ("circle", "square", "diamond")
+"""Shapes of spots and dots: with the palette, 30 methods that can be told apart."""
 
-    Algorithms beyond the palette share colors.
+
+def method_colors(names: Iterable[str]) -> dict[str, int]:
+    """Returns a number for each method, in the order of names.
+
+    The number's remainder by the length of the palette is its color, and the rest its shape.
+    Methods beyond all combinations share them.
     """
-    names = {
+    many = len(PALETTE) * len(SHAPES)
+    return {name: place % many for place, name in enumerate(sorted(set(names)))}
+
+
+def shape_of(number: int) -> str:
+    """Returns the shape, one of `SHAPES`, of a number of `method_colors`."""
+    return SHAPES[number // len(PALETTE)]
+
+
+def color_numbers(report: Report) -> dict[str, int]:
+    """Returns the number of each method, see `method_colors`; controls and anchors have none."""
+    return method_colors(
         result.algorithm
         for section in report.sections
         for result in section.algorithms
         if result.role == "method"
-    }
-    return {name: place % len(PALETTE) for place, name in enumerate(sorted(names))}
+    )

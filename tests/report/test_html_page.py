@@ -14,7 +14,7 @@ from imitbench.dashboard import page as dashboard
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.html_page import SCRIPTS, STYLES, render_html
-from imitbench.report.leaderboard import index_page as leaderboard
+from imitbench.report.leaderboard import page as leaderboard
 from imitbench.report.model import PALETTE
 from imitbench.report.tables import build_report
 from imitbench.store.run_details import MetricCurve, ReportDetails

@@ -15,6 +15,7 @@ from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
 
+from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.errors import InputError
 from imitbench.published.results_sources import find_results
 from imitbench.report import markdown
@@ -28,6 +29,7 @@ from imitbench.store.external_results import ExternalRun, ImportedResults, write
 
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 EVIL = "<b>evil | co"
+PAPERS = {card.paper.url for card in map(load_algorithm, algorithm_names()) if card.paper}
 
 
 def build(results, site, **options):
@@ -129,6 +131,8 @@ def test_every_link_has_a_target(site, parsed):
     for path, page in parsed.items():
         assert len(page.ids) == len(set(page.ids)), path
         for target in page.targets:
+            if target.startswith("https://"):
+                continue  # a paper
             place, _, fragment = target.partition("#")
             there = (path.parent / unquote(place)).resolve() if place else path
             assert there.is_file(), (path, target)
@@ -146,15 +150,19 @@ def test_pages_load_nothing_and_their_policy_admits_nothing_else(parsed):
         assert policy.startswith("default-src &#x27;none&#x27;; style-src &#x27;sha256-")
         assert "src" not in page.attributes
         assert page.tags["link"] == 1  # an empty icon, so that none is requested
-        assert not any("//" in target or target.startswith("/") for target in page.targets)
+        elsewhere = {target for target in page.targets if "//" in target or target[0] == "/"}
+        assert elsewhere <= PAPERS
 
 
 def test_every_number_of_a_row_links_to_its_runs(site, parsed):
     bc = next(row for table in document(site)["tables"] for row in table["rows"]
               if row["algorithm"] == "bc" and row["kind"] == "run")  # fmt: skip
     page, anchor = bc["page"].split("#")
+    suite = parsed[site / "suites/classic.html"]
+    assert sum(target.startswith(f"../{page}#{anchor}") for target in suite.targets) >= 6
     index = parsed[site / "index.html"]
-    assert sum(target.startswith(f"{page}#{anchor}") for target in index.targets) >= 6
+    best = [target for target in index.targets if target.startswith("algorithms/classic/bc")]
+    assert len(best) == 1
     text = " ".join(parsed[site / page].text)
     for run in bc["runs"]:
         assert run["run_id"] in text
@@ -196,7 +204,7 @@ def test_own_runs_and_the_same_ones_published_give_the_same_numbers(tmp_path, ru
     one, other = (document(tmp_path / name)["tables"] for name in ("own", "published"))
     for table, twin in zip(one, other, strict=True):
         for row, same in zip(table["rows"], twin["rows"], strict=True):
-            apart = {"submitted_by", "runs", "failures", "checked", "rank"}
+            apart = {"submitted_by", "runs", "failures", "checked", "rank", "place"}
             assert {**row, **dict.fromkeys(apart)} == {**same, **dict.fromkeys(apart)}
 
 
@@ -213,6 +221,58 @@ def test_ranks_are_by_iqm_among_what_covers_every_environment(site):
             due = own and complete and row["checked"]
             assert (row["rank"] is not None) == due, row["algorithm"]
         assert rows[: len(ranked)] == ranked
+
+
+class Rows(HTMLParser):
+    """The rows of the first page's table, by name: for each suite what its cell says."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.name = {}, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag == "th" and "data-key" in found:
+            self.name = found["data-key"]
+        elif tag == "td" and "data-value" in found:
+            self.found.setdefault(self.name, {})[found["data-suite"]] = json.loads(
+                found["data-value"]
+            )
+
+
+def test_the_first_page_has_each_method_once_at_its_best_table(site):
+    shown = Rows((site / "index.html").read_text()).found
+    rows = [row for table in document(site)["tables"] for row in table["rows"]]
+    methods = {row["algorithm"] for row in rows if row["kind"] in ("run", "reference")}
+    external = {f"paper: {row['algorithm']}" for row in rows if row["kind"] == "external"}
+    assert set(shown) == methods | external
+    for name in methods:
+        ranked = [row["score_iqm"] for row in rows
+                  if row["algorithm"] == name and row["rank"] is not None]  # fmt: skip
+        if ranked:
+            assert shown[name]["0"]["iqm"] == max(ranked)
+    assert all(shown[name]["0"]["rank"] is None for name in external)
+
+
+def test_methods_that_cannot_be_told_apart_share_a_place(tmp_path):
+    skills = {"bc": ((0.95, 0.01),) * 3, "dagger": ((0.95, 0.01),) * 3, "gail": ((0.2, 0.01),) * 3}
+    write_results(tmp_path / "runs", seeds=5, skills=skills, failing=())
+    board = build(tmp_path / "runs", tmp_path / "site")
+    [track] = board.tracks
+    found = {name: (each.place, each.tied) for name, each in track.standings.items()}
+    assert (found["bc"], found["dagger"], found["gail"]) == ((1, True), (1, True), (3, False))
+    page = " ".join((tmp_path / "site" / "suites" / "classic.html").read_text().split())
+    assert page.count(">1=<") == 2
+    facts = " ".join(Links((tmp_path / "site" / "index.html").read_text()).text)
+    assert "3  algorithm" in facts
+
+
+def test_a_method_page_has_its_paper_and_a_command(site, parsed):
+    text = "".join(parsed[site / "methods/gail.html"].text)
+    assert "@misc{ho2016generative," in text
+    assert "author = {Jonathan Ho and Stefano Ermon}" in text
+    assert "imitbench run --algo gail --suite classic --budget quick --n-demos 10" in text
 
 
 def test_an_environment_with_only_failed_runs_counts_as_random(tmp_path, runs):

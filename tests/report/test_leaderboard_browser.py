@@ -1,5 +1,7 @@
 """The leaderboard in a real Chromium, from files, without a server."""
 
+import json
+
 import pytest
 from support.browser import Watched
 from support.published import publish
@@ -13,6 +15,7 @@ from imitbench.store.external_results import ExternalRun, ImportedResults, write
 
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
+SUITE = "suites/classic.html"
 FIRST, SECOND = "#s0 table.board", "#s1 table.board"
 
 
@@ -46,8 +49,10 @@ def opened(chromium, site):
     """Opens a page; it must log nothing and request nothing."""
     pages = []
 
-    def open_page(name="index.html", **options):
-        pages.append(Watched(chromium, site / name, **options))
+    def open_page(name=SUITE, **options):
+        path, mark, view = name.partition("#")
+        place = (site / path).as_uri() + mark + view if mark else site / path
+        pages.append(Watched(chromium, place, **options))
         return pages[-1]
 
     yield open_page
@@ -65,7 +70,7 @@ def shown_tables(watched):
 
 def test_it_opens_whole_and_is_kept_as_a_picture(opened, tmp_path):
     watched = opened()
-    assert watched.page.title() == "Board"
+    assert watched.page.title() == "classic · Board"
     assert shown_tables(watched) == ["s0", "s1"]
     picture = tmp_path / "leaderboard.png"
     watched.page.screenshot(path=picture, full_page=True)
@@ -118,8 +123,8 @@ def test_headings_sort_by_mouse_and_by_keyboard(opened):
     watched.page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
     assert watched.column(FIRST, 0) == ranks
-    mean = watched.page.locator(f"{FIRST} th", has_text="Mean score")
-    mean.locator("button").click()
+    cell = watched.page.locator(f"{FIRST} th", has_text="Pendulum-v1")
+    cell.locator("button").click()
     shown = [float(text) for text in watched.column(FIRST, 5)]
     assert shown == sorted(shown, reverse=True)
 
@@ -137,7 +142,7 @@ def test_a_number_links_to_its_runs_and_back(opened):
     assert page.locator("table.runs").count() == 3
     page.locator("table.cells tbody tr").first.locator("a").first.click()
     assert page.url.endswith("#t0-e0")
-    page.get_by_text("← Board").click()
+    page.get_by_role("link", name="← Board").click()
     page.wait_for_url("**/index.html")
     # Following a link is a request that the user made.
     assert all(request.startswith("file://") for request in watched.requests)
@@ -162,10 +167,54 @@ def test_colors_follow_the_system_until_someone_chooses(opened):
     assert background(dark) == background(light)
 
 
-@pytest.mark.parametrize("width", [320, 390, 768])
+def test_a_phone_shows_a_card_per_row_with_the_score_first(opened):
+    watched = opened(width=390)
+    order = watched.page.evaluate(
+        "(selector) => [...document.querySelector(`${selector} tbody tr`).cells]"
+        ".map((cell) => [cell.getBoundingClientRect().top, cell.dataset.label || 'name'])"
+        ".sort(([a], [b]) => a - b).map(([, label]) => label)",
+        FIRST,
+    )
+    numbers = [label for label in order if label != "name"]
+    assert numbers[0] == "IQM score"
+    assert watched.page.locator(FIRST).evaluate("(t) => t.getBoundingClientRect().width") <= 390
+    first = opened("index.html", width=390)
+    score = first.page.locator("#landing td.standing strong").first
+    box = score.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+
+
+def test_a_view_of_the_first_page_is_in_its_address(opened, site):
+    watched = opened("index.html")
+    page = watched.page
+    page.locator("[data-view=suite]").select_option("classic")
+    page.locator("[data-view=rows]").select_option("methods")
+    page.locator("[data-view=q]").fill("gail")
+    assert page.locator("#filters output").inner_text().startswith("1 of ")
+    page.locator("#landing thead button").nth(1).focus()
+    page.keyboard.press("Enter")
+    assert "suite=classic" in page.url
+    assert "q=gail" in page.url
+    again = opened(f"index.html#{page.url.partition('#')[2]}").page
+    shown = again.locator("#landing tbody tr:not(.group)").filter(visible=True)
+    assert shown.count() == 1
+    assert again.locator("#landing th[aria-sort=descending]").inner_text().startswith("classic")
+    with again.expect_download() as waiting:
+        again.get_by_role("button", name="JSON of this view").click()
+    [saved] = json.loads(waiting.value.path().read_text())
+    assert saved["method"] == "gail"
+    assert saved["classic iqm"] is not None
+    with again.expect_download() as waiting:
+        again.get_by_role("button", name="CSV of this view").click()
+    assert waiting.value.path().read_text().splitlines()[0].startswith("method,rows,classic iqm")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1024, 1400, 2560])
 def test_narrow_screens_scroll_tables_and_not_the_page(opened, site, width):
-    pages = ["index.html", *(p.relative_to(site).as_posix() for p in site.glob("*/*/gail*.html"))]
-    assert len(pages) == 3
+    pages = ["index.html", SUITE, "methods/gail.html"]
+    pages += [path.relative_to(site).as_posix() for path in site.glob("*/*/gail*.html")]
+    assert len(pages) == 5
     for name in pages:
         watched = opened(name, width=width)
         assert watched.overflow() == 0

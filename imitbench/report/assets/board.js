@@ -1,7 +1,11 @@
 // Brings the leaderboard's pages to life: theme, sorting, and the choice of tables and rows.
 startTheme();
 document.querySelectorAll("table.sortable").forEach(makeSortable);
-document.querySelectorAll("input[data-filter]").forEach(startFilter);
+document.querySelectorAll("table.board, table.landing").forEach(keepSorting);
+
+function wordsOf(field) {
+  return field.value.toLowerCase().split(/\s+/).filter(Boolean);
+}
 
 function startChoices(box) {
   const choices = [...box.querySelectorAll("select[data-facet]")];
@@ -10,7 +14,7 @@ function startChoices(box) {
   const tables = [...document.querySelectorAll("section.table")];
 
   function apply() {
-    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = wordsOf(field);
     let shownTables = 0;
     let shownRows = 0;
     let allRows = 0;
@@ -31,9 +35,82 @@ function startChoices(box) {
   }
 
   box.hidden = false;
-  for (const choice of choices) choice.addEventListener("change", apply);
-  field.addEventListener("input", apply);
+  const view = readView();
+  for (const choice of choices) {
+    choice.value = view.get(choice.dataset.facet) || "";
+    if (choice.selectedIndex < 0) choice.value = "";
+    choice.addEventListener("change", () => { writeView(choice.dataset.facet, choice.value); apply(); });
+  }
+  field.value = view.get("q") || "";
+  field.addEventListener("input", () => { writeView("q", field.value); apply(); });
   apply();
 }
 
-document.querySelectorAll(".filters").forEach(startChoices);
+// The first page: one table, of which suites and rows are chosen.
+function startLanding(box) {
+  const table = document.getElementById("landing");
+  const [suite, kind, field] = ["suite", "rows", "q"].map((name) => box.querySelector(`[data-view=${name}]`));
+  const output = box.querySelector("output");
+  const methods = () => [...table.querySelectorAll("tbody tr:not(.group)")];
+
+  function apply() {
+    const words = wordsOf(field);
+    const column = suite.value ? String(suite.selectedIndex - 1) : "";
+    for (const cell of table.querySelectorAll("[data-suite]"))
+      cell.hidden = column !== "" && cell.dataset.suite !== column;
+    for (const body of table.tBodies) {
+      body.hidden = kind.value !== "" && body.dataset.rows !== kind.value;
+      for (const row of body.querySelectorAll("tr:not(.group)")) {
+        const cell = column && row.querySelector(`[data-suite="${column}"]`);
+        const known = !cell || cell.dataset.key !== "";
+        row.hidden = !known || !words.every((word) => row.textContent.toLowerCase().includes(word));
+      }
+    }
+    const shown = methods().filter((row) => !row.hidden && !row.parentNode.hidden).length;
+    output.textContent = words.length || suite.value || kind.value ? `${shown} of ${methods().length} rows` : "";
+  }
+
+  function records() {
+    const labels = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    return methods().filter((row) => !row.hidden && !row.parentNode.hidden).map((row) => {
+      const record = { method: row.cells[0].dataset.key, rows: row.parentNode.dataset.rows };
+      [...row.cells].forEach((cell, place) => {
+        if (place === 0 || cell.hidden) return;
+        if (cell.dataset.suite === undefined) {
+          record[labels[place].toLowerCase()] = cell.textContent === "-" ? null : cell.textContent;
+          return;
+        }
+        const value = JSON.parse(cell.dataset.value || "{}");
+        for (const name of ["iqm", "low", "high", "rank", "budget"])
+          record[`${labels[place]} ${name}`] = value[name] ?? null;
+      });
+      return record;
+    });
+  }
+
+  function save(type) {
+    const shown = records();
+    if (type === "json") return saveFile("leaderboard-view.json", "application/json", `${JSON.stringify(shown, null, 1)}\n`);
+    const names = Object.keys(shown[0] || {});
+    const lines = [names, ...shown.map((record) => names.map((name) => record[name]))];
+    return saveFile("leaderboard-view.csv", "text/csv", lines.map((line) => `${line.map(csvField).join(",")}\n`).join(""));
+  }
+
+  box.hidden = false;
+  const view = readView();
+  for (const choice of [suite, kind, field]) {
+    choice.value = view.get(choice.dataset.view) || "";
+    if (choice.selectedIndex < 0) choice.value = "";
+    choice.addEventListener(choice === field ? "input" : "change", () => {
+      writeView(choice.dataset.view, choice.value);
+      apply();
+    });
+  }
+  for (const button of box.querySelectorAll("[data-save]"))
+    button.addEventListener("click", () => save(button.dataset.save));
+  apply();
+}
+
+for (const box of document.querySelectorAll(".filters"))
+  if (box.id === "filters") startLanding(box);
+  else startChoices(box);

@@ -13,7 +13,8 @@ function compare(a, b, number) {
 function sortBy(table, heading, direction) {
   const number = heading.classList.contains("number");
   const sign = direction === "ascending" ? 1 : -1;
-  const keyed = [...table.tBodies[0].rows].map((row) => [row, keyOf(row, heading.cellIndex, number)]);
+  const rows = [...table.tBodies[0].rows].filter((row) => !row.classList.contains("group"));
+  const keyed = rows.map((row) => [row, keyOf(row, heading.cellIndex, number)]);
   keyed.sort(([, a], [, b]) => {
     if (a === null || b === null) return (a === null) - (b === null);
     return sign * compare(a, b, number);

@@ -11,14 +11,14 @@ from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
 from imitbench.report.html_tables import Column, TableCell, finite, origin, provenance_table
 from imitbench.report.leaderboard import model
-from imitbench.report.leaderboard.index_page import (
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
+from imitbench.report.leaderboard.page import (
     SCRIPTS,
     STYLES,
     footer,
     interval,
     row_name,
 )
-from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
 from imitbench.report.model import CellResult, Report
 from imitbench.store.external_results import ExternalRun
 
@@ -61,7 +61,12 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
         main.append(_block("settings", "Settings", _settings(specs)))
     if origins:
         main.append(_block("provenance", "Provenance", provenance_table(origins, ids)))
-    back = tag("a", "← ", board.title, href=f"{up}index.html")
+    back = join(
+        tag("a", "← ", board.title, href=f"{up}index.html"),
+        " · ",
+        tag("a", "all tables of ", part.section.suite,
+            href=f"{up}{model.suite_page(part.section.suite)}"),
+    )  # fmt: skip
     completed = sum(len(row.runs) for _, _, row in shown)
     failed = sum(len(row.failures) for _, _, row in shown)
     if first.imported is not None:
@@ -102,10 +107,10 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
     anchor, section = row.anchor, part.section
     ranked = sum(other.rank is not None for other in part.rows)
     place = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
+    table = up + model.suite_page(section.suite)
     said = join(
         "IQM score ", interval(row.result.iqm, row), ", mean score ",
-        interval(row.result.mean, row), ", ", tag("a", place, href=f"{up}index.html#s{number}"),
-        ".",
+        interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#s{number}"), ".",
     )  # fmt: skip
     parts = [tag("p", said), tag("h3", "By environment", id=f"{anchor}-cells"),
              _cells(row, part, board)]  # fmt: skip

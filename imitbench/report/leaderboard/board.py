@@ -21,13 +21,14 @@ from imitbench.report.leaderboard.model import (
     page_of,
 )
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
+from imitbench.report.leaderboard.standings import make_tracks, tied_places
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,
     Report,
     Section,
     StatisticsSettings,
-    color_numbers,
+    method_colors,
 )
 from imitbench.report.tables import build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
@@ -167,12 +168,34 @@ def build_board(
     for section in report.sections:
         number = numbers[section.suite]
         numbers[section.suite] += 1
-        own = _own_rows(section, f"t{number}", rows, report, found.sources)
+        own = _with_places(
+            _own_rows(section, f"t{number}", rows, report, found.sources), report.method
+        )
         others = external_rows(section, report.method, found.external, anchor=f"t{number}")
         last = [row for row in own if row.result.role != "method"]
         contenders = [row for row in own if row.result.role == "method"]
         sections.append(BoardSection(section, (*contenders, *others, *last)))
-    return Board(title, report.method, found.sources, tuple(sections))
+    tracks = make_tracks(sections, report.method)
+    return Board(title, report.method, found.sources, tuple(sections), tracks)
+
+
+def _with_places(rows: Sequence[BoardRow], method: StatisticsSettings) -> list[BoardRow]:
+    """Returns the rows with their places, among the ranked ones of a table."""
+    ranked = {str(at): row for at, row in enumerate(rows) if row.rank is not None}
+    places = tied_places(ranked, method)
+    return [replace(row, place=places.get(str(at))) for at, row in enumerate(rows)]
+
+
+def _colors(report: Report, rows: ReportRows) -> dict[str, int]:
+    """Returns the number of each method's color; that of several submitters has one."""
+    keys = {
+        result.algorithm
+        for section in report.sections
+        for result in section.algorithms
+        if result.role == "method"
+    }
+    numbers = method_colors(rows.names.get(key, key) for key in keys)
+    return {key: numbers[rows.names.get(key, key)] for key in keys}
 
 
 def _own_rows(
@@ -190,7 +213,7 @@ def _own_rows(
         here = failure.suite == section.suite and failure.env in section.environments
         if here and is_in_group(failure, section.conditions):
             failures[failure.algo].append(_failure(failure, rows, sources))
-    colors = color_numbers(report)
+    colors = _colors(report, rows)
     made = []
     unchecked = {source.name for source in sources if source.failed}
 

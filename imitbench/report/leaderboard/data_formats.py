@@ -75,6 +75,7 @@ def _table(part: BoardSection) -> dict[str, Any]:
         "rows": [
             {
                 **_row(row, part),
+                "place": row.place,
                 "cells": [_cell(cell) for cell in row.result.cells],
                 "runs": _runs(row),
                 "failures": [

@@ -1,26 +1,29 @@
-"""Writes the site's first page: a table for each group of comparable runs."""
+"""Writes the site's first page: one table of methods by suites, each at its best budget."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+import json
+from collections.abc import Sequence
 
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import AxisScale, axis, strip
-from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
+from imitbench.report.html_charts import AxisScale, dot
+from imitbench.report.html_markup import Markup, fact, join, named, tag
 from imitbench.report.html_tables import Column, TableCell
-from imitbench.report.leaderboard import model
-from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.model import Report
-from imitbench.stats.intervals import Interval
-from imitbench.version import __version__
+from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
+from imitbench.report.leaderboard.page import block, interval, place_text, row_name
 
-STYLES = ("report.css", "board.css")
-SCRIPTS = ("theme.js", "elements.js", "tables.js", "board.js")
+_ROWS = (
+    ("methods", "Methods"),
+    ("controls", "Controls and references"),
+    ("external", "External, imported numbers: neither ranked nor checked here"),
+)
 
 
 def render_index(board: Board) -> str:
-    """Writes the page with all tables.
+    """Writes the first page.
 
     Args:
         board: The whole leaderboard.
@@ -28,211 +31,226 @@ def render_index(board: Board) -> str:
     Returns:
         Self-contained HTML, which links to other pages of the site.
     """
-    main = [_filters(board), *(_table(n, part, board) for n, part in enumerate(board.sections))]
-    if not board.sections:
-        main = [tag("p", text.EMPTY)]
+    main = [tag("p", text.EMPTY)]
+    if board.tracks:
+        main = [_filters(board), block("methods", "Methods by suite", _table(board))]
     main.append(_submissions(board))
-    body = join(
-        tag("a", "Skip to the results", href="#results", class_="skip"),
-        _header(board),
-        tag("main", *main, id="results"),
-        footer(board),
-    )
-    return html_document(board.title, body, styles=STYLES, scripts=SCRIPTS)
+    return page.render(board, "index.html", board.title, main, facts=_facts(board))
 
 
-def footer(board: Board) -> Markup:
-    """Returns the footer of every page, with the methods behind the numbers."""
-    sections = tuple(part.section for part in board.sections)
-    said = text.protocol(Report(board.method, sections, ()))
-    return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
-
-
-def row_name(row: BoardRow) -> Markup:
-    """Returns an algorithm's name with a spot of its color, and its marks."""
-    name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
-    marks = [
-        (row.kind == "external", "external"),
-        (row.kind == "reference" or row.result.role == "reference", "reference"),
-        (row.result.uses_reward, "uses reward"),
-        (row.result.role == "control", "control"),
-        (row.kind in ("run", "external") and row.result.partial, "partial"),
-        (row.raced, "registered race"),
-    ]
-    shown = [tag("span", mark, class_="mark") for holds, mark in marks if holds]
-    if not row.checked:
-        shown.append(tag("span", "checks failed", class_="mark bad"))
-    return join(name, *shown)
-
-
-def interval(value: Interval | None, row: BoardRow) -> Markup | str:
-    """Returns a point estimate, strong, with its interval."""
-    if value is None:
-        return text.NOTHING
-    point, _, ends = model.interval(value, row).partition(" ")
-    strong = tag("strong", point)
-    return join(strong, " ", tag("span", ends, class_="ends")) if ends else strong
-
-
-def _header(board: Board) -> Markup:
-    runs = {run.row.run_id for part in board.sections for row in part.rows for run in row.runs}
-    failed = {each.row.run_id for part in board.sections for row in part.rows
-              for each in row.failures}  # fmt: skip
-    contenders = {
-        (part.section.suite, row.result.algorithm)
-        for part in board.sections
-        for row in part.rows
+def _facts(board: Board) -> list[Markup]:
+    rows = [row for part in board.sections for row in part.rows]
+    runs = {run.row.run_id for row in rows for run in row.runs}
+    failed = {each.row.run_id for row in rows for each in row.failures}
+    methods = {
+        spec.algo
+        for row in rows
         if row.kind == "run" and row.result.role == "method"
+        for spec in row.specs
     }
     environments = {(part.section.suite, env) for part in board.sections
                     for env in part.section.environments}  # fmt: skip
-    facts = [
-        fact(len(contenders), "algorithm"),
+    files = [
+        tag("a", name, href=f"leaderboard.{ending}")
+        for name, ending in (("JSON", "json"), ("CSV", "csv"), ("Markdown", "md"))
+    ]
+    return [
+        fact(len(methods), "algorithm"),
         fact(len(environments), "environment"),
         fact(len(runs), "completed run"),
         fact(len(failed), "failed run", bad=bool(failed)),
         fact(len(board.sources), "submission"),
+        tag("li", "all data: ", files[0], " ", files[1], " ", files[2]),
     ]
-    files = [
-        tag("a", "JSON", href="leaderboard.json"),
-        tag("a", "CSV", href="leaderboard.csv"),
-        tag("a", "Markdown", href="leaderboard.md"),
-        tag("a", "Submissions", href="#submissions"),
-    ]
-    return tag(
-        "header",
-        tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
-        tag("h1", board.title),
-        tag("ul", *facts, class_="facts"),
-        tag("nav", *files, aria_label="Files"),
-        class_="top",
-    )
-
-
-def _facets(part: BoardSection) -> dict[str, str]:
-    """Returns the values of a table that filters compare, as text."""
-    suite, budget, n_demos, source = astuple(part.section.conditions)
-    return {
-        "suite": suite,
-        "source": source or "none",
-        "demonstrations": "none" if n_demos is None else str(n_demos),
-        "budget": budget or "none",
-    }
 
 
 def _filters(board: Board) -> Markup:
-    """Returns the filters, hidden until the script activates them."""
-    facets = [_facets(part) for part in board.sections]
-    choices = []
-    for name in facets[0] if facets else ():
-        values = dict.fromkeys(each[name] for each in facets)
-        options = [tag("option", "all", value="")]
-        options += [tag("option", value, value=f"={value}") for value in values]
-        select = tag("select", *options, data_facet=name)
-        choices.append(tag("label", f"{name.capitalize()} ", select))
-    field = tag("input", type="search", id="algorithm", placeholder="name or submitter")
-    choices.append(tag("label", "Algorithm ", field))
-    count = tag("output", aria_live="polite")
-    return tag("div", *choices, count, class_="filters", role="search", hidden=True)
-
-
-def _table(number: int, part: BoardSection, board: Board) -> Markup:
-    section = part.section
-    report = Report(board.method, (), ())
-    scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
-    columns = [
-        Column("Rank", number=True),
-        Column("Algorithm"),
-        Column("Submitted by"),
-        Column("Interval", heading=axis(scale)),
-        *(
-            Column(label, number=True)
-            for label in (
-                "IQM score",
-                "Mean score",
-                "Environments",
-                "Seeds",
-                "Failed runs",
-                "Steps per run",
-                "Minutes per run",
-            )
-        ),
-    ]
-    rows = [_row(row, part, scale) for row in part.rows]
-    level = f"{board.method.level:.0%}"
-    caption = (
-        f"Dot and bar: IQM and its {level} interval; tick: mean. Ranks order the IQM of algorithms "
-        "that have runs on every environment here; where intervals overlap, the order is "
-        "uncertain. Seeds are per environment; numbers link to their runs. "
-        f"{text.conditions(section, report)}"
-    )
-    if any(row.kind == "external" for row in part.rows):
-        caption += " External rows are imported numbers, which are neither ranked nor averaged."
-    whole = html_tables.table(
-        columns, rows, label=section.title, caption=caption, classes="board", names=3
-    )
-    shared = section.title.removeprefix(section.suite).removeprefix(": ")
-    chips = tag("span", shared, class_="shared") if shared else Markup("")
-    heading = tag("h2", section.suite, " ", chips, id=f"s{number}-title")
-    parts = [heading, whole]
-    if section.notes:
-        notes = tag("ul", *(tag("li", note) for note in section.notes))
-        count = len(section.notes)
-        said = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
-        parts.append(tag("details", tag("summary", said), notes, class_="notes"))
-    facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
+    """Returns the choices, hidden until the script activates them."""
+    options = [tag("option", "all", value="")]
+    options += [tag("option", track.title, value=track.title) for track in board.tracks]
+    kinds = [tag("option", "all", value="")]
+    kinds += [tag("option", name.partition(",")[0], value=kind) for kind, name in _ROWS]
     return tag(
-        "section",
-        *parts,
-        id=f"s{number}",
-        aria_labelledby=f"s{number}-title",
-        class_="block table",
-        **facets,
+        "div",
+        tag("label", "Suite ", tag("select", *options, data_view="suite")),
+        tag("label", "Rows ", tag("select", *kinds, data_view="rows")),
+        tag(
+            "label",
+            "Method ",
+            tag("input", type="search", data_view="q", placeholder="name, year or paper"),
+        ),
+        tag("button", "CSV of this view", type="button", data_save="csv"),
+        tag("button", "JSON of this view", type="button", data_save="json"),
+        tag("output", aria_live="polite"),
+        class_="filters",
+        role="search",
+        id="filters",
+        hidden=True,
     )
 
 
-def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
-    result = row.result
-    place = None if row.page is None else f"{row.page}#{row.anchor}"
+def _kind(row: BoardRow) -> str:
+    if row.kind == "external":
+        return "external"
+    return "methods" if row.result.role == "method" and row.kind == "run" else "controls"
 
-    def linked(shown: str, part_of_page: str = "") -> str:
-        if place is None or shown == text.NOTHING:
-            return shown
-        return tag("a", shown, href=f"{place}{part_of_page}")
 
-    failed = result.failures
-    count: str = tag("span", str(failed), class_="bad") if failed else "0"
-    is_run = row.kind in ("run", "external")
-    steps, wall, mean = row.env_steps, row.wall_s, _point(result.mean)
-    return [
-        TableCell("" if row.rank is None else str(row.rank), _key(row.rank)),
-        TableCell(row_name(row), row.name),
-        TableCell(named(model.submitter_text(row)), model.submitter_text(row)),
-        TableCell(strip(result.iqm, result.mean, scale, row.name, row.color)),
-        TableCell(linked(interval(result.iqm, row)), _point(result.iqm)),
-        TableCell(linked(text.score(mean)), mean),
-        TableCell(
-            linked(f"{len(result.covered)} of {len(part.section.environments)}", "-cells"),
-            float(len(result.covered)),
-        ),
-        TableCell(
-            linked(model.seeds(row), "-runs") if is_run else text.NOTHING,
-            float(result.seeds[0]) if is_run else None,
-        ),
-        TableCell(linked(count, "-failures") if failed else count, float(failed)),
-        TableCell(linked(text.NOTHING if steps is None else f"{steps:,.0f}", "-runs"), steps),
-        TableCell(
-            linked(text.NOTHING if wall is None else text.fixed(wall / 60, 1), "-runs"), wall
-        ),
+def _table(board: Board) -> Markup:
+    main = max(board.tracks, key=lambda track: sum(s.place is not None
+                                                   for s in track.standings.values()))  # fmt: skip
+    names = dict.fromkeys(name for track in board.tracks for name in track.standings)
+    order = sorted(names, key=lambda name: (*_order(main.standings.get(name)), name))
+    scales = [_scale(track) for track in board.tracks]
+    rows: dict[str, list[Markup]] = {kind: [] for kind, _ in _ROWS}
+    for name in order:
+        held = [track.standings.get(name) for track in board.tracks]
+        [first, *_] = [each for each in held if each is not None]
+        rows[_kind(first.at.row)].append(_row(name, held, board.tracks, scales))
+    head = [tag("th", "Method", scope="col")]
+    head += [
+        tag("th", track.title, scope="col", class_="number standing", data_suite=str(place))
+        for place, track in enumerate(board.tracks)
     ]
+    head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]
+    head += [tag("th", "Checks", scope="col")]
+    bodies = [
+        tag(
+            "tbody",
+            tag("tr", tag("th", label, colspan=str(len(head)), scope="rowgroup"), class_="group"),
+            *rows[kind],
+            data_rows=kind,
+        )
+        for kind, label in _ROWS
+        if rows[kind]
+    ]
+    caption = (
+        "Interquartile mean of the score on each suite, with its "
+        f"{board.method.level:.0%} interval, at the budget where each method is best. The drawing "
+        "shows the same between the scores 0 and 1 (dashed). A rank is 1 + the number of methods "
+        "that are decided to be better, as by “imitbench compare”; “=” marks ranks that several "
+        f"share. Minutes are of a run, on average. {board.method.failed_runs.statement}"
+    )
+    whole = tag(
+        "table",
+        html_tables.captioned(caption),
+        tag("thead", tag("tr", *head)),
+        *bodies,
+        class_="sortable landing cards",
+        id="landing",
+    )
+    return tag("div", whole, class_="scroll", role="region", aria_label="Methods by suite",
+               tabindex="0")  # fmt: skip
 
 
-def _key(rank: int | None) -> float | None:
-    return None if rank is None else float(rank)
+def _order(standing: Standing | None) -> tuple[int, float]:
+    if standing is None or standing.at.row.result.iqm is None:
+        return 1_000_000, 0.0
+    return standing.place or 999_999, -standing.at.row.result.iqm.point
 
 
-def _point(value: Interval | None) -> float | None:
-    return html_tables.finite(value.point) if value is not None else None
+def _scale(track: Track) -> AxisScale:
+    ends = [0.0, 1.0]
+    for standing in track.standings.values():
+        iqm = standing.at.row.result.iqm
+        if iqm is not None:
+            ends += [iqm.point, *((iqm.low, iqm.high) if iqm.known else ())]
+    known = [end for end in map(html_tables.finite, ends) if end is not None]
+    margin = 0.05 * (max(known) - min(known))
+    return AxisScale(min(known) - margin, max(known) + margin)
+
+
+def _row(
+    name: str,
+    held: Sequence[Standing | None],
+    tracks: Sequence[Track],
+    scales: Sequence[AxisScale],
+) -> Markup:
+    known = [each for each in held if each is not None]
+    row = known[0].at.row
+    card = bundled_algorithm(row.name.partition("[")[0]) if row.kind == "run" else None
+    paper = card.paper if card else None
+    about = row.kind == "run" and row.result.role in ("method", "reference")
+    shown: list[str] = [row_name(row, model.method_page(row.name) if about else None)]
+    if row.imported is not None:
+        shown.append(tag("span", model.submitter_text(row), class_="how"))
+    elif paper is not None:
+        shown.append(tag("a", paper.title, href=paper.url, rel="noreferrer", class_="how"))
+    cells = [tag("th", join(*shown), scope="row", data_key=name)]
+    for place, (standing, track) in enumerate(zip(held, tracks, strict=True)):
+        cells.append(_standing(standing, track, scales[place], place))
+    walls = [each.at.row.wall_s for each in known]
+    minutes = [wall / 60 for wall in walls if wall is not None]
+    mean = sum(minutes) / len(minutes) if minutes else None
+    year = str(paper.year) if paper else ""
+    cells.append(tag("td", year or "-", class_="number", data_key=year, data_label="Year"))
+    cells.append(
+        tag("td", text.fixed(mean, 1) if mean is not None else "-", class_="number",
+            data_key="" if mean is None else mean, data_label="Minutes")
+    )  # fmt: skip
+    cells.append(tag("td", _checked(row, known), data_label="Checks"))
+    return tag("tr", *cells, id=f"m-{model.slug(name)}")
+
+
+def _checked(row: BoardRow, known: Sequence[Standing]) -> str:
+    if row.kind != "run":
+        return "-"
+    if not all(each.at.row.checked for each in known):
+        return "checks failed"
+    own = any("" in each.at.row.submitters for each in known)
+    return "not checked" if own else "validated"
+
+
+def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: int) -> Markup:
+    if standing is None:
+        return tag("td", "-", class_="number standing", data_suite=str(place), data_key="",
+                   data_label=track.title)  # fmt: skip
+    row, iqm = standing.at.row, standing.at.row.result.iqm
+    budget = standing.at.part.section.conditions.budget
+    told = [budget or "no budget"] if row.kind == "run" else []
+    if row.kind == "run":
+        told.append(f"{text.seeds(row.result)} seeds")
+    if row.kind in ("run", "external") and row.result.partial:
+        told.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
+    score: str = interval(iqm, row)
+    if row.page is not None:
+        score = tag("a", score, href=f"{row.page}#{row.anchor}")
+    rank = place_text(standing.place, tied=standing.tied)
+    point = html_tables.finite(iqm.point) if iqm is not None else None
+    data = {
+        "iqm": point,
+        "low": iqm.low if iqm is not None and iqm.known else None,
+        "high": iqm.high if iqm is not None and iqm.known else None,
+        "rank": standing.place,
+        "budget": budget,
+    }
+    return tag(
+        "td",
+        tag("span", rank, class_="rank") if rank else Markup(""),
+        score,
+        _drawing(row, scale) if point is not None else Markup(""),
+        tag("span", ", ".join(told), class_="how"),
+        class_="number standing",
+        data_suite=str(place),
+        data_key="" if point is None else format(point, ".10g"),
+        data_label=track.title,
+        data_value=json.dumps(data),
+    )
+
+
+def _drawing(row: BoardRow, scale: AxisScale) -> Markup:
+    """Draws an interval; the text beside it says the same."""
+    iqm = row.result.iqm
+    assert iqm is not None
+    lines = [
+        tag("line", x1=at, x2=at, y2="100%", class_="anchor")
+        for at in (scale.percent(0.0), scale.percent(1.0))
+    ]
+    if iqm.known:
+        ends = {"x1": scale.percent(iqm.low), "x2": scale.percent(iqm.high)}
+        lines.append(tag("line", **ends, y1="50%", y2="50%", class_="bar"))
+    color = "" if row.color is None else f" c{row.color}"
+    return tag("svg", *lines, dot(scale.percent(iqm.point), row.color),
+               class_=f"strip{color}", aria_hidden="true")  # fmt: skip
 
 
 def _checks(source: ResultsSource) -> tuple[str, str]:
@@ -276,13 +294,5 @@ def _submissions(board: Board) -> Markup:
         "those of the cards. The digest is over all that a submission holds. “imitbench "
         "leaderboard validate” checks all of it."
     )
-    block = html_tables.table(columns, rows, label="Submissions", caption=caption)
-    heading = tag("h2", "Submissions", id="submissions-title")
-    return tag(
-        "section",
-        heading,
-        block,
-        id="submissions",
-        aria_labelledby="submissions-title",
-        class_="block",
-    )
+    whole = html_tables.table(columns, rows, label="Submissions", caption=caption)
+    return block("submissions", "Submissions", whole)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import FailureRow, ScoreRow
+from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
 from imitbench.stats.intervals import Interval
@@ -85,6 +86,8 @@ class BoardRow:
         color: Palette index; `None` for anchors and external rows.
         checked: Whether all its submissions pass the checks; own runs are not checked.
         raced: Whether all its runs belong to registered races.
+        place: As `rank`, but 1 + the number of rows here that are decided to be better, so that
+            rows which cannot be told apart share it.
     """
 
     rank: int | None
@@ -100,6 +103,13 @@ class BoardRow:
     color: int | None = None
     checked: bool = True
     raced: bool = False
+    place: int | None = None
+
+    @property
+    def specs(self) -> tuple[RunSpec, ...]:
+        """Specifications of its own runs, completed ones first."""
+        completed = tuple(each.run.spec for each in self.runs)
+        return completed + tuple(each.run.spec for each in self.failures)
 
     @property
     def env_steps(self) -> float | None:
@@ -126,6 +136,53 @@ class BoardSection:
 
 
 @dataclass(frozen=True)
+class OnBoard:
+    """A row with its table.
+
+    Attributes:
+        number: Number of the table on the board.
+        part: The table.
+        row: The row.
+    """
+
+    number: int
+    part: BoardSection
+    row: BoardRow
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method on a suite.
+
+    Attributes:
+        at: Its row, and the table with it.
+        place: 1 + the number of methods that are decided to be better; `None` if it is not ranked.
+        tied: Whether another method has the same place.
+    """
+
+    at: OnBoard
+    place: int | None
+    tied: bool
+
+
+@dataclass(frozen=True)
+class Track:
+    """A column of the first page: a suite with one source and one version of its references.
+
+    Attributes:
+        suite: Name of the suite.
+        title: The suite, with source and version where the suite has several.
+        version: Versions of the references, as text; empty if there are none.
+        standings: Standings by name of the row, see `entry_name` of `standings.py`.
+    """
+
+    suite: str
+    title: str
+    version: str
+    standings: Mapping[str, Standing]
+
+
+@dataclass(frozen=True)
 class Board:
     """A whole leaderboard.
 
@@ -134,12 +191,14 @@ class Board:
         method: Settings of its statistics.
         sources: Results by submitter.
         sections: By suite, budget, number of demonstrations and source.
+        tracks: Columns of the first page.
     """
 
     title: str
     method: StatisticsSettings
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
+    tracks: tuple[Track, ...] = ()
 
 
 def _mean(values: list[int] | list[float]) -> float | None:
@@ -161,6 +220,26 @@ def slug(text: str) -> str:
 def page_of(suite: str, algorithm: str) -> str:
     """Returns the path in the site of an algorithm's page for a suite."""
     return f"algorithms/{slug(suite)}/{slug(algorithm)}.html"
+
+
+def suite_page(suite: str) -> str:
+    """Returns the path in the site of the page with all tables of a suite."""
+    return f"suites/{slug(suite)}.html"
+
+
+def method_page(name: str) -> str:
+    """Returns the path in the site of the page that tells what a method is."""
+    return f"methods/{slug(name)}.html"
+
+
+def methods(board: Board) -> dict[str, list[OnBoard]]:
+    """Returns the rows of each method, by the name in its runs; controls are left out."""
+    found: dict[str, list[OnBoard]] = {}
+    for number, part in enumerate(board.sections):
+        for row in part.rows:
+            if row.kind == "run" and row.result.role in ("method", "reference"):
+                found.setdefault(row.name, []).append(OnBoard(number, part, row))
+    return found
 
 
 def external_page(label: str, suite: str, algorithm: str) -> str:

@@ -14,7 +14,9 @@ from imitbench.report.leaderboard.algorithm_page import pages, render_page
 from imitbench.report.leaderboard.data_formats import render_csv, render_json
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
-from imitbench.report.leaderboard.model import Board
+from imitbench.report.leaderboard.method_page import render_method
+from imitbench.report.leaderboard.model import Board, method_page, methods, suite_page
+from imitbench.report.leaderboard.suite_page import render_suite
 from imitbench.util import files
 
 MARK = "leaderboard.json"
@@ -26,6 +28,8 @@ _OURS = {
     "algorithms",
     "episodes",
     "external",
+    "methods",
+    "suites",
 }
 
 
@@ -80,6 +84,10 @@ def _files(board: Board) -> Iterator[tuple[str, str]]:
     yield MARK, render_json(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
+    for suite in dict.fromkeys(part.section.suite for part in board.sections):
+        yield suite_page(suite), render_suite(board, suite)
+    for name, rows in methods(board).items():
+        yield method_page(name), render_method(board, name, rows)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()

@@ -1,0 +1,122 @@
+"""Parts that all pages of the site share: head, foot, names, marks and intervals."""
+
+from __future__ import annotations
+
+from imitbench.report import text
+from imitbench.report.html_markup import Markup, html_document, join, named, tag, theme_picker
+from imitbench.report.leaderboard import model
+from imitbench.report.leaderboard.model import Board, BoardRow
+from imitbench.report.model import Report
+from imitbench.stats.intervals import Interval
+from imitbench.version import __version__
+
+STYLES = ("report.css", "board.css")
+SCRIPTS = ("theme.js", "elements.js", "tables.js", "views.js", "board.js")
+
+
+def render(
+    board: Board,
+    page: str,
+    heading: str,
+    main: list[Markup],
+    *,
+    facts: list[Markup],
+    title: str | None = None,
+    scripts: tuple[str, ...] = SCRIPTS,
+) -> str:
+    """Writes a page of the site.
+
+    Args:
+        board: The whole leaderboard.
+        page: Path of the page in the site.
+        heading: Text or markup of its heading.
+        main: Its content.
+        facts: List items below its heading.
+        title: Title of the window; the heading's text if `None`.
+        scripts: File names of its scripts.
+
+    Returns:
+        Self-contained HTML, which links to other pages of the site.
+    """
+    up = "../" * page.count("/")
+    body = join(
+        tag("a", "Skip to the results", href="#results", class_="skip"),
+        tag(
+            "header",
+            tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
+            tag("h1", heading),
+            tag("ul", *facts, class_="facts") if facts else Markup(""),
+            _navigation(board, page, up),
+            class_="top",
+        ),
+        tag("main", *main, id="results", tabindex="-1"),
+        footer(board),
+    )
+    shown = title if title is not None else str(heading)
+    whole = shown if page == "index.html" else f"{shown} · {board.title}"
+    return html_document(whole, body, styles=STYLES, scripts=scripts)
+
+
+def _navigation(board: Board, page: str, up: str) -> Markup:
+    suites = dict.fromkeys(part.section.suite for part in board.sections)
+    places = [("index.html", board.title if page != "index.html" else "All suites")]
+    places += [(model.suite_page(suite), suite) for suite in suites]
+    links = [
+        tag("a", name, href=f"{up}{path}", aria_current="page" if path == page else None)
+        for path, name in places
+    ]
+    return tag("nav", *links, aria_label="Pages")
+
+
+def footer(board: Board) -> Markup:
+    """Returns the footer of every page, with the methods behind the numbers."""
+    sections = tuple(part.section for part in board.sections)
+    said = text.protocol(Report(board.method, sections, ()))
+    return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
+
+
+def block(place: str, title: str | Markup, *parts: Markup) -> Markup:
+    """Returns a section with a heading that links to itself."""
+    heading = tag(
+        "h2", title, " ", tag("a", "#", href=f"#{place}", class_="link", aria_label="Link here"),
+        id=f"{place}-title",
+    )  # fmt: skip
+    return tag(
+        "section", heading, *parts, id=place, aria_labelledby=f"{place}-title", class_="block"
+    )
+
+
+def row_name(row: BoardRow, href: str | None = None) -> Markup:
+    """Returns an algorithm's name with a spot of its color, and its marks.
+
+    Args:
+        row: Row of the board.
+        href: Page that the name links to; `None` for no link.
+    """
+    name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
+    marks = [
+        (row.kind == "external", "external"),
+        (row.kind == "reference" or row.result.role == "reference", "reference"),
+        (row.result.uses_reward, "uses reward"),
+        (row.result.role == "control", "control"),
+        (row.kind in ("run", "external") and row.result.partial, "partial"),
+        (row.raced, "registered race"),
+    ]
+    shown = [tag("span", mark, class_="mark") for holds, mark in marks if holds]
+    if not row.checked:
+        shown.append(tag("span", "checks failed", class_="mark bad"))
+    return join(name if href is None else tag("a", name, href=href), *shown)
+
+
+def interval(value: Interval | None, row: BoardRow) -> Markup | str:
+    """Returns a point estimate, strong, with its interval."""
+    if value is None:
+        return text.NOTHING
+    point, _, ends = model.interval(value, row).partition(" ")
+    strong = tag("strong", point)
+    return join(strong, " ", tag("span", ends, class_="ends")) if ends else strong
+
+
+def place_text(place: int | None, *, tied: bool) -> str:
+    """Returns a place, with `=` where it is shared; empty for rows without one."""
+    return "" if place is None else f"{place}{'=' if tied else ''}"

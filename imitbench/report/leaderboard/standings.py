@@ -1,0 +1,94 @@
+"""Chooses what the first page shows: the best table of each method on each suite, with places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, Standing, Track
+from imitbench.report.model import StatisticsSettings
+from imitbench.stats.coverage import Cells, count_failures
+from imitbench.stats.decided_pairs import decided_pairs
+
+REPLICATES = 2_000
+"""Most replicates of the decisions behind places."""
+
+
+def entry_name(row: BoardRow) -> str:
+    """Returns what identifies a row of the first page: its method, or an import with its method."""
+    return f"{row.imported.label}: {row.name}" if row.imported is not None else row.name
+
+
+def make_tracks(parts: Sequence[BoardSection], method: StatisticsSettings) -> tuple[Track, ...]:
+    """Chooses the best row of each method on each suite, and ranks these.
+
+    Ranked rows come before others, then the higher IQM counts. Runs that were scored with other
+    references, or with experts of another source, are another column.
+
+    Args:
+        parts: Tables of the board.
+        method: Settings of its statistics.
+    """
+    grouped: dict[tuple[str, str, str], list[OnBoard]] = {}
+    for number, part in enumerate(parts):
+        versions = ", ".join(sorted({row.version for row in part.section.references}))
+        key = (part.section.suite, part.section.conditions.source or "", versions)
+        grouped.setdefault(key, []).extend(OnBoard(number, part, row) for row in part.rows)
+    tracks = []
+    for (suite, source, version), shown in grouped.items():
+        alike = [other for other in grouped if other[0] == suite]
+        several = len({other[1] for other in alike}) > 1, len({other[2] for other in alike}) > 1
+        told = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
+        title = f"{suite} ({', '.join(told)})" if told else suite
+        tracks.append(Track(suite, title, version, _standings(shown, method)))
+    return tuple(tracks)
+
+
+def _standings(shown: Iterable[OnBoard], method: StatisticsSettings) -> dict[str, Standing]:
+    best: dict[str, OnBoard] = {}
+    for each in shown:
+        name = entry_name(each.row)
+        if name not in best or _quality(each.row) > _quality(best[name].row):
+            best[name] = each
+    ranked = {name: each.row for name, each in best.items() if each.row.rank is not None}
+    places = tied_places(ranked, method)
+    held = list(places.values())
+    return {
+        name: Standing(each, places.get(name), held.count(places.get(name, 0)) > 1)
+        for name, each in best.items()
+    }
+
+
+def _quality(row: BoardRow) -> tuple[bool, int, float]:
+    iqm = row.result.iqm
+    return row.rank is not None, len(row.result.covered), -np.inf if iqm is None else iqm.point
+
+
+def tied_places(rows: Mapping[str, BoardRow], method: StatisticsSettings) -> dict[str, int]:
+    """Returns the places of ranked rows: 1 + the number of rows that are decided to be better.
+
+    Args:
+        rows: Rows with runs on the same environments, by any names.
+        method: Settings of the board's statistics.
+    """
+    table = {name: _cells(row, method) for name, row in rows.items()}
+    if len(table) < 2:
+        return dict.fromkeys(table, 1)
+    better = decided_pairs(
+        table,
+        level=method.level,
+        replicates=min(REPLICATES, method.replicates),
+        seed=method.seed,
+    )
+    return {name: 1 + sum(worse == name for _, worse in better) for name in table}
+
+
+def _cells(row: BoardRow, method: StatisticsSettings) -> Cells:
+    scores: dict[str, list[float]] = {}
+    for run in row.runs:
+        scores.setdefault(run.row.env, []).append(run.row.score)
+    failures = {cell.environment: cell.failures for cell in row.result.cells}
+    return count_failures(
+        {env: np.array(own) for env, own in scores.items()}, failures, method.failed_runs
+    ).scores
