@@ -66,6 +66,15 @@ _Demos = Annotated[
     str | None,
     typer.Option("--demos", metavar="SET", help="Make a set of stored episodes, in any format."),
 ]
+_PairFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--pairs-from",
+        metavar="FILE",
+        help="Make a set of the pairs in a file: preferences in Parquet, a folder of label export, "
+        "or a PreferenceDataset in safetensors. --env renders them.",
+    ),
+]
 _Question = Annotated[
     str | None, typer.Option("--question", metavar="TEXT", help="Question on the page.")
 ]
@@ -114,8 +123,13 @@ def open_page(
     suite: options.SuiteOfEnv = None,
     policy: _Policies = None,
     demos: _Demos = None,
-    pairs: Annotated[int, typer.Option("--pairs", min=1, help="Number of pairs.")] = 40,
-    length: Annotated[int, typer.Option("--length", min=1, help="Steps of each clip.")] = 50,
+    pairs_from: _PairFile = None,
+    pairs: Annotated[
+        int | None, typer.Option("--pairs", min=1, help="Number of pairs [40].")
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option("--length", min=1, help="Steps of each clip [50].")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the set.")] = 0,
     question: _Question = None,
     goal: _Goal = 20,
@@ -146,10 +160,10 @@ def open_page(
 
     names = [check_name(name) for name in annotator or ["me"]]
     if folder is not None and (queue or is_queue(folder)):
-        if demos or policy or to or make_only:
+        if demos or policy or pairs_from or to or make_only:
             raise InputError(
                 f"{folder}: is the queue of a training, whose pairs are shown; leave out --demos, "
-                "--policy, --to and --make-only"
+                "--policy, --pairs-from, --to and --make-only"
             )
         _show_queue(
             folder,
@@ -159,14 +173,14 @@ def open_page(
             _Page(names, host, port, not no_browser, quiet, json),
         )
         return
-    if folder is not None and (env or demos or policy or to):
+    if folder is not None and (env or demos or policy or pairs_from or to):
         raise InputError(
-            f"{folder}: is opened as it is; leave out --env, --demos, --policy and --to, or leave "
-            "out the folder"
+            f"{folder}: is opened as it is; leave out --env, --demos, --policy, --pairs-from and "
+            "--to, or leave out the folder"
         )
     if folder is None:
         chosen = _Options(
-            env, suite, policy, demos, pairs, length, seed, question, goal, out, trust
+            env, suite, policy, demos, pairs_from, pairs, length, seed, question, goal, out, trust
         )
         chosen.check()
         folder = to or Path("labels") / chosen.default_name
@@ -192,8 +206,9 @@ class _Options:
     suite: str | None
     policies: list[str] | None
     demos: str | None
-    pairs: int
-    length: int
+    pairs_from: Path | None
+    pairs: int | None
+    length: int | None
     seed: int
     question: str | None
     goal: int
@@ -204,15 +219,26 @@ class _Options:
         """Raises InputError for options that contradict each other."""
         from imitbench.errors import InputError
 
-        if self.demos is not None and self.policies:
-            raise InputError("--demos and --policy: name one of them")
-        if self.demos is None and self.env is None and not self.policies:
-            raise InputError("name a set, or what to make one from: --env ID, --demos or --policy")
+        sources = {
+            "--demos": self.demos, "--policy": self.policies, "--pairs-from": self.pairs_from
+        }  # fmt: skip
+        named = [option for option, value in sources.items() if value]
+        if len(named) > 1:
+            raise InputError(f"{' and '.join(named)}: name one of them")
+        if not named and self.env is None:
+            raise InputError(
+                "name a set, or what to make one from: --env ID, --demos, --policy or --pairs-from"
+            )
+        if self.pairs_from is not None and (self.pairs or self.length):
+            raise InputError(
+                f"--pairs-from {self.pairs_from}: all its pairs are taken as they are; leave out "
+                "--pairs and --length"
+            )
 
     @property
     def default_name(self) -> str:
         """Name of the new folder, if none is given."""
-        named = [self.demos, *(self.policies or [])]
+        named = [self.demos, *(self.policies or []), self.pairs_from and self.pairs_from.stem]
         name = self.env or next(Path(each).name for each in named if each)
         return name.replace("/", "-").replace(":", "-")
 
@@ -225,7 +251,7 @@ class _Options:
         spec = find_environment_if_named(self.env, self.suite)
         demos = None if self.demos is None else find_demos(self.demos)
         actors: Sequence[Actor] = ()
-        if demos is None:
+        if demos is None and self.pairs_from is None:
             from imitbench.cli.output import make_notifier
 
             spec, actors = load_actors(
@@ -239,8 +265,9 @@ class _Options:
             env=spec,
             actors=actors,
             demos=demos,
-            pairs=self.pairs,
-            length=self.length,
+            recorded=self.pairs_from,
+            pairs=self.pairs or 40,
+            length=self.length or 50,
             seed=self.seed,
             question=self.question or DEFAULT_QUESTION,
             goal=self.goal,

@@ -1,4 +1,4 @@
-"""Makes a set to label, from policies that act or from stored demonstrations."""
+"""Makes a set to label: from policies that act, stored demonstrations, or pairs in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from imitbench.experts.video import check_rendering
 from imitbench.labelling.clips import TraceScale, draw_trace, write_clip
 from imitbench.labelling.fragments import Actor, Fragment, act_out, of_demonstrations
 from imitbench.labelling.label_set import CLIPS_FOLDER, MOST_PAIRS, SetHeader, stored, write_set
-from imitbench.labelling.pairing import make_pairs
+from imitbench.labelling.pair_files import read_pairs
+from imitbench.labelling.pairing import make_pairs, recorded_pairs
+from imitbench.labelling.posing import FragmentPainter
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.files import new_folder
 
@@ -28,11 +30,12 @@ class SetRequest:
     """What a set is made from.
 
     Attributes:
-        env: The environment; `None` if it is not known, for demonstrations.
-        actors: Policies that act; empty for demonstrations.
-        demos: Stored episodes; `None` for policies.
-        pairs: Number of ordinary pairs.
-        length: Steps of each fragment.
+        env: The environment; `None` if it is not known, for demonstrations and recorded pairs.
+        actors: Policies that act; empty for the others.
+        demos: Stored episodes; `None` for the others.
+        recorded: File of pairs, see `read_pairs`; `None` for the others.
+        pairs: Number of ordinary pairs; not for recorded ones, of which all are taken.
+        length: Steps of each fragment; not for recorded pairs.
         seed: Determines everything drawn.
         question: The question on the page.
         goal: Number of answers after which the page suggests a break.
@@ -41,6 +44,7 @@ class SetRequest:
     env: EnvironmentSpec | None
     actors: Sequence[Actor] = ()
     demos: Path | None = None
+    recorded: Path | None = None
     pairs: int = 40
     length: int = 50
     seed: int = 0
@@ -50,6 +54,8 @@ class SetRequest:
     @property
     def source(self) -> str:
         """Origin of the fragments, in words."""
+        if self.recorded is not None:
+            return f"pairs of {self.recorded.resolve().name}"
         if self.demos is not None:
             return f"demonstrations {self.demos.resolve().name}"
         return "episodes of " + ", ".join(actor.label for actor in self.actors)
@@ -85,7 +91,10 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
     with new_folder(folder) as draft:
         fragments, fps, unrendered = _fragments(request, progress)
         steps = [stored(fragment.steps) for fragment in fragments]
-        pairs = make_pairs(steps, request.pairs, request.seed)
+        if request.recorded is not None:
+            pairs = recorded_pairs(steps, request.seed)
+        else:
+            pairs = make_pairs(steps, request.pairs, request.seed)
         if not pairs:
             raise InputError(
                 f"{request.source}: all fragments are equal, so that there is nothing to compare; "
@@ -110,6 +119,8 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
 
 def _fragments(request: SetRequest, progress: Progress) -> tuple[list[Fragment], float, str | None]:
     count = 2 * request.pairs
+    if request.recorded is not None:
+        return _recorded(request.recorded, request.env)
     if request.demos is not None:
         found = of_demonstrations(
             request.demos, count=count, length=request.length, seed=request.seed
@@ -132,6 +143,18 @@ def _fragments(request: SetRequest, progress: Progress) -> tuple[list[Fragment],
         progress=lambda done, total: progress("fragments", done, total),
     )
     return found, fps, unrendered
+
+
+def _recorded(place: Path, env: EnvironmentSpec | None) -> tuple[list[Fragment], float, str | None]:
+    steps = [fragment for pair in read_pairs(place) for fragment in pair]
+    painter = FragmentPainter(env)
+    try:
+        if not painter.rendered:
+            why = "its states cannot be rendered" if env else "add --env ID to render them"
+            return [Fragment(each, None) for each in steps], painter.fps, why
+        return [Fragment(each, painter.frames(each)) for each in steps], painter.fps, None
+    finally:
+        painter.close()
 
 
 def _write_clips(

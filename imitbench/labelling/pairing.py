@@ -28,9 +28,37 @@ def make_pairs(fragments: Sequence[TrajectoryWithRew], count: int, seed: int) ->
         Ordinary pairs, then obvious ones: one for 20 ordinary pairs, at least one, and none if the
         rewards are unknown or do not tell the fragments apart.
     """
-    rng = np.random.default_rng([derive_seed(seed, "labelling"), 1])
+    rng = _generator(seed)
     order = rng.permutation(2 * count)
-    chosen = [(int(order[2 * i]), int(order[2 * i + 1])) for i in range(count)]
+    return _with_obvious(
+        fragments, [(int(order[2 * i]), int(order[2 * i + 1])) for i in range(count)], rng
+    )
+
+
+def recorded_pairs(fragments: Sequence[TrajectoryWithRew], seed: int) -> list[Pair]:
+    """Pairs each fragment at an even place with the next one, and adds obvious pairs.
+
+    Args:
+        fragments: An even number of fragments.
+        seed: Determines the obvious pairs.
+
+    Returns:
+        As `make_pairs`; equal pairs are there once.
+    """
+    chosen = [(first, first + 1) for first in range(0, len(fragments), 2)]
+    return _with_obvious(fragments, chosen, _generator(seed))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng([derive_seed(seed, "labelling"), 1])
+
+
+def _with_obvious(
+    fragments: Sequence[TrajectoryWithRew],
+    chosen: Sequence[tuple[int, int]],
+    rng: np.random.Generator,
+) -> list[Pair]:
+    count = len(chosen)
     pairs: dict[str, Pair] = {}
     for first, second in chosen:
         pair = _pair(fragments, first, second, None)

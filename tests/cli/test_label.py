@@ -44,12 +44,41 @@ def test_a_set_is_made_answered_and_exported(imitbench, tmp_path):
     assert "annotator" in imitbench("label", "status", str(folder)).out
     exported = imitbench("label", "export", str(folder), "out", "--json")
     assert json.loads(exported.out) == {"to": "out", "pairs": 3, "answers": 3}
+    for env, trace in ((), True), (("--env", "Pendulum-v1"), False):
+        again = imitbench(
+            "label", "--pairs-from", "out", *env, "--to", f"again{trace}", "--make-only"
+        )
+        assert again.code == 0, again.err
+        assert ("clips are traces of the observations" in again.err) == trace
+        copy = LabelSet(tmp_path / f"again{trace}")
+        copy.check_clips()
+        assert set(labels.pairs) <= set(copy.pairs)
     shown = imitbench("label", "push", "out", "me/preferences", "--license", "mit")
     assert "data/train-00000-of-00001.parquet" in shown.out
     assert "nothing was uploaded; add --yes to upload" in shown.err
     merged = imitbench("label", "merge", str(folder), str(folder))
     assert merged.code == 2
     assert "the answers of this set already" in merged.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("nothing.parquet",), "nothing.parquet: no such file; name preferences in Parquet"),
+        (("text.parquet",), "text.parquet: "),
+        (("nothing.parquet", "--pairs", "3"), "all its pairs are taken as they are"),
+        (("nothing.parquet", "--demos", "x"), "--demos and --pairs-from: name one of them"),
+    ],
+)
+def test_wrong_files_of_pairs_are_refused_and_nothing_is_made(
+    imitbench, tmp_path, options, message
+):
+    (tmp_path / "text.parquet").write_text("no table")
+    answer = imitbench("label", "--pairs-from", *options, "--make-only", "--to", "new")
+    assert answer.code == 2
+    assert message in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.slow
