@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from imitbench.untrusted.limits import beyond, limits
+from imitbench.untrusted.messages import error_line
 
 _MARK = object()
 _SCALARS = (str, bytes, int, float, type(None))
@@ -115,7 +116,7 @@ def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
     except (
         ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error
     ) as error:  # fmt: skip
-        problem = " ".join(str(error).split())[:120]
+        problem = error_line(" ".join(str(error).split()), 120)
         raise RefusedPickleError(f"damaged, or not a pickle ({problem})") from error
     raise RefusedPickleError("damaged, or not a pickle (it does not end)")
 
@@ -250,7 +251,8 @@ class _PickleMachine:
     def _import(self, module: str, name: str) -> None:
         found = PickledName(module, name)
         if not self._admitted(found):
-            raise RefusedPickleError(f"it refers to {found}, which is not allowed")
+            shown = error_line(str(found), 160)
+            raise RefusedPickleError(f"it refers to {shown}, which is not allowed")
         self._stack.append(found)
 
     def _extend(self, values: list[Any]) -> None:

@@ -147,3 +147,33 @@ def test_a_submitter_killed_at_any_moment_loses_and_doubles_nothing(
     assert answer.code == 0, answer.err
     rows = imitbench("sql", "--format", "json", "select count(*) n from runs").out
     assert json.loads(rows) == [{"n": 4}]
+
+
+def test_a_race_whose_driver_is_killed_at_any_moment_trains_no_seed_twice(
+    cluster, imitbench, profile, tmp_path
+):
+    race = [
+        "race", "random", "--baseline", "constant_plus", "--env", "Pendulum-v1",
+        "--budget", "quick", "--batch", "2", "--max-seeds", "4", "--executor", "slurm",
+        "--profile", str(profile), "--min-task-minutes", "0",
+    ]  # fmt: skip
+    for after_s in (1.5, 1.8, 2.1, 2.4, 2.7):
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "imitbench", *race], cwd=tmp_path, stderr=subprocess.DEVNULL
+        )
+        time.sleep(after_s)
+        driver.kill()
+        driver.wait()
+    answer = imitbench(*race, "--wait", "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["over"]
+    runs = json.loads(imitbench("sql", "--format", "json", "select algo, seed from scores").out)
+    assert len({tuple(run.values()) for run in runs}) == len(runs)
+    tasks = [
+        job
+        for path in tmp_path.glob("runs/.slurm/*/submission.json")
+        for array in json.loads(path.read_text())["arrays"]
+        for task in array["tasks"]
+        for job in task
+    ]
+    assert len(tasks) == len(set(tasks)) == len(runs)
