@@ -31,4 +31,5 @@ def error_line(message: str, length: int = MESSAGE_LENGTH) -> str:
 def _cut(text: str, length: int) -> str:
     if len(text) <= length:
         return text
-    return f"{text[: length - _TAIL - 3]} … {text[-_TAIL:]}"
+    tail = min(_TAIL, length // 3)
+    return f"{text[: length - tail - 3]} … {text[-tail:]}"

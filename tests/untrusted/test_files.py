@@ -87,6 +87,8 @@ def test_an_error_line_is_short_and_shows_control_characters():
     assert shown.endswith("\\r: fetch it again")
     assert error_line("Maß: 3 µs") == "Maß: 3 µs"
     assert error_line("\udcff") == "\\udcff"
+    for length in (40, 120, 160, 500):
+        assert len(error_line("a" * 1000, length)) == length
 
 
 def test_a_hostile_name_gives_one_short_line(tmp_path):
