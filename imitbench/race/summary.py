@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imitbench.race.driver import RaceResult
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.report.race_tables import RaceVerdict, verdicts_of
+from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
     import pandas
@@ -46,9 +47,9 @@ class RaceSummary:
 
     def to_frame(self) -> pandas.DataFrame:
         """Returns the verdicts as a table, one row per comparison."""
-        import pandas
-
-        return pandas.DataFrame([asdict(each) for each in self.verdicts])
+        pd = import_extra("pandas", "pandas", "a table of verdicts in Python")
+        frame: pandas.DataFrame = pd.DataFrame([asdict(each) for each in self.verdicts])
+        return frame
 
     def _repr_html_(self) -> str:
         html: str = self.to_frame().to_html(index=False, float_format="%.3f", na_rep="")

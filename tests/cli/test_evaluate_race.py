@@ -69,9 +69,8 @@ def test_a_race_of_policies_ends_with_a_decision_and_its_looks(whole, trained):
     assert registered.id == found["race"]
     assert (registered.design.batch, registered.design.max_episodes) == (4, 12)
     shown = call(EXPERT, trained, "--race", "--out", out, *LOOKS)
-    row = shown.stdout.splitlines()[2].split()
-    assert row[0] == EXPERT
-    assert found["verdict"] in row
+    assert EXPERT in shown.stdout
+    assert found["verdict"] in shown.stdout.split()
     assert "bc on Pendulum-v1, seed 0" in shown.stdout
 
 

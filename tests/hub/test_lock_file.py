@@ -41,7 +41,7 @@ def test_another_file_is_reported_in_one_line(tmp_path, text):
 
 
 def test_a_folder_of_that_name_is_reported(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is no ordinary file"):
         read_lock(tmp_path)
     with pytest.raises(InputError, match="cannot be written"):
         write_lock(tmp_path, HubLock())

@@ -27,10 +27,10 @@ again algorithm allow_variable_horizon alpha amount annotator baselines batch ba
 budget captions checkpoint_minutes deterministic device download draws dry_run env episodes
 epochs eval_episodes every executor fail_fast fail_if failed failed_runs float32 follow force
 format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills kind length
-level license limit log_format make_only margin max_mem max_seeds message min_task_minutes
-n_demos name names newest no_browser objective obs open pack pairs per per_gpu points port
-private prune public_seed query question quiet replicates retries revision run runs score_one scores
-search_seeds seed seeds set_ show simulate steps strict tail timeout title total_comparisons
+level license limit log_format make_only margin max_episodes max_mem max_seeds message
+min_task_minutes n_demos name names newest no_browser objective obs open pack pairs per per_gpu points port
+private prune public_seed query question queue quiet race replicates retries revision run runs
+score_one scores search_seeds seed seeds set_ show simulate steps strict tail timeout title total_comparisons
 total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies yes
 """
 PLAIN = frozenset(_PLAIN.split())
@@ -79,10 +79,12 @@ GATED = {
     "demos show": {"path": "a.jsonl"},
     "experts convert": {"source": f"policy new {ENV}"},
     "experts eval": {"expert": f"policy {ENV}"},
-    "eval": {"policy": f"policy {ENV}"},
-    "train eval-policy": {"policy": f"policy {ENV}"},
+    "eval": {"policy": f"policy {ENV}", "other": f"policy ppo-seals-CartPole-v0 --race {ENV}"},
+    "train eval-policy": {"policy": f"policy {ENV}",
+                          "other": f"policy ppo-seals-CartPole-v0 --race {ENV}"},
     "label open": {"folder": "set", "policy": f"--policy ./policy {ENV} --to labels",
-                   "demos": f"--demos a.npz {ENV} --to labels"},
+                   "demos": f"--demos a.npz {ENV} --to labels",
+                   "pairs_from": "--pairs-from a.json --to labels"},
     "label status": {"folder": "set"},
     "label export": {"folder": "set out"},
     "label push": {"folder": "parquet me/x --yes"},

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from imitbench.report import text
 from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, Standing, Track
 from imitbench.report.model import StatisticsSettings
 from imitbench.stats.coverage import Cells, count_failures
@@ -40,6 +41,7 @@ def make_tracks(parts: Sequence[BoardSection], method: StatisticsSettings) -> tu
         alike = [other for other in grouped if other[0] == suite]
         several = len({other[1] for other in alike}) > 1, len({other[2] for other in alike}) > 1
         told = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
+        told += [flag] if (flag := text.score_one_flag(shown[0].part.section.score_one)) else []
         title = f"{suite} ({', '.join(told)})" if told else suite
         tracks.append(Track(suite, title, version, _standings(shown, method)))
     return tuple(tracks)

@@ -33,6 +33,7 @@ from imitbench.store.importers.bounded_files import (
 from imitbench.untrusted.archives import check_archive
 from imitbench.untrusted.arrays import check_shape
 from imitbench.untrusted.files import read_bounded
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.parse_errors import DAMAGED_NPZ
 from imitbench.util.text_line import one_line
 
@@ -75,6 +76,9 @@ def import_rliable(path: Path, *, tasks: Sequence[str] = ()) -> ImportedResults:
             columns = scores
         else:
             widths[algo] = scores.shape[1]
+            if widths[algo] > limits().table_columns:
+                told = beyond("table_columns", f"{widths[algo]:,} tasks")
+                raise InputError(f"{path}, {one_line(algo, 60)!r}: {told}")
             columns = _by_task(scores, algo, tasks, path)
         if len(runs) + sum(len(entries) for _, entries in columns) > MAX_RUNS:
             raise InputError(f"{path}: more than {MAX_RUNS} scores; import it in parts")
