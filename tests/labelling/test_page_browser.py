@@ -55,7 +55,7 @@ class Page:
 
     def until(self, expression):
         """Waits for an expression; the page's policy forbids what Playwright itself would do."""
-        for _ in range(500):
+        for _ in range(3000):  # a minute: busy machines are slow
             if self.page.evaluate(expression):
                 return
             self.page.wait_for_timeout(20)
