@@ -220,4 +220,4 @@ def test_packs_score_like_single_runs(make, pendulum_demos):
     test = permutation(alone, packed, rng=np.random.default_rng(0))
     assert test.p_value > 0.05
     best = max(alone["Pendulum-v1"])
-    assert best > -800  # about -1,200 by random actions: training has an effect to compare
+    assert best > -900  # about -1,200 by random actions: training has an effect to compare
