@@ -38,6 +38,7 @@ from imitbench.records.runs import Record, RunFailure, RunResult
 from imitbench.store.races import RegisteredRace, parse_race, restore
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 2**30
 _FLAGS = {"true": True, "false": False}
@@ -118,12 +119,12 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
         _FormatMarker.model_validate_json(text)
     except ValidationError as error:
         raise InputError(
-            f"{folder / MANIFEST_FILE}: {_first(error)}; the folder has no published results"
+            f"{folder / MANIFEST_FILE}: {first_problem(error)}; the folder has no published results"
         ) from error
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        findings.fail("manifest", MANIFEST_FILE, _first(error), "export the results again")
+        findings.fail("manifest", MANIFEST_FILE, first_problem(error), "export the results again")
         return Submission(folder)
     if manifest.digest is None:
         # Without it nothing tells an early version's manifest from a changed one.
@@ -307,14 +308,14 @@ class _SubmissionReader:
         try:
             return kind.model_validate_json(text)
         except ValidationError as error:
-            self._findings.fail("lines", where, _first(error))
+            self._findings.fail("lines", where, first_problem(error))
             return None
 
     def _validate(self, kind: type[_R], document: dict[str, Any], where: str) -> _R | None:
         try:
             return kind.model_validate(document)
         except ValidationError as error:
-            self._findings.fail("lines", where, _first(error))
+            self._findings.fail("lines", where, first_problem(error))
             return None
 
 
@@ -361,12 +362,6 @@ def _read(folder: Path, name: str) -> str:
         raise InputError(f"{path}: no such file; the folder has no published results") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return one_line(f"{place}: {first['msg']}" if place else first["msg"])
 
 
 def read_results(folder: Path) -> list[PublishedRun]:

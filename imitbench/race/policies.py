@@ -245,13 +245,11 @@ def _others(out: Path, race: RegisteredPolicyRace) -> int:
 
 
 def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) -> list[float]:
-    looks = design.sequential.looks
-    count = looks[look] - (looks[look - 1] if look else 0)
     with evaluation.check_arguments_accepted(design.environment):
         measured = measurement.measure(
             design.environment,
             policy,
-            episodes=count,
+            episodes=design.episodes_in(look),
             deterministic=design.deterministic,
             # Another design has other episodes: what it decides does not follow from the first.
             seed=derive_seed(design.seed, f"{design.digest} {side} {look}"),

@@ -99,6 +99,11 @@ class PolicyDesign(Record):
             seed=self.seed,
         )
 
+    def episodes_in(self, look: int) -> int:
+        """Returns the number of episodes of each policy between a look and the one before."""
+        looks = self.sequential.looks
+        return looks[look] - (looks[look - 1] if look else 0)
+
     def episodes_at(self, look: Look) -> int:
         """Returns the number of episodes of each policy at a look."""
         return self.sequential.looks[look.look]

@@ -21,7 +21,7 @@ from imitbench.store import lease
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Finite
-from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 POLICY_RACES_FOLDER = ".policy-races"
 _DESIGN = "design.json"
@@ -147,10 +147,8 @@ def read_batch(folder: Path, design: PolicyDesign, side: str, look: int) -> list
     if not path.exists():
         return None
     batch = _read(EpisodeBatch, path, "a batch of episodes")
-    looks = design.sequential.looks
-    count = looks[look] - (looks[look - 1] if look else 0)
     if (batch.design, batch.side, batch.look) != (design.digest, side, look) or (
-        len(batch.returns) != count
+        len(batch.returns) != design.episodes_in(look)
     ):
         raise _edited(path)
     return batch.returns
@@ -195,10 +193,7 @@ def _read(kind: type[_S], path: Path, what: str) -> _S:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        problem = one_line(f"{place}: {first['msg']}" if place else first["msg"])
-        raise InputError(f"{path}: not {what} ({problem})") from error
+        raise InputError(f"{path}: not {what} ({first_problem(error)})") from error
     if record.digest != record.own_digest:
         raise _edited(path)
     return record

@@ -26,6 +26,7 @@ from imitbench.store.sweep_file import SweepRequest
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 RACES_FOLDER = ".races"
 _DESIGN, _REQUEST = "design.json", "request.json"
@@ -83,10 +84,7 @@ def parse_race(text: str | bytes, name: str, where: str) -> RegisteredRace:
     try:
         race = RegisteredRace.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        problem = one_line(f"{place}: {first['msg']}" if place else first["msg"])
-        raise InputError(f"{where}: not the design of a race ({problem})") from error
+        raise InputError(f"{where}: not the design of a race ({first_problem(error)})") from error
     if race.digest != race.own_digest or race.id != name:
         raise InputError(
             f"{where}: was changed after it was registered; restore it, or start another race in "
