@@ -7,6 +7,8 @@ const VIEWS = {
   curves: curveView, demonstrations: demonstrationView, cost: costView,
 };
 
+const NAMED = { verdicts: true, improvement: true }; // tables that name the methods themselves
+
 for (const table of tables) {
   const counts = {};
   for (const entry of table.entries) counts[entry.name] = (counts[entry.name] || 0) + 1;
@@ -32,8 +34,9 @@ let chosen = [];
 // Fewer than two methods of an address are no comparison.
 function readState() {
   const view = readView();
-  at = Math.max(0, tables.findIndex((table) => table.title === view.get("runs")));
-  if (!tables.length) return;
+  const named = tables.findIndex((table) => table.title === view.get("runs"));
+  const ranked = tables.map((table) => table.entries.filter((entry) => entry.place !== null).length);
+  at = named >= 0 ? named : ranked.indexOf(Math.max(...ranked));
   const places = view.getAll("m").map((key) => tables[at].entries.findIndex((entry) => entry.key === key));
   chosen = [...new Set(places)].filter((place) => place >= 0).slice(0, MOST_CHOSEN);
   if (!view.has("m")) chosen = bestOf(tables[at]);
@@ -72,7 +75,7 @@ function draw(only = null) {
     const focus = place.contains(document.activeElement) ? document.activeElement.value : null;
     const section = place.closest("section");
     section.hidden = chosen.length < 2;
-    place.replaceChildren(...(chosen.length < 2 ? [] : [legendOf(table), ...show(table, chosen, state, choose, tables, frontiers)]));
+    place.replaceChildren(...(chosen.length < 2 ? [] : [...(name in NAMED ? [] : [legendOf(table)]), ...show(table, chosen, state, choose, tables, frontiers)]));
     if (focus !== null) (place.querySelector("input:checked") || place.querySelector("select")).focus();
   }
   const count = chosen.length;

@@ -65,7 +65,7 @@ function verdictView(table, chosen) {
     const shade = pair.decision > 0 ? "h9" : pair.decision < 0 ? "h1" : "";
     const why = pair.lacking ? `too few runs: ${pair.lacking} more of each` : over(pair, table);
     return h("td", { class: shade }, h(pair.decision ? "strong" : "span", {}, said), h("br"),
-      h("span", { class: "ends" }, `${signed(pair.iqm[0])} ${ends(pair.iqm[1], pair.iqm[2])}`),
+      h("span", { class: "ends" }, signed(pair.iqm[0]), h("br"), ends(pair.iqm[1], pair.iqm[2])),
       why ? h("br") : null, why ? h("span", { class: "ends" }, why) : null);
   }));
   const [first, ...others] = chosen.map((place) => table.entries[place].key);
@@ -217,7 +217,7 @@ function demonstrationView(table, chosen, state, choose, tables) {
   const without = chosen.filter((place) => table.entries[place].demos === null);
   if (!series.length) return [h("p", {}, "None of these methods uses demonstrations.")];
   const detail = series.map((entry) => entry.hints.join("; ")).join("; ");
-  const chart = (width) => xyChart(width, { title: "Score by number of demonstrations", detail, x: { label: "demonstrations", log: true }, y: { label: "IQM score" }, anchors: ANCHORS, series });
+  const chart = (width) => xyChart(width, { title: "Score by number of demonstrations", detail, x: { label: "demonstrations", log: true, marked: true }, y: { label: "IQM score" }, anchors: ANCHORS, series });
   const single = new Set(series.flatMap((entry) => entry.x)).size === 1;
   return [fitted("demonstrations", chart)[0],
     ...(single ? [h("p", { class: "ends" }, "Only one number of demonstrations is published at this budget.")] : []),

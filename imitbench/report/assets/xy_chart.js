@@ -11,7 +11,7 @@ function markOf(algorithm, x, y, extra, ...children) {
 }
 
 // Positions on an axis: linear, or logarithmic with a place of its own for 0 at the left.
-function axisOf({ values, log }, [from, to], most) {
+function axisOf({ values, log, marked }, [from, to], most) {
   const known = values.filter((value) => value !== null);
   if (!log) {
     const domain = span(known);
@@ -35,8 +35,19 @@ function axisOf({ values, log }, [from, to], most) {
     }
   }
   while (marks.length > Math.max(2, most)) marks.splice(0, marks.length, ...marks.filter((_, place) => place % 2 === 0));
+  if (marked) marks.splice(0, marks.length, ...apart(positive, scale));
   if (room) marks.push([0, "0"]);
   return { at: (value) => (value > 0 ? scale(Math.log10(value)) : from + 10), ticks: marks };
+}
+
+// Ticks at the values themselves, as far as their numbers have room.
+function apart(values, scale) {
+  const marks = [];
+  for (const value of [...new Set(values)].sort((a, b) => a - b)) {
+    const last = marks[marks.length - 1];
+    if (!last || scale(Math.log10(value)) - scale(Math.log10(last[0])) > 28) marks.push([value, short(value)]);
+  }
+  return marks;
 }
 
 function linePath(xs, ys, x, y) {
@@ -83,7 +94,7 @@ function xyChart(width, { title, detail, x: across, y: up, anchors, series }) {
     return [low - 0.04 * (high - low), high + 0.04 * (high - low)];
   })();
   const y = linear(domain, [height - bottom, top]);
-  const axis = axisOf({ values: series.flatMap((entry) => entry.x), log: across.log }, [left + 8, width - right - 8], width / 90);
+  const axis = axisOf({ values: series.flatMap((entry) => entry.x), log: across.log, marked: across.marked }, [left + 8, width - right - 8], width / 90);
   const parts = [];
   for (const tick of ticks(...domain, 5)) {
     parts.push(s("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "grid" }));

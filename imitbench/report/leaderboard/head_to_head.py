@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from imitbench.report import text
 from imitbench.report.html_data import json_element
-from imitbench.report.html_markup import Markup, fact, join, tag
+from imitbench.report.html_markup import Markup, fact, tag
 from imitbench.report.leaderboard import head_to_head_data as data
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardSection
@@ -83,7 +83,7 @@ def _choice() -> Markup:
     )
     picks = tag("fieldset", tag("legend", "Methods to compare"), class_="picks")
     said = tag(
-        "p", "The choice is part of the address, so a comparison can be cited.", class_="ends"
+        "p", "The choice is part of the address, so a comparison can be cited.", class_="said"
     )
     return tag(
         "section", tag("h2", "Choose", id="choice-title"), controls, picks, said,
@@ -103,8 +103,8 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "verdicts",
             "Verdicts",
             f"Row against column, by the rule of “imitbench compare” for one pair at {level}: the "
-            "test of means and the interval of the interquartile mean must agree"
-            " whether failed runs count or not. Below the verdict, the difference of the "
+            "test of means and the interval of the interquartile mean must agree, with failed runs "
+            "counted and without. Below the verdict, the difference of the "
             "interquartile means with its interval.",
         ),
         (
@@ -121,17 +121,17 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "Methods without runs on every environment are left out.",
         ),
         (
-            "environments",
-            "Differences by environment",
-            f"Difference of mean scores, with Welch's {level} interval for one difference. Of many "
-            "intervals that exclude 0, some do so by chance; the verdict stands above.",
-        ),
-        (
             "curves",
             "Learning curves",
             "Mean score of training episodes over the seeds whose learning curves are published, "
             f"with pointwise {level} t intervals. Training episodes explore, so a curve may end "
             "below the final score.",
+        ),
+        (
+            "environments",
+            "Differences by environment",
+            f"Difference of mean scores, with Welch's {level} interval for one difference. Of many "
+            "intervals that exclude 0, some do so by chance; the verdict stands above.",
         ),
         (
             "demonstrations",
@@ -147,14 +147,17 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "other one beats at their cost or less.",
         ),
     ]
-    anchors = (
-        f"Score 0 is the random reference, score 1 the {owners}. {method.failed_runs.statement}"
-    )
+    scale = f"Score 0 is the random reference, score 1 the {owners}. {method.failed_runs.statement}"
+    blocks = [
+        block(
+            name,
+            title,
+            tag("div", class_="view", data_view=name),
+            tag("p", said, class_="said"),
+        )
+        for name, title, said in views
+    ]
     return [
-        *(
-            join(block(name, title, tag("div", class_="view", data_view=name),
-                       tag("p", said, class_="said")))
-            for name, title, said in views
-        ),
-        tag("p", anchors, class_="said", id="scale", data_one=owners),
-    ]  # fmt: skip
+        tag("div", *blocks, class_="views"),
+        tag("p", scale, class_="said", id="scale", data_one=owners),
+    ]

@@ -71,9 +71,10 @@ def _quality(row: BoardRow) -> tuple[bool, int, float]:
 
 
 def is_scored(row: BoardRow) -> bool:
-    """Whether a row has runs of its own with finite scores, so that it can be compared."""
+    """Whether a row can be compared: it has runs with finite scores, and defines no score."""
     iqm = row.result.iqm
-    return row.kind == "run" and iqm is not None and math.isfinite(iqm.point)
+    is_run = row.kind == "run" and row.result.role != "anchor"
+    return is_run and iqm is not None and math.isfinite(iqm.point)
 
 
 def pair_outcomes(
