@@ -91,7 +91,7 @@ function drawPicks() {
   const legend = picks.querySelector("legend");
   picks.replaceChildren(legend, ...table.entries.map((entry, place) => {
     const input = h("input", {
-      type: "checkbox", value: place, checked: chosen.includes(place),
+      type: "checkbox", "aria-label": entry.label, value: place, checked: chosen.includes(place),
       onchange: () => {
         chosen = input.checked ? [...chosen, place] : chosen.filter((each) => each !== place);
         update();
@@ -135,9 +135,14 @@ if (tables.length) {
   box.hidden = false;
   runs.append(...tables.map((table, place) => h("option", { value: place }, table.title)));
   runs.addEventListener("change", () => {
-    const keys = chosen.map((place) => tables[at].entries[place].key);
+    const before = chosen.map((place) => tables[at].entries[place]);
     at = Number(runs.value);
-    chosen = keys.map((key) => tables[at].entries.findIndex((entry) => entry.key === key)).filter((place) => place >= 0);
+    const { entries } = tables[at];
+    const same = ({ key, name }) => {
+      const exactly = entries.findIndex((entry) => entry.key === key);
+      return exactly >= 0 ? exactly : entries.findIndex((entry) => entry.name === name); // by others
+    };
+    chosen = [...new Set(before.map(same))].filter((place) => place >= 0);
     if (chosen.length < 2) chosen = bestOf(tables[at]);
     drawPicks();
     update();

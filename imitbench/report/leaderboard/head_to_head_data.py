@@ -260,7 +260,7 @@ def score_curve(run: BoardRun) -> ScoreCurve | None:
     if curve is None or result is None or not curve.has_returns:
         return None
     scores = np.array([result.references.score(value) for value in curve.values.tolist()])
-    return ScoreCurve(curve.steps, scores) if np.isfinite(scores).all() else None
+    return ScoreCurve(curve.steps.astype(np.float64), scores) if np.isfinite(scores).all() else None
 
 
 def _mean_curve(curves: Mapping[str, Sequence[ScoreCurve]], level: float) -> list[Any] | None:
