@@ -52,7 +52,7 @@ def test_demonstrations_become_traces(tmp_path):
 
 def test_fragments_depend_only_on_the_seed():
     def made(seed):
-        return act_out(PENDULUM, [RANDOM], count=5, length=20, seed=seed, render=False)
+        return list(act_out(PENDULUM, [RANDOM], count=5, length=20, seed=seed, render=False))
 
     one, two, other = made(0), made(0), made(1)
     for first, second in zip(one, two, strict=True):
@@ -62,7 +62,7 @@ def test_fragments_depend_only_on_the_seed():
 
 
 def test_a_fragment_is_what_the_environment_does():
-    fragment = act_out(PENDULUM, [RANDOM], count=1, length=10, seed=0, render=False)[0].steps
+    fragment = next(act_out(PENDULUM, [RANDOM], count=1, length=10, seed=0, render=False)).steps
     env = gym.make("Pendulum-v1").unwrapped
     env.reset(seed=0)
     cos, sin, velocity = (float(number) for number in fragment.obs[0])
@@ -75,7 +75,7 @@ def test_a_fragment_is_what_the_environment_does():
 
 def test_fragments_longer_than_episodes_are_told():
     with pytest.raises(InputError, match=r"--length 300: episodes of Pendulum-v1 have up to 200"):
-        act_out(PENDULUM, [RANDOM], count=1, length=300, seed=0, render=False)
+        list(act_out(PENDULUM, [RANDOM], count=1, length=300, seed=0, render=False))
     with pytest.raises(InputError, match="name fewer --pairs or a smaller --length"):
         of_demonstrations(find_demos("ppo-seals-CartPole-v0"), count=10**6, length=50, seed=0)
 
