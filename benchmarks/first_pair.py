@@ -2,16 +2,15 @@
 
     python benchmarks/first_pair.py --pairs 10 40
 
-Starts `imitbench label --env Pendulum-v1 --pairs N` and opens the page in Chromium. The first time is
-from the start of the command to the first pair whose clips can play: imports, episodes, rendering of
-all pairs and the page are in it. The others are measured in the page, from the key that answers to
-the frame that shows the next pair. Needs Chromium and playwright.
+Starts `imitbench label --env Pendulum-v1 --pairs N` and opens the page in Chromium. The first time
+is from the start of the command to the first pair whose clips can play: imports, episodes, rendering
+of all pairs and the page are in it. The others are measured in the page, from the key that answers
+to the frame that shows the next pair. Needs Chromium and playwright.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,8 +20,8 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from sixty_answers import IMITBENCH, read_link
 from support.browser import browser
+from support.scripted_browser import labelling_page
 
 _MEASURE = """() => {
   window.pressedAt = 0;
@@ -54,15 +53,11 @@ def main() -> None:
 
 def measure(opened, pairs: int, folder: Path) -> tuple[float, list[float]]:
     """Seconds to the first pair, and milliseconds to each next one."""
-    command = [*IMITBENCH, "label", "--env", "Pendulum-v1", "--pairs", str(pairs), "--port", "0"]
     begin = time.perf_counter()
-    process = subprocess.Popen(
-        [*command, "--no-browser", "--json", "--quiet"],
-        stdout=subprocess.PIPE, text=True, cwd=folder,
-    )  # fmt: skip
-    try:
+    shown = ("--env", "Pendulum-v1", "--pairs", str(pairs))
+    with labelling_page(*shown, cwd=folder) as link:
         page = opened.new_page()
-        page.goto(read_link(process))
+        page.goto(link)
         page.wait_for_selector("#choose-left:enabled")
         first = time.perf_counter() - begin
         page.evaluate(_MEASURE)
@@ -72,9 +67,6 @@ def measure(opened, pairs: int, folder: Path) -> tuple[float, list[float]]:
             page.wait_for_timeout(20)
         waits = page.evaluate("waitsMs")
         page.close()
-    finally:
-        process.terminate()
-        process.wait()
     return first, waits
 
 

@@ -347,6 +347,7 @@ def _show_queue(
 
 
 def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | None = None) -> None:
+    import signal
     import webbrowser
 
     from imitbench.cli.output import count, note
@@ -370,6 +371,7 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
         if page.browser and is_loopback(host):
             webbrowser.open(links[0][1])
         with suppress(KeyboardInterrupt):
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C
             server.wait()
         answers = len(server.store.answers())
     if not quiet:

@@ -123,7 +123,7 @@ def test_the_pairs_of_a_training_are_shown_and_answered(tmp_path):
                 time.sleep(0.05)
             assert page.answer(0, "tie")[0] == page.answer(1, "tie")[0] == 200
             assert asked.result().preferences.tolist() == [0.5, 0.5]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         _, messages = process.communicate(timeout=60)
     finally:
         process.kill()

@@ -1,12 +1,41 @@
 """A browser that answers on the labelling page, as a scripted teacher would in front of it."""
 
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from imitbench.labelling.label_set import LabelSet
 from imitbench.labelling.queue import QueueSet, is_queue
 
+IMITBENCH = (sys.executable, "-m", "imitbench")
 KEYS = {1.0: "ArrowLeft", 0.0: "ArrowRight", 0.5: "ArrowDown"}
 SKIP = "s"
+
+
+@contextmanager
+def labelling_page(*options, cwd=None):
+    """Runs `imitbench label` with a page for one annotator, and yields the link.
+
+    Args:
+        *options: What to show, as on the command line.
+        cwd: Working directory.
+    """
+    command = [*IMITBENCH, "label", *options, "--port", "0", "--no-browser", "--json", "--quiet"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=cwd) as process:
+        try:
+            text = ""
+            while True:
+                line = process.stdout.readline()
+                assert line, f"{command} ended after {text!r}"
+                text += line
+                if line.rstrip() == "}":
+                    [link] = json.loads(text)["links"].values()
+                    break
+            yield link
+        finally:
+            process.terminate()
 
 
 class ScriptedBrowser:
