@@ -27,7 +27,10 @@ from imitbench.algorithms.preference_comparisons.answer_queue import (
     append_answer,
     read_answers,
 )
-from imitbench.algorithms.preference_comparisons.dataset_storage import PreferenceArrays, pair_digest
+from imitbench.algorithms.preference_comparisons.dataset_storage import (
+    PreferenceArrays,
+    pair_digest,
+)
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.labelling.answers import AnswerStore, GivenAnswer
@@ -238,8 +241,8 @@ class QueueSet(LabelSet):
         for pair in self.header.pairs:
             if pair.digest not in asked:
                 raise InputError(
-                    f"{self.folder}: a file of pairs of the training is missing, which {QUEUE_FILE} "
-                    "names; put it back"
+                    f"{self.folder}: a file of pairs of the training is missing, which "
+                    f"{QUEUE_FILE} names; put it back"
                 )
             found[pair.first], found[pair.second] = asked[pair.digest]
         return [found[number] for number in range(self.header.fragments)]

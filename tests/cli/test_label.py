@@ -134,6 +134,20 @@ def test_the_pairs_of_a_training_are_shown_and_answered(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["label", "status", "."], "nobody has opened this queue yet; imitbench label . --queue"),
+        (["label", "export", ".", "out"], "nobody has opened this queue yet"),
+        (["label", "import", ".", "answers.jsonl"], "is the queue of a training, which gets its"),
+        (["label", "merge", ".", "copy"], "is the queue of a training, which gets its answers"),
+    ],
+)
+def test_a_queue_that_nobody_opened_is_told(refused, tmp_path, arguments, told):
+    QueueGatherer(tmp_path, wait=False, timeout_s=1)._ask([tuple(make_fragments(2))])
+    assert told in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
         (["label", "nowhere"], "nowhere: not a set to label"),
         (["label", "queue", "--queue", "--policy", "x"], "is the queue of a training"),
         (["label", "--pairs", "3"], "name a set, or what to make one from"),

@@ -118,6 +118,37 @@ def test_a_clip_that_does_not_fit_is_told_and_leaves_nothing(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_clip_that_is_cut_off_is_told(tmp_path):
+    build_set(SetRequest(PENDULUM, [RANDOM], pairs=1, length=4), tmp_path / "set")
+    labels = LabelSet(tmp_path / "set")
+    whole = labels.clip_path(1).read_bytes()
+    for size in (len(whole) - 1, 40):
+        labels.clip_path(1).write_bytes(whole[:size])
+        with pytest.raises(InputError, match=r"1\.mp4: is a clip that is cut off; make the set"):
+            labels.check_clips()
+
+
+def test_an_encoder_that_fails_leaves_no_clip_behind(tmp_path, monkeypatch):
+    class Failing:
+        def get_writer(self, path, **_options):
+            path.write_bytes(b"\x00\x00\x00\x10ftypisom")
+            return self
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def append_data(self, _frame):
+            return None
+
+    monkeypatch.setattr(clips, "import_encoder", lambda _what: Failing())
+    with pytest.raises(InputError, match="cut off after writing; check the disk"):
+        write_clip([np.zeros((32, 32, 3), np.uint8)], tmp_path / "0.mp4", 20)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_traces_of_a_set_have_the_same_axes():
     fragments = make_fragments(3)
     scale = TraceScale(fragments)

@@ -78,7 +78,9 @@ def test_a_training_is_answered_through_the_page(chromium, tmp_path):
     run = ["run", "--algo", "preference_comparisons", "--env", "Pendulum-v1", "--seeds", "1",
            "--budget", "quick", "--set", "gatherer=human", "--set", "answers=queue"]  # fmt: skip
     run = with_settings(run, SMALL["preference_comparisons"])
-    given = train_with_answers(chromium, ["queue", "--queue", "--env", "Pendulum-v1"], run, tmp_path)
+    given = train_with_answers(
+        chromium, ["queue", "--queue", "--env", "Pendulum-v1"], run, tmp_path
+    )
     answers = answered_pairs(tmp_path / "queue")
     assert 14 <= given <= 16  # one of ten pairs comes again
     assert len(answers) == 14
