@@ -201,7 +201,7 @@ def test_a_queue_can_be_exported_as_a_set(tmp_path):
     folder.mkdir()
     with pytest.raises(InputError, match="nobody has opened this queue yet; imitbench label"):
         QueueSet(folder)
-    labels = opened(folder, find_environment_if_named("Pendulum-v1"))
+    labels = opened(folder, find_environment_if_named("Pendulum-v1", None))
     with pytest.raises(InputError, match="has not asked about any pair yet"):
         QueueSet(folder)
     with LabellingServer(labels, port=0) as server:
