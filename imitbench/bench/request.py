@@ -251,8 +251,8 @@ def _check_some_run(plans: Sequence[Plan]) -> None:
         return
     first = next(pair for plan in plans for pair in plan.not_applicable)
     raise InputError(
-        f"--algo, --env: no method fits any environment ({first.algo} on {first.env}: {first.why}); "
-        "name others"
+        f"--algo, --env: no method fits any environment ({first.algo} on {first.env}: "
+        f"{first.why}); name others"
     )
 
 
