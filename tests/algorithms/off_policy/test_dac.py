@@ -78,9 +78,7 @@ def test_ending_pays_as_much_as_staying_whatever_the_sign_of_the_reward(
         for each in (pendulum_demos if env == "Pendulum-v1" else cartpole_demos)
     ]
     agent = {"gamma": 0.5, "tau": 1.0, "critic_learning_rate": 0.01}
-    trainer = make(
-        DAC, env, demos, options=small_options(agent=agent), allow_variable_horizon=True
-    )
+    trainer = make(DAC, env, demos, options=small_options(agent=agent), allow_variable_horizon=True)
     trainer.train(20)
     ended = trainer.expert.column("next_obs", 0)[:, -1].numpy()
     ends = trainer.expert.take(np.flatnonzero(ended)[None])
