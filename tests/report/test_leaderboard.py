@@ -64,7 +64,7 @@ def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("own") / "runs"
     skills = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
     failing = (("gail", "Pendulum-v1", 2), *((ODD, "Pendulum-v1", seed) for seed in range(3)))
-    write_results(out, seeds=3, skills=skills, failing=failing, message=ODD)
+    write_results(out, seeds=3, skills=skills, failing=failing, message=ODD, version="1")
     return out
 
 
