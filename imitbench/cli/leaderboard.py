@@ -115,6 +115,18 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         print_text(f"\n{submission}: NOT valid, {number} in {runs}")
 
 
+Verifications = Annotated[
+    list[Path],
+    typer.Option(
+        "--verifications",
+        metavar="DIR",
+        help="Records of `leaderboard verify --record` [verifications/ inside or next to the "
+        "submissions]; repeatable.",
+        file_okay=False,
+    ),
+]
+
+
 def build_site(
     out: Annotated[
         Path,
@@ -134,6 +146,7 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
+    verifications: Verifications = [],  # noqa: B006 (typer copies it)
     failed_runs: options.FailedRuns = "count-as-random",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
@@ -159,7 +172,7 @@ def build_site(
     places = [results_place(name) for name in dict.fromkeys(results)]
     for place in places:
         check_place(out, place)
-    found = find_results(*places, external=external)
+    found = find_results(*places, external=external, verifications=verifications or None)
     board = build_board(
         found,
         title=title.strip(),

@@ -27,6 +27,39 @@ By = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", help="Who verifies, as boards show it."),
 ]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")]
+PublicSeed = Annotated[
+    str | None,
+    typer.Option(
+        "--public-seed",
+        metavar="TEXT",
+        help="Draw by this text, which became public after the submission, and its digest.",
+    ),
+]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
+    ),
+]
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="DIR",
+        help="Write the outcome to this folder, as a record that `leaderboard build` reads.",
+        file_okay=False,
+    ),
+]
+Plugins = Annotated[
+    list[str],
+    typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
+]
+Suites = Annotated[
+    list[str],
+    typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
+]
 
 WORDS = {
     "identical": "identical",
@@ -39,40 +72,14 @@ WORDS = {
 
 def verify_submission(
     submission: Submission,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")] = 2,
+    runs: Runs = 2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
-    public_seed: Annotated[
-        str | None,
-        typer.Option(
-            "--public-seed",
-            metavar="TEXT",
-            help="Draw by this text, which became public after the submission, and its digest.",
-        ),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")] = 1,
-    algo: Annotated[
-        list[str],
-        typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
-    ] = [],  # noqa: B006 (typer copies it)
-    suite: Annotated[
-        list[str],
-        typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
-    ] = [],  # noqa: B006
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
-        ),
-    ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--record",
-            metavar="DIR",
-            help="Write the outcome to this folder, as a record that `leaderboard build` reads.",
-            file_okay=False,
-        ),
-    ] = None,
+    public_seed: PublicSeed = None,
+    jobs: Jobs = 1,
+    algo: Plugins = [],  # noqa: B006 (typer copies it)
+    suite: Suites = [],  # noqa: B006
+    keep: Keep = None,
+    record: Record = None,
     by: By = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
