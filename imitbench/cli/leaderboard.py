@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.leaderboard_intake import init_board, take_in
 from imitbench.cli.leaderboard_verify import Submission, verify_submission
 
 if TYPE_CHECKING:
@@ -207,3 +208,5 @@ app = typer.Typer(
 app.command("build")(build_site)
 app.command("validate")(validate_submission)
 app.command("verify")(verify_submission)
+app.command("intake")(take_in)
+app.command("init")(init_board)

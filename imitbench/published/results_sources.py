@@ -271,6 +271,16 @@ def verification_places(folders: Sequence[Path]) -> list[Path]:
     return [place / verification.FOLDER for place in found.values()]
 
 
+def verified_digests(places: Sequence[Path]) -> frozenset[str]:
+    """Returns the digests of the results that records of verifications are about.
+
+    Raises:
+        InputError: A record is malformed, or was changed.
+    """
+    read = (gate.checked(partial(read_verifications, place), place) for place in places)
+    return frozenset(record.submission for records in read for record in records)
+
+
 def _verified(
     sources: Sequence[ResultsSource], places: Sequence[Path], notes: list[str]
 ) -> list[ResultsSource]:
