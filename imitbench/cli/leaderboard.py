@@ -147,6 +147,14 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
+    submit_to: Annotated[
+        str | None,
+        typer.Option(
+            "--submit-to",
+            metavar="URL",
+            help="Address of the repository that takes submissions, for the page on submitting.",
+        ),
+    ] = None,
     verifications: Verifications = [],  # noqa: B006 (typer copies it)
     failed_runs: options.FailedRuns = "count-as-random",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
@@ -170,6 +178,8 @@ def build_site(
 
     if not title.strip():
         raise InputError("--title: is empty")
+    if submit_to is not None and not submit_to.startswith("https://"):
+        raise InputError(f"--submit-to {submit_to}: must start with https://")
     places = [results_place(name) for name in dict.fromkeys(results)]
     for place in places:
         check_place(out, place)
@@ -179,6 +189,7 @@ def build_site(
         title=title.strip(),
         replicates=replicates,
         failed_runs=FailurePolicy(failed_runs),
+        submit_to=submit_to,
     )
     files = write_site(board, out, results=places)
     for text in found.notes:

@@ -143,6 +143,7 @@ def build_board(
     title: str,
     replicates: int,
     failed_runs: FailurePolicy = FailurePolicy.COUNT_AS_RANDOM,
+    submit_to: str | None = None,
 ) -> Board:
     """Builds the board; the same results give the same board.
 
@@ -155,6 +156,7 @@ def build_board(
         title: Title of the board.
         replicates: Number of bootstrap replicates of each interval.
         failed_runs: How failed runs count.
+        submit_to: Address of the repository that takes submissions, if there is one.
     """
     every = make_rows(found.sources)
     method = StatisticsSettings(every.episodes, replicates, 0, LEVEL, failed_runs)
@@ -182,7 +184,7 @@ def build_board(
             contenders = [row for row in own if row.result.role == "method"]
             sections.append(BoardSection(section, (*contenders, *others, *last), version))
     tracks = make_tracks(sections, method)
-    return Board(title, method, found.sources, tuple(sections), tracks)
+    return Board(title, method, found.sources, tuple(sections), tracks, submit_to)
 
 
 def _with_places(rows: Sequence[BoardRow], method: StatisticsSettings) -> list[BoardRow]:

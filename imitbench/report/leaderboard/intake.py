@@ -11,7 +11,8 @@ from imitbench.published.findings import CHECKS
 from imitbench.published.validation import Validation
 from imitbench.published.verification import Verification, VerifiedRun, public_draw
 from imitbench.report import text
-from imitbench.report.markdown import escape, table
+from imitbench.report.markdown import escape as escape_markup
+from imitbench.report.markdown import table
 
 _MOST = 20
 _WORDS = {
@@ -21,6 +22,11 @@ _WORDS = {
     "different": "**different**",
     "failed": "failed here",
 }
+
+
+def escape(value: str) -> str:
+    """Escapes text for a comment, in which `@name` would also call that person."""
+    return escape_markup(value).replace("@", "@\u200b")
 
 
 @dataclass(frozen=True)

@@ -234,6 +234,7 @@ class Board:
         sources: Results by submitter.
         sections: By suite, budget, number of demonstrations and source.
         tracks: Columns of the first page.
+        submit_to: Address of the repository that takes submissions, if there is one.
     """
 
     title: str
@@ -241,6 +242,7 @@ class Board:
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
     tracks: tuple[Track, ...] = ()
+    submit_to: str | None = None
 
 
 def _mean(values: list[int] | list[float]) -> float | None:
@@ -293,6 +295,9 @@ def episodes_folder(submitter: str, suite: str) -> str:
     """Returns the path in the site of the folder with a submitter's evaluation episodes."""
     return f"episodes/{slug(submitter) if submitter else 'own'}/{slug(suite)}"
 
+
+SUBMIT_PAGE = "submit.html"
+"""Path in the site of the page that tells how to submit."""
 
 OWN = "own runs"
 UNTOLD = "not stated"

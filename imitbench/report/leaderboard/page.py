@@ -64,6 +64,7 @@ def _navigation(board: Board, page: str, up: str) -> Markup:
     suites = dict.fromkeys(part.section.suite for part in board.sections)
     places = [("index.html", board.title if page != "index.html" else "All suites")]
     places += [(model.suite_page(suite), suite) for suite in suites]
+    places.append((model.SUBMIT_PAGE, "How to submit"))
     links = [
         tag("a", name, href=f"{up}{path}", aria_current="page" if path == page else None)
         for path, name in places

@@ -15,7 +15,14 @@ from imitbench.report.leaderboard.data_formats import render_csv, render_json
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.method_page import render_method
-from imitbench.report.leaderboard.model import Board, method_page, methods, suite_page
+from imitbench.report.leaderboard.model import (
+    SUBMIT_PAGE,
+    Board,
+    method_page,
+    methods,
+    suite_page,
+)
+from imitbench.report.leaderboard.submit_page import render_submit
 from imitbench.report.leaderboard.suite_page import render_suite
 from imitbench.util import files
 
@@ -29,6 +36,7 @@ _OURS = {
     "episodes",
     "external",
     "methods",
+    SUBMIT_PAGE,
     "suites",
 }
 
@@ -82,6 +90,7 @@ def write_site(board: Board, site: Path, *, results: Sequence[Path]) -> int:
 def _files(board: Board) -> Iterator[tuple[str, str]]:
     yield "index.html", render_index(board)
     yield MARK, render_json(board)
+    yield SUBMIT_PAGE, render_submit(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
     for suite in dict.fromkeys(part.section.suite for part in board.sections):
