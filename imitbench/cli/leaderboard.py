@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.leaderboard_intake import init_board, take_in
+from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
 from imitbench.cli.leaderboard_verify import Submission, verify_submission
 
 if TYPE_CHECKING:
@@ -221,3 +221,4 @@ app.command("validate")(validate_submission)
 app.command("verify")(verify_submission)
 app.command("intake")(take_in)
 app.command("init")(init_board)
+app.command("rescore")(rescore_submission)

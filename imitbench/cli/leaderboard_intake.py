@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs
+from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, Submission
 
 if TYPE_CHECKING:
     from imitbench.published.results_sources import FoundResults
@@ -239,3 +239,44 @@ def init_board(
     write_board_repository(folder)
     typer.echo(str(folder))
     note(f"next: read {folder / 'README.md'}, and push the folder as a new repository")
+
+
+def rescore_submission(
+    submission: Submission,
+    to: Annotated[Path, typer.Argument(metavar="NEW", help="Folder to create.", file_okay=False)],
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Score published runs with the newest references, as a new version that names the old one.
+
+    For suites whose references were measured again. Runs, episodes and specifications stay as they
+    are. The old folder stays, too: boards show both, and link them.
+
+    Example: imitbench leaderboard rescore submissions/mine submissions/mine-2
+    """
+    from imitbench.cli.output import count, note, print_json, typed_command
+    from imitbench.published.findings import StrictFindings
+    from imitbench.published.rescoring import rescore
+    from imitbench.published.results_folder import export_results
+    from imitbench.published.submission import read_submission
+    from imitbench.untrusted import gate
+    from imitbench.util import files
+    from imitbench.version import __version__
+
+    files.check_place(to)
+    found = gate.checked(
+        lambda: read_submission(submission, StrictFindings(submission)), submission
+    )
+    assert found.manifest is not None  # a malformed one was an error
+    runs = rescore([each.run for each in found.runs], str(submission))
+    export_results(
+        runs,
+        to,
+        version=__version__,
+        command=typed_command(),
+        supersedes=found.manifest.own_digest,
+    )
+    if json:
+        print_json({"folder": str(to), "runs": len(runs), "supersedes": found.manifest.own_digest})
+    elif not quiet:
+        note(f"{to}: {count(len(runs), 'run')}, supersedes {submission}")
