@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.leaderboard_card import write_card
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
 from imitbench.cli.leaderboard_verify import Submission, verify_submission
 
@@ -222,3 +223,4 @@ app.command("verify")(verify_submission)
 app.command("intake")(take_in)
 app.command("init")(init_board)
 app.command("rescore")(rescore_submission)
+app.command("model-card")(write_card)
