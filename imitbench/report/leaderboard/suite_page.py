@@ -11,6 +11,7 @@ from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_markup import Markup, fact, named, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.report.leaderboard.table_alarms import table_alarms
@@ -114,7 +115,13 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
     link = tag("a", "#", href=f"#s{number}", class_="link", aria_label="Link to this table")
     heading = tag("h2", section.suite, " ", chips, " ", link, id=f"s{number}-title")
     found = [("", each) for each in table_alarms(part, board.method)]
-    parts = [heading, page.alarms(found), whole]
+    compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
+    parts = [
+        heading,
+        page.alarms(found),
+        whole,
+        tag("p", compare, class_="beside"),
+    ]
     if imported:
         parts += [
             tag("h3", "External, imported numbers"),
