@@ -129,6 +129,16 @@ Verifications = Annotated[
 ]
 
 
+SubmitTo = Annotated[
+    str | None,
+    typer.Option(
+        "--submit-to",
+        metavar="URL",
+        help="Address of the repository that takes submissions, for the page on submitting.",
+    ),
+]
+
+
 def build_site(
     out: Annotated[
         Path,
@@ -148,14 +158,7 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
-    submit_to: Annotated[
-        str | None,
-        typer.Option(
-            "--submit-to",
-            metavar="URL",
-            help="Address of the repository that takes submissions, for the page on submitting.",
-        ),
-    ] = None,
+    submit_to: SubmitTo = None,
     verifications: Verifications = [],  # noqa: B006 (typer copies it)
     failed_runs: options.FailedRuns = "count-as-random",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
