@@ -14,9 +14,9 @@ from imitbench.report.notes import given_away, mean_interval
 MARGIN = 0.05
 """A method is as good as the expert if its mean score is above 1 minus this, with confidence.
 
-About twice the standard error of the mean over 50 episodes of the expert of `seals/Ant-v1`: its card
-has a standard deviation of 496, and a distance of 3,115 from random to expert. Smaller shortfalls say
-little about a method.
+About twice the standard error of the mean over 50 episodes of the expert of `seals/Ant-v1`, by its
+card (standard deviation 496, 3,115 from random to expert). Smaller shortfalls say little about a
+method.
 """
 FEWEST = 2
 """Number of methods as good as the expert from which an environment counts as saturated."""
