@@ -56,6 +56,8 @@ RACE = (
 )  # fmt: skip
 IN_TRAINING = 0.6
 """Share of the kills that hit workers, supervisors, collectors and whole groups in training."""
+PAUSES = 20
+"""Mean number of kills in the time of an undisturbed sweep, so that workers live long enough."""
 OUTAGES = ("EROFS", "ENOSPC", "EIO", "ESTALE")
 DAY_S = 86_400
 OTHER_MACHINE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -141,7 +143,10 @@ def kill_in_training(trials: Trials) -> Iterator[Tally]:
         with trials.sweep.trial() as folder:
             command = trials.sweep.arguments(folder / "runs")[1:-2]
             chaos = Chaos(
-                folder / "runs", [command, command], trials.rng.randrange(2**31), pause_s=1.0
+                folder / "runs",
+                [command, command],
+                trials.rng.randrange(2**31),
+                pause_s=trials.sweep.seconds / PAUSES,
             )
             try:
                 chaos.kill(wanted - tally.trials)

@@ -15,8 +15,8 @@ from imitbench.published.claims import Claim, read_table, share_of_expert
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, RunSpec
 from imitbench.store.comparability import Conditions, current_run_ids
-from imitbench.store.external_results import describe_validation_error
 from imitbench.util.numbers import Count, Finite
+from imitbench.util.validation_errors import first_problem
 
 FAILED_BELOW = 0.5
 """A seed whose last policy has a smaller score has failed."""
@@ -182,6 +182,6 @@ def read_best_points(path: Path) -> dict[str, float]:
         try:
             point = CurvePoint.model_validate_strings(row)
         except ValidationError as error:
-            raise InputError(f"{path}, line {line}: {describe_validation_error(error)}") from error
+            raise InputError(f"{path}, line {line}: {first_problem(error)}") from error
         best[point.run_id] = max(point.value, best.get(point.run_id, point.value))
     return best
