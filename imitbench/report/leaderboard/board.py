@@ -21,7 +21,12 @@ from imitbench.report.leaderboard.model import (
     page_of,
 )
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
-from imitbench.report.leaderboard.standings import make_tracks, tied_places
+from imitbench.report.leaderboard.standings import (
+    is_scored,
+    make_tracks,
+    pair_outcomes,
+    tied_places,
+)
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,
@@ -32,6 +37,7 @@ from imitbench.report.model import (
 )
 from imitbench.report.tables import build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.decided_pairs import Pair, PairOutcome
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun
 
@@ -168,22 +174,25 @@ def build_board(
     for section in report.sections:
         number = numbers[section.suite]
         numbers[section.suite] += 1
-        own = _with_places(
+        own, pairs = _with_places(
             _own_rows(section, f"t{number}", rows, report, found.sources), report.method
         )
         others = external_rows(section, report.method, found.external, anchor=f"t{number}")
         last = [row for row in own if row.result.role != "method"]
         contenders = [row for row in own if row.result.role == "method"]
-        sections.append(BoardSection(section, (*contenders, *others, *last)))
+        sections.append(BoardSection(section, (*contenders, *others, *last), pairs=pairs))
     tracks = make_tracks(sections, report.method)
     return Board(title, report.method, found.sources, tuple(sections), tracks)
 
 
-def _with_places(rows: Sequence[BoardRow], method: StatisticsSettings) -> list[BoardRow]:
-    """Returns the rows with their places, among the ranked ones of a table."""
-    ranked = {str(at): row for at, row in enumerate(rows) if row.rank is not None}
-    places = tied_places(ranked, method)
-    return [replace(row, place=places.get(str(at))) for at, row in enumerate(rows)]
+def _with_places(
+    rows: Sequence[BoardRow], method: StatisticsSettings
+) -> tuple[list[BoardRow], dict[Pair, PairOutcome]]:
+    """Returns the rows of a table with the places of ranked ones, and the outcomes of all pairs."""
+    scored = {row.result.algorithm: row for row in rows if is_scored(row)}
+    pairs = pair_outcomes(scored, method)
+    places = tied_places((name for name, row in scored.items() if row.rank is not None), pairs)
+    return [replace(row, place=places.get(row.result.algorithm)) for row in rows], pairs
 
 
 def _colors(report: Report, rows: ReportRows) -> dict[str, int]:

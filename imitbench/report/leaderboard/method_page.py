@@ -13,7 +13,9 @@ from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
-from imitbench.report.leaderboard.model import Board, BoardRow, OnBoard
+from imitbench.report.leaderboard.head_to_head import head_link
+from imitbench.report.leaderboard.head_to_head_data import compared_rows
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection, OnBoard
 from imitbench.report.leaderboard.page import block, interval, place_text, row_name
 
 
@@ -106,6 +108,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         Column("Environments", number=True),
         Column("Seeds", number=True),
         Column("Failed runs", number=True),
+        Column("Head to head"),
     ]
     rows = []
     for each in shown:
@@ -127,12 +130,24 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
                 TableCell(text.coverage(row.result), float(len(row.result.covered))),
                 TableCell(model.seeds(row), float(row.result.seeds[0])),
                 TableCell(str(row.result.failures), float(row.result.failures)),
+                TableCell(_comparison(row, each.part, up)),
             ]
         )
     caption = "One row per table of the board; the score links to the runs behind it."
     return html_tables.table(
         columns, rows, label="Results", caption=caption, classes="cards", names=2
     )
+
+
+def _comparison(row: BoardRow, part: BoardSection, up: str) -> str:
+    """Returns a link to the comparison of a row with the best other one."""
+    rows = compared_rows(part)
+    name = row.result.algorithm
+    others = [other for other in rows if other != name]
+    if name not in rows or not others:
+        return text.NOTHING
+    best = min(others, key=lambda other: (rows[other].rank is None, rows[other].rank or 0))
+    return tag("a", f"with {rows[best].name}", href=f"{up}{head_link(part, name, best)}")
 
 
 def _rank(row: BoardRow, each: OnBoard) -> str:

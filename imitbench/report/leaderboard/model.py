@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from imitbench.published.results_sources import ResultsSource
@@ -13,6 +13,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
+from imitbench.stats.decided_pairs import PairOutcome
 from imitbench.stats.intervals import Interval
 from imitbench.store.external_results import ExternalRun
 
@@ -137,10 +138,13 @@ class BoardSection:
     Attributes:
         section: Section of the report with these runs.
         rows: Ranked ones first, then partial ones, external ones and anchors.
+        pairs: Outcomes of all pairs of rows with runs and finite scores, by the names of their
+            results.
     """
 
     section: Section
     rows: tuple[BoardRow, ...]
+    pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ def render(
     facts: list[Markup],
     title: str | None = None,
     scripts: tuple[str, ...] = SCRIPTS,
+    styles: tuple[str, ...] = STYLES,
 ) -> str:
     """Writes a page of the site.
 
@@ -34,6 +35,7 @@ def render(
         facts: List items below its heading.
         title: Title of the window; the heading's text if `None`.
         scripts: File names of its scripts.
+        styles: File names of its style sheets.
 
     Returns:
         Self-contained HTML, which links to other pages of the site.
@@ -54,7 +56,7 @@ def render(
     )
     shown = title if title is not None else str(heading)
     whole = shown if page == "index.html" else f"{shown} · {board.title}"
-    return html_document(whole, body, styles=STYLES, scripts=scripts)
+    return html_document(whole, body, styles=styles, scripts=scripts)
 
 
 def _navigation(board: Board, page: str, up: str) -> Markup:

@@ -11,6 +11,7 @@ from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_markup import Markup, fact, named, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.report.model import Report
@@ -104,7 +105,8 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
     chips = tag("span", shared, class_="shared") if shared else Markup("")
     link = tag("a", "#", href=f"#s{number}", class_="link", aria_label="Link to this table")
     heading = tag("h2", section.suite, " ", chips, " ", link, id=f"s{number}-title")
-    parts = [heading, whole]
+    compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
+    parts = [heading, whole, tag("p", compare, class_="beside")]
     if section.notes:
         notes = tag("ul", *(tag("li", note) for note in section.notes))
         count = len(section.notes)
