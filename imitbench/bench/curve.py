@@ -99,7 +99,7 @@ class EpisodeLog(VecEnvWrapper):
         seen = float(info["episode"]["r"])
         if math.isnan(seen) and self.venv.has_attr("finished_return"):
             (hidden,) = self.venv.get_attr("finished_return", index)
-            return round(hidden, 6)  # as the monitor does
+            return float(round(hidden, 6))  # as the monitor does
         return seen
 
     def pop(self, seed: int = 0) -> dict[str, float]:

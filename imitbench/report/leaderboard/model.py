@@ -115,7 +115,8 @@ class BoardRow:
     @property
     def isolated(self) -> bool | None:
         """Whether the method was kept from true rewards in all its runs; `None` if unknown."""
-        found = {each.run.isolated for each in (*self.runs, *self.failures)}
+        found = {each.run.isolated for each in self.runs}
+        found |= {each.run.isolated for each in self.failures}
         if False in found:
             return False
         return True if found == {True} else None
