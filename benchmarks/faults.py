@@ -226,11 +226,13 @@ def _kill_races(trials: Trials, kills: int) -> Tally:
 def stop_for_long(trials: Trials) -> Iterator[Tally]:
     """Stops a sweep until another machine has taken over its runs, then lets it go on."""
     tally = Tally("stopped for longer than a lease", "training, taken over by another machine")
-    for _ in range(trials.few):
+    while tally.trials < trials.few:
         with trials.sweep.trial() as folder:
             arguments = trials.sweep.arguments(folder / "runs")
             first = Command(arguments, folder, before=OTHER_MACHINE)
-            first.ends_within(trials.rng.uniform(0.3, 0.9) * trials.sweep.seconds)
+            while not list(folder.rglob(".lease")) and not first.ends_within(0.05):
+                pass
+            first.ends_within(trials.rng.uniform(0.0, 3.0))
             first.send(signal.SIGSTOP)
             claimed = len(list(folder.rglob(".lease")))
             Command(arguments, folder, before=OTHER_MACHINE).finish(tally)

@@ -31,7 +31,8 @@ limit log_format make_only margin max_episodes max_mem max_seeds message min_tas
 name names newest no_browser objective obs open pack pairs per per_gpu points port private prune
 public_seed query question queue quiet race replicates retries revision run runs score_one scores
 search_seeds seed seeds set_ show simulate steps strict tail timeout title total_comparisons
-total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies yes
+total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies
+without_curves yes
 """
 PLAIN = frozenset(_PLAIN.split())
 
