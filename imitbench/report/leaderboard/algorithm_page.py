@@ -128,7 +128,7 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
             parts += [heading, _runs(runs, row, environment, up, origins)]
     if row.failures:
         parts += [tag("h3", "Failed runs", id=f"{anchor}-failures"), _failures(row)]
-    return _block(anchor, section.title, *parts)
+    return _block(anchor, part.title, *parts)
 
 
 def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:

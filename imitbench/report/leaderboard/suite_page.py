@@ -14,6 +14,9 @@ from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.table_alarms import table_alarms
+from imitbench.report.leaderboard.trust import level_text, package_versions
+from imitbench.report.leaderboard.tuning import tuning_text
 from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
 
@@ -86,8 +89,12 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
         Column("Failed runs", number=True),
         Column("Steps per run", number=True),
         Column("Minutes per run", number=True),
+        Column("Tuning"),
+        Column("Checks"),
+        Column("Version"),
     ]
-    rows = [_row(row, part, scale) for row in part.rows]
+    imported = [row for row in part.rows if row.kind == "external"]
+    rows = [_row(row, part, scale) for row in part.rows if row.kind != "external"]
     level = f"{board.method.level:.0%}"
     caption = (
         f"Dot and bar: IQM and its {level} interval; tick: mean. A rank is 1 + the number of "
@@ -96,17 +103,30 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
         "link to their runs. "
         f"{text.conditions(section, report)}"
     )
-    if any(row.kind == "external" for row in part.rows):
-        caption += " External rows are imported numbers, which are neither ranked nor averaged."
-    whole = html_tables.table(
-        columns, rows, label=section.title, caption=caption, classes="board cards", names=3
+    caption += (
+        " Tuning is what was spent to find tuned values. Version is that of imitbench which made "
+        "the runs: their specifications, not the version, say which numbers compare."
     )
-    shared = section.title.removeprefix(section.suite).removeprefix(": ")
+    whole = html_tables.table(
+        columns, rows, label=part.title, caption=caption, classes="board cards", names=3
+    )
+    shared = part.title.removeprefix(section.suite).removeprefix(": ")
     chips = tag("span", shared, class_="shared") if shared else Markup("")
     link = tag("a", "#", href=f"#s{number}", class_="link", aria_label="Link to this table")
     heading = tag("h2", section.suite, " ", chips, " ", link, id=f"s{number}-title")
+    found = [("", each) for each in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
-    parts = [heading, whole, tag("p", compare, class_="beside")]
+    parts = [
+        heading,
+        page.alarms(found),
+        whole,
+        tag("p", compare, class_="beside"),
+    ]
+    if imported:
+        parts += [
+            tag("h3", "External, imported numbers"),
+            _external(imported, columns, part, scale),
+        ]
     if section.notes:
         notes = tag("ul", *(tag("li", note) for note in section.notes))
         count = len(section.notes)
@@ -120,6 +140,23 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
         aria_labelledby=f"s{number}-title",
         class_="block table",
         **facets,
+    )
+
+
+def _external(
+    rows: Sequence[BoardRow], columns: Sequence[Column], part: BoardSection, scale: AxisScale
+) -> Markup:
+    caption = (
+        "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
+        "averaged with the others, nor checked here; budgets are not compared."
+    )
+    return html_tables.table(
+        columns,
+        [_row(row, part, scale) for row in rows],
+        label=f"{part.title}, external",
+        caption=caption,
+        classes="board cards external",
+        names=3,
     )
 
 
@@ -160,6 +197,9 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
         TableCell(
             linked(text.NOTHING if wall is None else text.fixed(wall / 60, 1), "-runs"), wall
         ),
+        TableCell(*tuning_text(row.specs)),
+        TableCell(level_text(row) or text.NOTHING),
+        TableCell(named(", ".join(package_versions((*row.runs, *row.failures))) or text.NOTHING)),
     ]
 
 
