@@ -6,13 +6,18 @@ Real commands run while faults hit them at random moments. Then the same command
 faults, and its results are compared with those of an undisturbed command, bit for bit. The table
 must have zeros in all columns after the number of faults.
 
-Each training process is small, so that many moments are hit: the sweep does 24 runs of BC and of
-random actions on three tasks, with a checkpoint after each stretch of training.
+Each training process is small, so that many moments are hit: the sweep does 12 runs of BC and of
+random actions on three tasks, with a checkpoint after each stretch of training. All of it takes
+hours; parts add up if they share a folder and a file of rows:
+
+    python benchmarks/faults.py --only kill-training --kills 50 --seed 1 --folder f --rows rows
+    python benchmarks/faults.py --table --rows rows
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import json
 import os
@@ -51,6 +56,8 @@ RACE = (
 )  # fmt: skip
 IN_TRAINING = 0.6
 """Share of the kills that hit workers, supervisors, collectors and whole groups in training."""
+PAUSES = 20
+"""Mean number of kills in the time of an undisturbed sweep, so that workers live long enough."""
 OUTAGES = ("EROFS", "ENOSPC", "EIO", "ESTALE")
 DAY_S = 86_400
 OTHER_MACHINE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -86,34 +93,60 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=10, help="number of other faults of a kind")
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
     parser.add_argument("--only", choices=FAULTS, action="append", help="only these faults")
+    parser.add_argument("--folder", type=Path, help="folder for trials, kept for other parts")
+    parser.add_argument("--rows", type=Path, help="file to which rows are appended")
+    parser.add_argument("--table", action="store_true", help="only print the table of --rows")
     options = parser.parse_args()
-    print("| fault | during | times | lost | doubled | different | unclear |")
-    print("|---|---|---:|---:|---:|---:|---:|", flush=True)
-    sound = True
-    with tempfile.TemporaryDirectory(prefix="faults-", dir=Path.cwd()) as folder:
-        sweep = Sweep(Path(folder))
+    if options.table:
+        return print_table(read_rows(options.rows))
+    done = []
+    with tempfile.TemporaryDirectory(prefix="faults-", dir=Path.cwd()) as scratch:
+        folder = options.folder or Path(scratch)
+        folder.mkdir(exist_ok=True)
+        sweep = Sweep(folder)
         for name in options.only or FAULTS:
             trials = Trials(sweep, random.Random(options.seed), options.kills, options.trials)
             for tally in FAULTS[name](trials):
-                counts = [tally.lost, tally.doubled, tally.different, len(tally.unclear)]
-                sound &= not any(counts) and tally.trials > 0
-                cells = [tally.fault, tally.during, tally.trials, *counts]
-                print(f"| {' | '.join(map(str, cells))} |", flush=True)
-                for message in tally.unclear:
-                    print(f"{tally.fault}, {tally.during}: {message}", file=sys.stderr)
-    return 0 if sound else 1
+                done.append(tally)
+                print(tally.row, file=sys.stderr, flush=True)
+                if options.rows is not None:
+                    with options.rows.open("a") as stream:
+                        stream.write(json.dumps(dataclasses.asdict(tally)) + "\n")
+    return print_table(done)
+
+
+def read_rows(path: Path) -> list[Tally]:
+    """Reads the rows of all parts; those with the same faults are added."""
+    found: dict[tuple[str, str], Tally] = {}
+    for line in path.read_text().splitlines():
+        tally = Tally(**json.loads(line))
+        found.setdefault((tally.fault, tally.during), Tally(tally.fault, tally.during)).add(tally)
+    return list(found.values())
+
+
+def print_table(tallies: list[Tally]) -> int:
+    """Prints the table; returns 0 if all that must be zero is."""
+    print("| fault | during | times | lost | doubled | different | unclear |")
+    print("|---|---|---:|---:|---:|---:|---:|")
+    for tally in tallies:
+        print(tally.row)
+        for message in tally.unclear:
+            print(f"{tally.fault}, {tally.during}: {message}", file=sys.stderr)
+    return 1 if any(any(each.counts) or not each.trials for each in tallies) else 0
 
 
 def kill_in_training(trials: Trials) -> Iterator[Tally]:
     """Kills processes of two overlapping sweeps and of a collector."""
     tally = Tally("kill", "training")
     wanted = round(IN_TRAINING * trials.kills)
-    by_role: dict[str, int] = {}
     while tally.trials < wanted:
         with trials.sweep.trial() as folder:
             command = trials.sweep.arguments(folder / "runs")[1:-2]
             chaos = Chaos(
-                folder / "runs", [command, command], trials.rng.randrange(2**31), pause_s=1.0
+                folder / "runs",
+                [command, command],
+                trials.rng.randrange(2**31),
+                pause_s=trials.sweep.seconds / PAUSES,
             )
             try:
                 chaos.kill(wanted - tally.trials)
@@ -123,9 +156,8 @@ def kill_in_training(trials: Trials) -> Iterator[Tally]:
             tally.trials += sum(chaos.kills.values())
             tally.unclear += chaos.complaints
             for role, count in chaos.kills.items():
-                by_role[role] = by_role.get(role, 0) + count
+                tally.victims[role] = tally.victims.get(role, 0) + count
             trials.sweep.judge(folder / "runs", tally)
-    tally.during += f" ({', '.join(f'{role} {count}' for role, count in sorted(by_role.items()))})"
     yield tally
 
 
@@ -194,11 +226,13 @@ def _kill_races(trials: Trials, kills: int) -> Tally:
 def stop_for_long(trials: Trials) -> Iterator[Tally]:
     """Stops a sweep until another machine has taken over its runs, then lets it go on."""
     tally = Tally("stopped for longer than a lease", "training, taken over by another machine")
-    for _ in range(trials.few):
+    while tally.trials < trials.few:
         with trials.sweep.trial() as folder:
             arguments = trials.sweep.arguments(folder / "runs")
             first = Command(arguments, folder, before=OTHER_MACHINE)
-            first.ends_within(trials.rng.uniform(0.3, 0.9) * trials.sweep.seconds)
+            while not list(folder.rglob(".lease")) and not first.ends_within(0.05):
+                pass
+            first.ends_within(trials.rng.uniform(0.0, 3.0))
             first.send(signal.SIGSTOP)
             claimed = len(list(folder.rglob(".lease")))
             Command(arguments, folder, before=OTHER_MACHINE).finish(tally)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -63,7 +64,7 @@ def silent_logger() -> HierarchicalLogger:
 class EpisodeLog(VecEnvWrapper):
     """Records the returns, lengths and ends of the episodes of monitored environments.
 
-    Returns use the environments' rewards, which the learner does not see.
+    Returns use the environments' rewards, also where these are hidden from the learner.
 
     Args:
         venv: Environments with Stable-Baselines3's monitor.
@@ -91,8 +92,15 @@ class EpisodeLog(VecEnvWrapper):
             info = infos[index]
             terminated = not info.get("TimeLimit.truncated", False)
             ended = self._ended[index * len(self._ended) // self.num_envs]
-            ended.append((info["episode"]["r"], info["episode"]["l"], terminated))
+            ended.append((self._return(int(index), info), info["episode"]["l"], terminated))
         return obs, rewards, dones, infos
+
+    def _return(self, index: int, info: dict[str, Any]) -> float:
+        seen = float(info["episode"]["r"])
+        if math.isnan(seen) and self.venv.has_attr("finished_return"):
+            (hidden,) = self.venv.get_attr("finished_return", index)
+            return float(round(hidden, 6))  # as the monitor does
+        return seen
 
     def pop(self, seed: int = 0) -> dict[str, float]:
         """Returns means over the episodes that ended since the last call; empty if none did.

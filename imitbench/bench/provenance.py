@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from imitbench import version
-from imitbench.records.runs import Provenance
+from imitbench.records.runs import Isolation, Provenance
 
 _PACKAGES = ("torch", "stable-baselines3", "gymnasium", "mujoco", "seals", "numpy")
 
@@ -63,12 +63,16 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def describe_provenance(command: str, device: str) -> Provenance:
+def describe_provenance(
+    command: str, device: str, isolation: Isolation | None = None
+) -> Provenance:
     """Describes the software and hardware of this process.
 
     Args:
         command: The command that the user typed.
         device: `cpu` or `cuda`; the GPU's name is recorded only for `cuda`.
+        isolation: How well the method of a run was kept from true rewards; `None` for a training
+            that is no run of the benchmark.
     """
     gpu = None
     if device == "cuda":
@@ -84,4 +88,5 @@ def describe_provenance(command: str, device: str) -> Provenance:
         cpu=cpu_model(),
         gpu=gpu,
         command=command,
+        isolation=isolation,
     )

@@ -26,6 +26,11 @@ from imitbench.bench.checkpoint import (
     restore_generators,
 )
 from imitbench.bench.curve_flusher import CurveFlusher
+from imitbench.bench.hidden_rewards import (
+    RewardView,
+    hidden_environment_rewards,
+    hide_demo_rewards,
+)
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, PackedLearner, Task, never_stop
 from imitbench.bench.protocol import Evaluator
@@ -59,6 +64,8 @@ class TrainingConfig:
         protocol: How the policy is evaluated.
         transfer: Whether to train a policy from scratch on the learned reward and evaluate it,
             if the method supports that.
+        rewards: Which true rewards the method is given.
+        training_seed: Seed from which those of training are derived; `None` for `seed`.
     """
 
     environment: EnvironmentSpec
@@ -68,10 +75,14 @@ class TrainingConfig:
     device: str = "cpu"
     protocol: Protocol = field(default_factory=Protocol)
     transfer: bool = False
+    rewards: RewardView = "all"
+    training_seed: int | None = None
 
     @classmethod
     def of(cls, spec: RunSpec) -> TrainingConfig:
         """Returns the configuration of a run."""
+        bundled = spec.implementation_digest is None
+        hidden: RewardView = "environment" if bundled else "none"
         return cls(
             environment=spec.environment,
             evaluated=spec.environment.evaluated,
@@ -80,7 +91,12 @@ class TrainingConfig:
             device=spec.device,
             protocol=spec.protocol,
             transfer=True,
+            rewards="all" if spec.uses_reward else hidden,
         )
+
+    def derive_training_seed(self, purpose: str) -> int:
+        """Derives a seed for one purpose of the training, see `derive_seed`."""
+        return derive_seed(self.seed if self.training_seed is None else self.training_seed, purpose)
 
 
 @dataclass(frozen=True)
@@ -222,7 +238,7 @@ class Monitor:
 def seed_generators(config: TrainingConfig) -> None:
     """Seeds the global random generators, before any part of a training is loaded."""
     repeat_exactly(config.device)
-    seed_everything(derive_seed(config.seed, "training"))
+    seed_everything(config.derive_training_seed("training"))
 
 
 def set_up(
@@ -246,7 +262,8 @@ def set_up(
     """
     task, rng = _task(config, inputs, obs, acts)
     task = replace(task, check_stop=check_stop)
-    inputs.learner.setup(task, inputs.demos, rng, config.device)
+    demos = hide_demo_rewards(inputs.demos, config.rewards)
+    inputs.learner.setup(task, demos, rng, config.device)
     return inputs.learner
 
 
@@ -262,7 +279,7 @@ def _set_up_pack(
     made = [_task(*each, obs, acts) for each in zip(configs, inputs, strict=True)]
     learner.setup_pack(
         [task for task, _ in made],
-        [each.demos for each in inputs],
+        [hide_demo_rewards(each.demos, configs[0].rewards) for each in inputs],
         [rng for _, rng in made],
         configs[0].device,
     )
@@ -278,7 +295,7 @@ def _task(
         obs,
         acts,
         hyperparameters=inputs.hyperparameters,
-        seed=derive_seed(config.seed, "training"),
+        seed=config.derive_training_seed("training"),
         expert=inputs.expert(obs, acts),
         folder=inputs.folder,
     )
@@ -286,7 +303,7 @@ def _task(
         from imitbench.data.demonstrations import validate_demonstrations
 
         validate_demonstrations(inputs.demos, obs, acts, where=inputs.demos_name)
-    return task, np.random.default_rng(derive_seed(config.seed, "learner"))
+    return task, np.random.default_rng(config.derive_training_seed("learner"))
 
 
 def check_policy_storable(learner: Learner) -> None:
@@ -375,15 +392,16 @@ def run_trainings(
     with Evaluator(first.evaluated, first.protocol.environments, check=monitor.check) as evaluator:
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
-        if len(members) == 1:
-            learner = set_up(first, inputs[0], *spaces, monitor.check)
-        else:
-            learner = _set_up_pack([each.config for each in members], inputs, *spaces)
-        if inputs[0].folder is not None:
-            check_policy_storable(learner)
-        monitor.enter("train")
-        directories = [each.directory for each in members]
-        env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
+        with hidden_environment_rewards(first.environment.id, first.rewards):
+            if len(members) == 1:
+                learner = set_up(first, inputs[0], *spaces, monitor.check)
+            else:
+                learner = _set_up_pack([each.config for each in members], inputs, *spaces)
+            if inputs[0].folder is not None:
+                check_policy_storable(learner)
+            monitor.enter("train")
+            directories = [each.directory for each in members]
+            env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
         if keep_trained:
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
@@ -394,7 +412,8 @@ def run_trainings(
             if each.directory is not None
         ]
         measures = learner.measures()
-        fresh = learner.transfer_policy() if first.transfer else None
+        with hidden_environment_rewards(first.environment.id, first.rewards):
+            fresh = learner.transfer_policy() if first.transfer else None
         transfer = None
         if fresh is not None:
             transfer = evaluator.evaluate(

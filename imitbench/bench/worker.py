@@ -29,6 +29,7 @@ from typing import TextIO
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.implementation import make_learner
+from imitbench.bench.isolation import isolation_of
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
 from imitbench.bench.stopping import (
@@ -52,7 +53,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
 from imitbench.executors.devices import require_device
 from imitbench.records.episodes import Episodes
-from imitbench.records.runs import RunFailure, RunResult, RunSpec
+from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 from imitbench.util.library_patches import leave_compiler_unloaded
@@ -299,9 +300,12 @@ class _RunAttempt(Monitor):
             started_at=started_at,
             finished_at=provenance.now(),
             references=self.job.references,
-            provenance=provenance.describe_provenance(self.job.command, spec.device),
+            provenance=self._provenance(spec),
             measures={name: value for name, value in measures.items() if math.isfinite(value)},
         )
+
+    def _provenance(self, spec: RunSpec) -> Provenance:
+        return provenance.describe_provenance(self.job.command, spec.device, isolation_of(spec))
 
     def _load(self, spec: RunSpec) -> TrainingInputs:
         require_device(spec.device)
@@ -366,7 +370,7 @@ class _RunAttempt(Monitor):
             traceback=encodable("".join(traceback.format_exception(error))),
             failed_at=provenance.now(),
             references=self.job.references,
-            provenance=provenance.describe_provenance(self.job.command, spec.device),
+            provenance=self._provenance(spec),
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench import provenance
+from imitbench.bench.isolation import isolation_of
 from imitbench.bench.job import Job
 from imitbench.bench.stopping import explain_alarm
 from imitbench.records.runs import RunFailure, RunSpec
@@ -143,7 +144,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
             failed_at=provenance.now(),
             references=job.references,
             # Describes this process, which must not use a GPU.
-            provenance=provenance.describe_provenance(job.command, "cpu"),
+            provenance=provenance.describe_provenance(job.command, "cpu", isolation_of(spec)),
         )
     )
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from imitbench.bench import artifacts
+from imitbench.bench.isolation import remember_verdict
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import SweepSettings, reference_scores
@@ -19,6 +20,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.bitwise import Difference, find_differences
 from imitbench.conformance.memory import act_in_turn, find_memory_fault, has_memory, in_turn
+from imitbench.conformance.practice_environments import Poison
 from imitbench.conformance.resume import ResumeVerdict, check_resume
 from imitbench.conformance.test_bed import (
     MethodUnderTest,
@@ -103,6 +105,10 @@ LARGEST_STATE = 1 << 30
 _NAMED = 3  # largest entries of a state to report
 _UNREPEATABLE = "training is not repeatable, so this cannot be checked; see seeding"
 _UNTRAINED = "trains nothing"
+_WAYS: dict[Poison, str] = {
+    "canary": "rewards inside the environment (unwrapped, infos or attributes)",
+    "run": "the stack or the folder of the run (evaluation, its seed, results)",
+}
 
 
 class MethodChecker:
@@ -252,9 +258,10 @@ class MethodChecker:
             )
         if not self._repeats:
             return CheckResult("rewards", "skipped", _UNREPEATABLE)
-        for poison, words in (("nan", "NaN"), ("other", "other numbers")):
+        ways: dict[Poison, str] = {"nan": "NaN", "other": "other numbers"}
+        for poison, words in ways.items():
             try:
-                found = self._unlike(self._subject.train(self._bed, poison=poison))  # type: ignore[arg-type]
+                found = self._unlike(self._subject.train(self._bed, poison=poison))
             except Exception as error:
                 return CheckResult(
                     "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
@@ -274,21 +281,19 @@ class MethodChecker:
         if not self._repeats:
             return CheckResult("isolation", "skipped", _UNREPEATABLE)
         if card.command is not None:
-            words = "runs in its own process, where only the rewards it is given are seen"
+            words = "runs in its own process, with environments of its own: not isolated"
             return CheckResult("isolation", "skipped", words)
         if self._reads_rewards:
             return CheckResult("isolation", "skipped", "learns from true rewards; see rewards")
-        try:
-            found = self._unlike(self._subject.train(self._bed, poison="canary"))
-        except Exception as error:
-            what = f"with canaries for true rewards: raises {_in_words(error)}"
-            return CheckResult("isolation", "failed", what)
-        if found:
-            what = (
-                "not isolated: learns from rewards inside the environment (unwrapped, infos or "
-                f"attributes): {found[0]}"
-            )
-            return CheckResult("isolation", "failed", what)
+        for poison, words in _WAYS.items():
+            try:
+                found = self._unlike(self._subject.train(self._bed, poison=poison))
+            except Exception as error:
+                what = f"with canaries for {words}: raises {_in_words(error)}"
+                return CheckResult("isolation", "failed", what)
+            if found:
+                what = f"not isolated: learns from {words}: {found[0]}"
+                return CheckResult("isolation", "failed", what)
         return CheckResult("isolation", "passed", "isolated: no way to true rewards is used")
 
     def _check_budget(self) -> CheckResult:
@@ -496,13 +501,17 @@ def check_method(
             )
 
     env_card = plan.environments[spec.environment.id]
-    return MethodChecker(
+    report = MethodChecker(
         MethodUnderTest(card, card.completed(spec.hyperparameters), spec.budget.amount),
         suite_test_bed(spec, root),
         default_amount=env_card.amount("default", card.budget_unit),
         verify=verify,
         notify=notify,
     ).check()
+    # Other settings than those of the card may use other ways, so only their failure counts.
+    if card.origin.digest is not None and (report.isolated is False or not overrides):
+        remember_verdict(card.origin.digest, isolated=report.isolated)
+    return report
 
 
 def _first(plan: Plan) -> RunSpec:

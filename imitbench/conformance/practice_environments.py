@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from imitbench.bench.hidden_rewards import tells_reward
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.library_patches import entry_point_replaced
@@ -80,9 +81,10 @@ for _kind in get_args(ActionSpace):
         )
 
 
-Poison = Literal["none", "nan", "other", "canary"]
-"""How true rewards are changed: not at all, to NaN, to 3 - 2 r where methods should get them, or to
-3 - 2 r inside the environment, so that every way to them leads to the canary."""
+Poison = Literal["none", "nan", "other", "canary", "run"]
+"""How true rewards are changed: not at all, to NaN, to 3 - 2 r where methods should get them, to
+3 - 2 r inside the environment, so that every way to them leads to the canary, or around the
+training only, see `imitbench.conformance.surroundings`."""
 
 
 @dataclass
@@ -116,11 +118,12 @@ class InstrumentedEnv(gym.Wrapper[Any, Any, Any, Any]):
         """Steps the environment and returns the changed reward."""
         self._meter.steps += 1
         obs, reward, terminated, truncated, info = self.env.step(action)
-        return obs, _poisoned(float(reward), self._poison), terminated, truncated, info
+        return obs, poisoned(float(reward), self._poison), terminated, truncated, info
 
 
-def _poisoned(reward: float, poison: Poison) -> float:
-    if poison in ("none", "canary"):
+def poisoned(reward: float, poison: Poison) -> float:
+    """Returns what a method gets instead of a reward."""
+    if poison in ("none", "canary", "run"):
         return reward
     return float("nan") if poison == "nan" else 3.0 - 2.0 * reward
 
@@ -131,6 +134,9 @@ def _plant_canaries(env: gym.Env[Any, Any]) -> None:
     The class is replaced, not the method of the object, so that `type(env).step` is changed, too.
     """
     kind: Any = type(env)
+    for name, value in list(vars(env).items()):  # tables of rewards
+        if "rew" in name.lower() and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            setattr(env, name, 3.0 - 2.0 * value)
 
     class Canary(kind):  # type: ignore[misc]
         def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -138,16 +144,15 @@ def _plant_canaries(env: gym.Env[Any, Any]) -> None:
             true = float(reward)
 
             def false(name: str, value: Any) -> Any:
-                number = isinstance(value, float | np.floating)
-                if number and ("rew" in name.lower() or float(value) == true):
-                    return _poisoned(float(value), "other")
+                if tells_reward(name, value, true):
+                    return poisoned(float(value), "other")
                 return value
 
             for name, value in list(vars(self).items()):
                 if "rew" in name.lower():
                     setattr(self, name, false(name, value))
             told = {name: false(name, value) for name, value in info.items()}
-            return obs, _poisoned(true, "other"), terminated, truncated, told
+            return obs, poisoned(true, "other"), terminated, truncated, told
 
     Canary.__name__, Canary.__qualname__ = kind.__name__, kind.__qualname__
     env.__class__ = Canary
@@ -181,7 +186,7 @@ def poisoned_demos(
         demos: Demonstrations to copy.
         poison: How rewards are changed, see `InstrumentedEnv`.
     """
-    if poison in ("none", "canary"):
+    if poison in ("none", "canary", "run"):
         return demos
 
     def changed(rews: npt.NDArray[Any]) -> npt.NDArray[Any]:

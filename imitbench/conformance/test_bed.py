@@ -17,7 +17,13 @@ from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.learner import Learner
-from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
+from imitbench.bench.training import (
+    Training,
+    TrainingConfig,
+    TrainingInputs,
+    seed_generators,
+    set_up,
+)
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.practice_environments import (
@@ -26,6 +32,7 @@ from imitbench.conformance.practice_environments import (
     poisoned_demos,
     practice_environment,
 )
+from imitbench.conformance.surroundings import CurveFile, inside_a_run
 from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
 from imitbench.util.torch_startup import use_one_thread
 
@@ -174,19 +181,18 @@ class MethodUnderTest:
         self.amount = amount if card.budget_unit != "none" else 0
 
     def set_up(
-        self, bed: TestBed, seed: int, *, others: int = 0, poison: Poison = "none"
+        self, bed: TestBed, config: TrainingConfig, *, others: int = 0, poison: Poison = "none"
     ) -> Learner:
         """Creates a learner and sets it up.
 
         Args:
             bed: Test bed to use.
-            seed: Seed of the run.
+            config: Configuration of the training.
             others: Seed of the generators that a method must not draw from: Python's, and NumPy's
                 global one.
             poison: How rewards in demonstrations are changed, see `InstrumentedEnv`.
         """
-        card, environment = self.card, bed.environment
-        config = TrainingConfig(environment, environment, self._budget, seed)
+        card = self.card
         seed_generators(config)
         random.seed(others)
         np.random.seed(others)  # noqa: NPY002
@@ -219,11 +225,15 @@ class MethodUnderTest:
             measure: Whether to measure the size of the state at each offer of a checkpoint.
         """
         make_environment(bed.environment).close()  # so that its id is registered
-        with instrumented_spec(bed.environment.id, poison) as meter:
-            done = TrainingTrace(self.set_up(bed, seed, others=others, poison=poison))
+
+        def train(run: Training) -> TrainingTrace:
+            assert run.directory is not None, "every training here has a folder"
+            curve = CurveFile(run.directory, poison)
+            done = TrainingTrace(self.set_up(bed, run.config, others=others, poison=poison))
 
             def record(step: int, metrics: Mapping[str, float]) -> None:
                 done.curve.append({"step": step, **metrics})
+                curve.add(step, metrics)
 
             def offered() -> None:
                 done.offers += 1
@@ -236,7 +246,10 @@ class MethodUnderTest:
             done.claimed_steps = done.learner.train(self._budget, record, offered)
             done.seconds = time.monotonic() - started
             done.real_steps = meter.steps - before
-        return done
+            return done
+
+        with instrumented_spec(bed.environment.id, poison) as meter:
+            return inside_a_run(bed.environment, self._budget, seed, poison, train)
 
     def train_interrupted(self, bed: TestBed, seed: int = 0) -> Learner:
         """Trains to the middle, and continues in a new learner from the state of the first one.
@@ -248,7 +261,8 @@ class MethodUnderTest:
         from imitbench.bench.checkpoint import generator_states, restore_generators
 
         total = self.train(bed, seed).offers
-        first = self.set_up(bed, seed)
+        config = TrainingConfig(bed.environment, bed.environment, self._budget, seed)
+        first = self.set_up(bed, config)
         seen: list[dict[str, Any]] = []
         count = 0
 
@@ -261,7 +275,7 @@ class MethodUnderTest:
 
         with contextlib.suppress(InterruptedForTestError):
             first.train(self._budget, lambda *_: None, offered)
-        second = self.set_up(bed, seed)
+        second = self.set_up(bed, config)
         if seen:
             second.load_state_dict(seen[0]["learner"])
             restore_generators(seen[0]["generators"])

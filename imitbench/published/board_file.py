@@ -15,7 +15,7 @@ from imitbench.errors import InputError
 from imitbench.store.external_results import ExternalRun, Name
 from imitbench.untrusted.files import read_content
 from imitbench.util.numbers import Count, Finite, Integer
-from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 2**28
 
@@ -109,9 +109,7 @@ def read_board(path: Path) -> list[BoardTable]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        why = one_line(f"{place}: {first['msg']}")
+        why = first_problem(error)
         raise InputError(f"{path}: not a leaderboard of this program ({why})") from error
 
 

@@ -19,11 +19,11 @@ from imitbench.errors import InputError, did_you_mean
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.runs import Record
 from imitbench.stats.normalization import has_scale, normalize
-from imitbench.store.external_results import describe_validation_error
 from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.numbers import Count, Finite, Size
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 2**20
 _SEEDS = 10
@@ -184,7 +184,7 @@ def read_claims(path: Path) -> list[Claim]:
         try:
             claim = Claim.model_validate_strings(row)
         except ValidationError as error:
-            raise InputError(f"{path}, line {line}: {describe_validation_error(error)}") from error
+            raise InputError(f"{path}, line {line}: {first_problem(error)}") from error
         key = (claim.url, claim.figure, claim.task, claim.algo, claim.demos, claim.point)
         first = lines.setdefault(key, line)
         if first != line:

@@ -7,7 +7,7 @@ from functools import cache
 from imitbench.cards.algorithm import AlgorithmCard, Role
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, SuiteCard
-from imitbench.records.runs import RunSpec
+from imitbench.records.runs import Isolation, RunSpec
 
 
 def bundled_suite(name: str) -> SuiteCard | None:
@@ -36,12 +36,36 @@ def budget_label(spec: RunSpec) -> str:
     return name
 
 
+def card_of(spec: RunSpec) -> AlgorithmCard | None:
+    """Returns the bundled card of a run's algorithm; `None` if that is not of this package."""
+    card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
+    return card if card is not None and card.implementation == spec.implementation else None
+
+
 def role_of(spec: RunSpec) -> Role:
     """Returns the role of a run's algorithm, from its bundled card or else from the record."""
-    card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
-    if card is not None and card.implementation == spec.implementation:
-        return card.role
-    return spec.role or "method"
+    card = card_of(spec)
+    return card.role if card is not None else spec.role or "method"
+
+
+def is_isolated(spec: RunSpec, isolation: Isolation | None) -> bool | None:
+    """Whether a method was kept from true rewards.
+
+    Args:
+        spec: Specification of a run.
+        isolation: What the run's provenance states. Methods of this package need no statement.
+
+    Returns:
+        `None` if it is a method from outside this package, and the record does not say.
+    """
+    if spec.uses_reward:
+        return False
+    if card_of(spec) is not None:
+        return True
+    if isolation is None:
+        return None
+    # `tested` is said of this package, here of a method that this version no longer has.
+    return isolation == ("tested" if spec.implementation_digest is None else "checked")
 
 
 # Every run of a submission, which may have thousands, needs cards.

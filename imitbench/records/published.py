@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from imitbench.records.bundled_cards import is_isolated
 from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
@@ -30,6 +31,11 @@ class PublishedRun:
         outcome = self.result or self.failure
         assert outcome is not None
         return outcome.provenance
+
+    @property
+    def isolated(self) -> bool | None:
+        """Whether its method was kept from true rewards; `None` if the record does not say."""
+        return is_isolated(self.spec, self.provenance.isolation)
 
     @property
     def ended_at(self) -> str:

@@ -287,8 +287,20 @@ class ReferenceScores(_WithScoreOne):
         return normalize(raw_return, self.random, self.expert)
 
 
+Isolation = Literal["tested", "checked", "unchecked", "peeks", "program", "reward"]
+"""How well a method was kept from true rewards: `tested`, a method of this package, whose tests
+plant false rewards; `checked`, `check-algo` found no way that it takes to them; `unchecked`, they
+were hidden, and nobody looked for other ways; `peeks`, `check-algo` found one; `program`, another
+process with environments of its own; `reward`, its card asks for them."""
+
+
 class Provenance(Record):
-    """Versions, host and command of a result. Never part of a run's identity."""
+    """Versions, host and command of a result. Never part of a run's identity.
+
+    Attributes:
+        isolation: How well the method was kept from true rewards; `None`, and not serialized, in
+            records of version 0.3 and earlier.
+    """
 
     imitbench: str
     git_sha: str | None
@@ -298,6 +310,14 @@ class Provenance(Record):
     cpu: str
     gpu: str | None
     command: str
+    isolation: Isolation | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_unknown(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("isolation") is None:
+            document.pop("isolation", None)
+        return document
 
 
 class RunResult(Record):

@@ -26,6 +26,7 @@ from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Count, Finite, Integer
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 MAX_RUNS = 200_000
@@ -323,7 +324,7 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
         runs = [ExternalRun.model_validate_json(line) for line in lines]
     except ValidationError as error:
         raise InputError(
-            f"{path}: not a file of an import ({describe_validation_error(error)}); "
+            f"{path}: not a file of an import ({first_problem(error)}); "
             "import it again with --force"
         ) from error
     if header.name != path.stem:
@@ -331,14 +332,6 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
     if len({run.place for run in runs}) < len(runs):
         raise InputError(f"{path}: two runs have the same place; import it again with --force")
     return header, runs
-
-
-def describe_validation_error(error: ValidationError) -> str:
-    """Returns the first problem of a record as one line."""
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return one_line(f"{place}: {message}" if place else message)
 
 
 def _digest(text: str) -> str:

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from imitbench.errors import InputError
-from imitbench.untrusted.limits import limits, variable
+from imitbench.untrusted.limits import beyond, limits
 
 
-def read_bounded(path: Path, limit: int, *, follow_link: bool = False) -> bytes:
+def read_bounded(
+    path: Path, limit: int, *, follow_link: bool = False, named: str | None = None
+) -> bytes:
     """Reads an ordinary file.
 
     Args:
         path: File to read.
         limit: Maximum size in bytes.
         follow_link: Whether it may be a symbolic link, which is allowed for paths of the user.
+        named: Name of the limit, if it can be changed.
 
     Raises:
         InputError: The file is missing, a link, not a regular file (such as a pipe), too large, or
@@ -30,7 +33,10 @@ def read_bounded(path: Path, limit: int, *, follow_link: bool = False) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path}: is no ordinary file")
         if status.st_size > limit:
-            raise InputError(f"{path}: has more than {limit} bytes, which no such file has")
+            told = f"has more than {limit} bytes, which no such file has"
+            if named is not None:
+                told = beyond(named, f"has {status.st_size:,} bytes")
+            raise InputError(f"{path}: {told}")
         with open(descriptor, "rb", closefd=False) as stream:
             return stream.read(min(limit, status.st_size))
     except OSError as error:
@@ -46,7 +52,7 @@ def read_text(path: Path) -> str:
         InputError: As `read_bounded`; or the text is not UTF-8.
     """
     try:
-        return read_content(path, limits().text_bytes).decode("utf-8")
+        return read_content(path, "text_bytes").decode("utf-8")
     except FileNotFoundError as error:
         raise InputError(f"{path}: cannot be read (no such file); check the path") from error
     except UnicodeDecodeError as error:
@@ -81,19 +87,21 @@ def read_end(path: Path, most: int = 2**26) -> str:
         return stream.read(most).decode("utf-8", errors="replace")
 
 
-def read_content(path: Path, limit: int | None = None) -> bytes:
+def read_content(path: Path, limit: str | int = "file_bytes") -> bytes:
     """Reads a file that must be read as a whole, such as weights; follows links.
 
     Args:
         path: File to read.
-        limit: Maximum size in bytes; by default the limit `file_bytes`.
+        limit: Name of the limit on its size, or a number of bytes.
 
     Raises:
         FileNotFoundError: There is no file, or a folder of the path is missing.
         InputError: As `read_bounded`.
     """
     try:
-        return read_bounded(path, limit or limits().file_bytes, follow_link=True)
+        if isinstance(limit, int):
+            return read_bounded(path, limit, follow_link=True)
+        return read_bounded(path, getattr(limits(), limit), follow_link=True, named=limit)
     except InputError as error:
         if isinstance(error.__cause__, FileNotFoundError):  # callers have their own words for it
             raise error.__cause__ from None
@@ -128,10 +136,7 @@ def require_size(path: Path) -> None:
     """
     require_ordinary(path)
     if path.stat().st_size > limits().file_bytes:
-        raise InputError(
-            f"{path}: has {path.stat().st_size:,} bytes, and the limit is "
-            f"{limits().file_bytes:,} ({variable('file_bytes')} changes it)"
-        )
+        raise InputError(f"{path}: {beyond('file_bytes', f'has {path.stat().st_size:,} bytes')}")
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

@@ -29,14 +29,13 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from imitbench.errors import InputError
-from imitbench.untrusted.limits import Limits, limits, variable
+from imitbench.untrusted.limits import Limits, beyond, limits, variable
 from imitbench.untrusted.messages import error_line
 from imitbench.untrusted.process import is_command
 from imitbench.untrusted.sandbox import enter_sandbox
 
 _FREE_BYTES = 16 * 2**20
 _WALL_PER_CPU = 3  # other programs also use the processors
-_MOST_ENTRIES = 200_000
 _BUNDLED = ("imitbench.cards.algorithms", "imitbench.cards.suites", "imitbench.published.bundled")
 _READ, _REFUSED, _TOO_LARGE = b"R", b"E", b"M"
 _LOOK_S = 0.02
@@ -149,6 +148,9 @@ def _guarded(read: Callable[[], _T], path: Path) -> _T:
 def _failure(path: Path, error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"{path}: {_too_much_memory()}"
+    if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        why = f"{limits().child_files:,} open files ({variable('child_files')} changes this limit)"
+        return f"{path}: cannot be read with {why}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: cannot be read ({error.strerror})"
     what = error_line(str(error), 200)
@@ -167,7 +169,10 @@ def _reason(answer: bytes, status: int, bounds: Limits, size: int) -> str:
     if answer == _TOO_LARGE:
         return _too_much_memory()
     if len(answer) > bounds.child_output_bytes:
-        return f"has a content of more than {bounds.child_output_bytes:,} bytes"
+        return (
+            f"has a content of more than {bounds.child_output_bytes:,} bytes; "
+            f"{variable('child_output_bytes')} changes this limit"
+        )
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if number in (signal.SIGKILL, signal.SIGXCPU):
         return (
@@ -279,12 +284,13 @@ def _seconds(bounds: Limits, size: int) -> int:
 def _survey(path: Path) -> tuple[_Stamp, int]:
     """Returns what changes when files do, and their bytes on the disk, without holes."""
     stamps, size = [], 0
+    most = limits().entries
     for place, found in _entries([str(path)]):
         stamps.append((place, found.st_ino, found.st_size, found.st_mtime_ns))
         if stat.S_ISREG(found.st_mode):
             size += min(found.st_size, 512 * found.st_blocks)
-        if len(stamps) > _MOST_ENTRIES:
-            raise InputError(f"{path}: has more than {_MOST_ENTRIES:,} files")
+        if len(stamps) > most:
+            raise InputError(f"{path}: {beyond('entries', 'has more files')}")
     return tuple(sorted(stamps)), size
 
 

@@ -18,7 +18,8 @@ class Limits:
     Attributes:
         text_bytes: Size of a card, settings file or other text that is parsed as a whole.
         file_bytes: Size of any other file that is read as a whole.
-        members: Files in an archive, and files of a data set.
+        members: Files in an archive.
+        entries: Files and folders below a path that a command reads.
         ratio: Unpacked bytes per packed byte of an archive, above 64 MiB.
         unpacked_bytes: Bytes of an archive after unpacking.
         yaml_nodes: Values in a YAML document after aliases and merge keys are expanded.
@@ -41,6 +42,7 @@ class Limits:
     text_bytes: int = 2**22
     file_bytes: int = 2**31
     members: int = 10_000
+    entries: int = 200_000
     ratio: int = 200
     unpacked_bytes: int = 2**32
     yaml_nodes: int = 200_000

@@ -11,4 +11,5 @@ def first_problem(error: ValidationError) -> str:
     """Returns the first problem in one line, with the path of its field: `design.batch: …`."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
-    return one_line(f"{place}: {first['msg']}" if place else first["msg"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return one_line(f"{place}: {message}" if place else message)

@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 from support.plugins import write_plugin
 
+from imitbench.bench.isolation import isolation_of
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance import checks
 from imitbench.conformance.checks import check_method
@@ -186,6 +189,73 @@ class Mine(ZeroRewardLearner):
         return np.stack(self._taken[-steps:]).reshape(-1).astype(np.float32)
 """
 
+ON_THE_STACK = """
+import sys
+
+
+def on_the_stack(name):
+    frame = sys._getframe()
+    while frame is not None:
+        if name in frame.f_locals:
+            return frame.f_locals[name]
+        frame = frame.f_back
+"""
+
+PEEKS_AT_THE_SEED = (
+    ON_THE_STACK
+    + """
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        rng = np.random.default_rng(on_the_stack("first").seed)
+        super().setup(task, demos, rng, device)
+"""
+)
+
+PEEKS_AT_THE_EVALUATION = (
+    ON_THE_STACK
+    + """
+import torch as th
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def train(self, budget, callback, checkpoint=lambda: None):
+        steps = super().train(budget, callback, checkpoint)
+        evaluator, policy = on_the_stack("evaluator"), self.policy()
+        found = []
+        for shift in (0.0, 0.5):  # keeps what is better
+            with th.no_grad():
+                policy.action_net.bias += shift
+            found.append(evaluator.evaluate(policy, episodes=2, seed=0, deterministic=True))
+        if found[0].returns.mean() > found[1].returns.mean():
+            with th.no_grad():
+                policy.action_net.bias -= 0.5
+        return steps
+"""
+)
+
+PEEKS_AT_THE_FOLDER = (
+    ON_THE_STACK
+    + """
+import json
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        folder = on_the_stack("directory").path.parent
+        [path, _] = sorted(folder.rglob("result.json"))
+        best = json.loads(path.read_text())["raw_return"]
+        rng = np.random.default_rng([int(best * 1000), int(rng.integers(2**31))])
+        super().setup(task, demos, rng, device)
+"""
+)
+
 WRONG_SPACES = """
 import gymnasium as gym
 import numpy as np
@@ -263,6 +333,9 @@ FAULTY = {
     "peeks at the demonstrations' rewards": (PEEKS_AT_DEMOS, BC, {"rewards"}, "learns differently"),
     "peeks at the environment's rewards": (PEEKS_AT_STEPS, PPO, {"rewards"}, "differently"),
     "peeks inside the environment": (PEEKS_INSIDE, PPO, {"isolation"}, "not isolated: learns"),
+    "peeks at the seed of the evaluation": (PEEKS_AT_THE_SEED, BC, {"isolation"}, "its seed"),
+    "peeks at the evaluation": (PEEKS_AT_THE_EVALUATION, BC, {"rewards", "budget"}, ""),
+    "peeks at the folder of the run": (PEEKS_AT_THE_FOLDER, BC, {"isolation"}, "the folder of"),
     "unseeded": (UNSEEDED, BC, {"seeding"}, "the same seed gives different numbers"),
     "draws from a global generator": (GLOBAL, BC, {"seeding"}, "global generator of NumPy"),
     "deaf to its seed": (SEEDLESS, BC, {"seeding"}, "the same numbers as seed 0"),
@@ -295,6 +368,12 @@ def write(folder, source, unit="batches"):
         with (folder / "card.yaml").open("a") as card:
             card.write(PPO_CARD.lstrip("\n"))
     return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    """Verdicts are kept in the user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -352,10 +431,16 @@ def check_fault(fault, tmp_path):
     assert set(failed) == checks, failed
     assert all(words in what for what in failed.values()), failed
     assert report.conforms == (not checks)
-    if {"rewards", "isolation"} & checks:
-        assert report.as_document()["isolated"] is False
-    elif "seeding" not in checks:
-        assert report.isolated is True
+    found = None if fault == "unseeded" else not {"rewards", "isolation"} & checks
+    assert report.as_document()["isolated"] is found
+    [spec] = make_plan(
+        algorithms=[reference],
+        suite="classic",
+        environment="Pendulum-v1",
+        seeds=[0],
+        settings=SweepSettings(),
+    )
+    assert isolation_of(spec) == {None: "unchecked", True: "checked", False: "peeks"}[found]
 
 
 class TellingEnv(gym.Env):
@@ -405,6 +490,8 @@ def test_every_bundled_method_conforms(name, in_this_process):
     amount = {"preference_comparisons": 6000, "pebble": 1600}.get(name, AMOUNTS[card.budget_unit])
     report = check_method(name, amount=amount, overrides=overrides)
     assert report.conforms, [each for each in report.findings if each.verdict == "failed"]
+    # Runs of these methods record `tested` without asking again.
+    assert report.isolated is (None if card.needs.true_reward else True)
 
 
 def test_an_environment_where_it_cannot_learn_is_reported():

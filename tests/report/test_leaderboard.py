@@ -1,6 +1,7 @@
 """The leaderboard's files: their content, their links, and what they replace."""
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -353,6 +354,46 @@ def test_the_columns_are_those_in_the_documents():
     table = told.partition("| column |")[2].partition("\n\n")[0]
     columns = [line.split("|")[1] for line in table.splitlines()[2:]]
     assert tuple(re.findall(r"`(\w+)`", " ".join(columns))) == COLUMNS
+
+
+def as_outside_method(run, isolation):
+    """Returns a run of gail as one of a method that does not ship with this package."""
+    if run.spec.algo != "gail":
+        return run
+    changed = {}
+    for name in ("result", "failure"):
+        outcome = getattr(run, name)
+        if outcome is not None:
+            came = outcome.provenance.model_copy(update={"isolation": isolation})
+            changed[name] = outcome.model_copy(update={"provenance": came})
+    spec = run.spec.model_copy(update={"implementation_digest": "0" * 64})
+    return dataclasses.replace(run, spec=spec, **changed)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "isolated"),
+    [("checked", True), ("unchecked", False), ("tested", False), (None, None)],
+)
+def test_methods_from_outside_are_isolated_or_not(isolation, isolated, runs, tmp_path):
+    found = find_results(runs)
+    [source] = found.sources
+    changed = [as_outside_method(run, isolation) for run in source.runs]
+    found = dataclasses.replace(found, sources=[dataclasses.replace(source, runs=changed)])
+    board = build_board(found, title="Board", replicates=10)
+    write_site(board, tmp_path / "site", results=[runs])
+    shown = {
+        (row["algorithm"], row["isolated"], *(run["isolated"] for run in row["runs"]))
+        for table in document(tmp_path / "site")["tables"]
+        for row in table["rows"]
+        if row["algorithm"] == "gail"
+    }
+    assert {value for each in shown for value in each[1:]} == {isolated}
+    [row] = [row for part in board.sections for row in part.rows if row.name == "gail"]
+    page = (tmp_path / "site" / row.page).read_text()
+    assert (">not isolated<" in page) == (isolated is False)
+    assert (">isolated<" in page) == (isolated is True)
+    written = (tmp_path / "site" / "leaderboard.md").read_text()
+    assert ("gail (not isolated)" in written) == (isolated is False)
 
 
 def test_the_detected_kind_of_a_folder_is_stated(tmp_path, submissions, runs):

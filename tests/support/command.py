@@ -26,20 +26,22 @@ def _warm_start():
     return server
 
 
-def call_imitbench(*arguments, cwd, env=None):
+def call_imitbench(*arguments, cwd, env=None, bounds=None):
     """Runs `imitbench ARGUMENTS…`, which must not print a traceback.
 
     Args:
         cwd: Working directory.
         env: Variables in addition to those of this process, without those that describe a terminal.
+        bounds: Processor time in seconds and memory in bytes that the command may use.
     """
     words = [str(argument) for argument in arguments]
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_TERMINALS}
     environment = {**inherited, **(env or {})}
     server = _warm_start()
     if server.can_run(environment):
-        answer = Answer(*server.run("imitbench", words, cwd, environment))
+        answer = Answer(*server.run("imitbench", words, cwd, environment, bounds))
     else:
+        assert bounds is None, "only forked commands are bounded"
         done = subprocess.run(
             [sys.executable, "-m", "imitbench", *words],
             capture_output=True,

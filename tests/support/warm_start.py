@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import socket
 import subprocess
@@ -56,8 +57,12 @@ class WarmStart:
         """Whether a command with these variables behaves as in an ordinary process."""
         return _read_at_start(environment) == self._given
 
-    def run(self, module, arguments, cwd, environment):
+    def run(self, module, arguments, cwd, environment, bounds=None):
         """Runs `python -m MODULE ARGUMENTS…`.
+
+        Args:
+            bounds: Processor time in seconds, and bytes of memory beyond those of the server; the
+                command, and each process that it starts, fails if it needs more.
 
         Returns:
             The exit code, negative for a signal, and the output on stdout and stderr.
@@ -66,7 +71,7 @@ class WarmStart:
             out, err = Path(folder, "out"), Path(folder, "err")
             request = {
                 "module": module, "arguments": arguments, "cwd": str(cwd),
-                "environment": environment, "out": str(out), "err": str(err),
+                "environment": environment, "out": str(out), "err": str(err), "bounds": bounds,
             }  # fmt: skip
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             answer = self._answers.readline()
@@ -110,6 +115,12 @@ def _become(request):
         opened = os.open(request[name], os.O_WRONLY | os.O_CREAT)
         os.dup2(opened, number)
         os.close(opened)
+    if request["bounds"]:
+        seconds, size = request["bounds"]
+        # A fork starts with no processor time, and with all memory of its parent.
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_DATA, (data + size, data + size))
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -19,6 +19,9 @@ FREE = {
     "best": "YAML of limited size", "external": "results that `import` wrote",
     "new": "as `algo`", "baseline": "as `algo`", "figure": "is written",
     "copies": "SQLite of the same set, whose rows are validated",
+    "record": "is written",
+    "card": "is changed; text of limited size",
+    "verifications": "records of `verify`, validated",
     "entity": "", "project": "", "repo": "downloaded with size and digest; read later by a path",
 }  # fmt: skip
 # Names of options that are neither paths nor repositories.
@@ -31,7 +34,8 @@ limit log_format make_only margin max_episodes max_mem max_seeds message min_tas
 name names newest no_browser objective obs open pack pairs per per_gpu points port private prune
 public_seed query question queue quiet race replicates retries revision run runs score_one scores
 search_seeds seed seeds set_ show simulate steps strict tail timeout title total_comparisons
-total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies yes
+total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies
+without_curves yes by url submit_to
 """
 PLAIN = frozenset(_PLAIN.split())
 
@@ -88,6 +92,9 @@ GATED = {
     "label status": {"folder": "set"},
     "label export": {"folder": "set out"},
     "label push": {"folder": "parquet me/x --yes"},
+    "leaderboard intake": {"folder": "sub", "results": "sub --results sub"},
+    "leaderboard rescore": {"submission": "sub new"},
+    "leaderboard model-card": {"results": "README.md --algo bc --results sub"},
     "label import": {"folder": "set a.jsonl", "source": "set a.jsonl"},
     "label merge": {"folder": "set other"},
     "import sacred": {"folder": "sub"},
@@ -120,7 +127,7 @@ SHARED = {
     "expert": ("train imitation dagger", f"{ENV} --expert ./policy"),
     "reward": ("train rl", f"{ENV} --reward ./reward"),
 }
-WRITTEN = {"results wandb": "folder", "results export": "folder"}
+WRITTEN = {"leaderboard init": "folder", "results wandb": "folder", "results export": "folder"}
 
 
 def test_each_option_that_may_be_a_path_is_accounted_for():

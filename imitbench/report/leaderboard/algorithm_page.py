@@ -81,6 +81,7 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
             "ul",
             tag("li", f"suite {part.section.suite}"),
             tag("li", model.submitter_text(first)),
+            tag("li", "isolated") if first.isolated else Markup(""),
             fact(completed, "completed run"),
             fact(failed, "failed run", bad=bool(failed)),
             class_="facts",

@@ -25,6 +25,7 @@ COLUMNS = (
     "score_mean", "score_mean_low", "score_mean_high",
     "environments_covered", "environments_total", "seeds_min", "seeds_max", "runs", "failed",
     "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page", "registered_race",
+    "isolated",
     "trained_again", "differing", "tuning_trials", "tuning_env_steps", "package_versions",
 )  # fmt: skip
 """The header line of the CSV file."""
@@ -140,6 +141,7 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "wall_s_per_run": row.wall_s,
         "page": None if row.page is None else f"{row.page}#{row.anchor}",
         "registered_race": row.raced,
+        "isolated": row.isolated,
         "trained_again": row.trained_again.agreeing,
         "differing": row.trained_again.differing,
         "tuning_trials": tuning.trials,
@@ -186,6 +188,7 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
             "wall_s": each.row.wall_s,
             "finished_at": each.row.finished_at,
             "episodes": each.episodes,
+            "isolated": each.run.isolated,
         }
         for each in row.runs
     ]

@@ -87,6 +87,8 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
 
 def _name(row: BoardRow) -> str:
     name = escape(text.label(replace(row.result, algorithm=row.name)))
+    if row.isolated is False and not row.result.uses_reward:
+        name += " (not isolated)"
     if row.raced:
         name += " (registered race)"
     if not row.checked:

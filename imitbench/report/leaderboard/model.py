@@ -147,6 +147,15 @@ class BoardRow:
         return completed + tuple(each.run.spec for each in self.failures)
 
     @property
+    def isolated(self) -> bool | None:
+        """Whether the method was kept from true rewards in all its runs; `None` if unknown."""
+        found = {each.run.isolated for each in self.runs}
+        found |= {each.run.isolated for each in self.failures}
+        if False in found:
+            return False
+        return True if found == {True} else None
+
+    @property
     def env_steps(self) -> float | None:
         """Mean environment steps of training per run."""
         return _mean([run.row.env_steps for run in self.runs])

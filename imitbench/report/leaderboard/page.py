@@ -104,6 +104,7 @@ def row_name(row: BoardRow, href: str | None = None) -> Markup:
         (row.kind == "external", "external"),
         (row.kind == "reference" or row.result.role == "reference", "reference"),
         (row.result.uses_reward, "uses reward"),
+        (row.isolated is False and not row.result.uses_reward, "not isolated"),
         (row.result.role == "control", "control"),
         (row.kind in ("run", "external") and row.result.partial, "partial"),
         (row.raced, "registered race"),

@@ -19,12 +19,12 @@ from imitbench.store.external_results import (
     MAX_RUNS,
     ExternalRun,
     ImportedResults,
-    describe_validation_error,
 )
 from imitbench.store.importers.bounded_files import content_digest, visible
 from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 256 * 2**20
 _MAX_PROBLEMS = 20
@@ -96,7 +96,7 @@ def import_csv(path: Path) -> ImportedResults:
             _refuse_second(run, seen)
             runs.append(run)
         except ValidationError as error:
-            problems.append(f"line {line}: {describe_validation_error(error)}")
+            problems.append(f"line {line}: {first_problem(error)}")
         except ValueError as error:
             problems.append(f"line {line}: {one_line(error, 400)}")
         if len(runs) + len(problems) > MAX_RUNS:

@@ -23,7 +23,6 @@ from imitbench.store.external_results import (
     MAX_RUNS,
     ExternalRun,
     ImportedResults,
-    describe_validation_error,
 )
 from imitbench.store.importers.bounded_files import (
     content_digest,
@@ -36,6 +35,7 @@ from imitbench.untrusted.files import read_bounded
 from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.parse_errors import DAMAGED_NPZ
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 64 * 2**20
 _MAX_ALGORITHMS = 10_000
@@ -113,9 +113,7 @@ def _runs(algo: str, columns: _ByTask, path: Path) -> Iterator[ExternalRun]:
             try:
                 yield _one(place, algo, task, entry)
             except ValidationError as error:
-                raise InputError(
-                    f"{path}, {one_line(place)}: {describe_validation_error(error)}"
-                ) from error
+                raise InputError(f"{path}, {one_line(place)}: {first_problem(error)}") from error
 
 
 def _one(place: str, algo: str, task: str, entry: Any) -> ExternalRun:

@@ -31,7 +31,6 @@ from imitbench.store.external_results import (
     ExternalRun,
     ImportedResults,
     Status,
-    describe_validation_error,
 )
 from imitbench.store.importers.bounded_files import (
     content_digest,
@@ -40,6 +39,7 @@ from imitbench.store.importers.bounded_files import (
 )
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _FILES = ("run.json", "config.json")
 _BESIDE_CONFIG = ("cout.txt", "metrics.json")
@@ -188,9 +188,7 @@ class _RunFolder:
                 place=self.place, status=status, reason=one_line(reason, 500), **values
             )
         except ValidationError as error:
-            return ExternalRun(
-                place=self.place, status="unusable", reason=describe_validation_error(error)
-            )
+            return ExternalRun(place=self.place, status="unusable", reason=first_problem(error))
 
     def _status(self, now: datetime) -> tuple[Status, str]:
         word = str(self._record.get("status"))
