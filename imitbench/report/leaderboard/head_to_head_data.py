@@ -95,9 +95,9 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
 
 
 def _group(part: BoardSection) -> str:
-    """Names the tables whose scores are on one scale: same source, same references."""
+    """Names the tables whose scores may stand together: same source, version and references."""
     versions = sorted({row.version for row in part.section.references})
-    return "|".join([part.section.conditions.source or "", *versions])
+    return "|".join([part.section.conditions.source or "", part.version, *versions])
 
 
 def _entry(
