@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from imitbench.version import __version__
@@ -130,6 +130,20 @@ def theme_picker() -> Markup:
         for value, label in (("", "System"), ("light", "Light"), ("dark", "Dark"))
     ]
     return tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
+
+
+def code_block(lines: Iterable[str], label: str) -> Markup:
+    """Returns lines of code in a box that scrolls, with a button that copies them.
+
+    Args:
+        lines: Lines of text, which are escaped.
+        label: What the code is, for screen readers.
+    """
+    code = tag("code", Markup("\n".join(map(escape, lines))))
+    box = tag("pre", code, class_="scroll", role="region", aria_label=label, tabindex="0")
+    button = tag("button", "Copy", type="button", data_copy=True, hidden=True,
+                 aria_label=f"Copy: {label}")  # fmt: skip
+    return tag("div", box, button, class_="code")
 
 
 def fact(count: int, what: str, *, bad: bool = False) -> Markup:

@@ -27,10 +27,12 @@ class TableCell:
     Attributes:
         content: Text, which is escaped, or markup.
         key: Number or text to sort by; `None` is always last. The default is the content.
+        values: What is saved of this cell, by name, if it is more than its key.
     """
 
     content: str
     key: Key = ""
+    values: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,15 @@ class Column:
         label: Text of the heading.
         number: Whether it has numbers: right-aligned, and sorted in descending order first.
         heading: Markup to show instead of the label; the column is then not sortable.
+        title: Longer text, shown when pointed at.
+        drawing: Drawing below the label: the axis of the drawings in its cells.
     """
 
     label: str
     number: bool = False
     heading: Markup | None = None
+    title: str | None = None
+    drawing: Markup | None = None
 
 
 def table(
@@ -56,6 +62,7 @@ def table(
     caption: str,
     classes: str = "",
     names: int = 1,
+    ids: Sequence[str] = (),
 ) -> Markup:
     """Returns a sortable table in a box that scrolls in narrow windows.
 
@@ -66,28 +73,40 @@ def table(
         caption: Explanation of the numbers.
         classes: CSS classes.
         names: Number of leading columns that are row headings.
+        ids: HTML ids of the rows, to which the last of these columns then links.
     """
-    head = [
-        tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
-        if column.heading is not None
-        else tag("th", column.label, scope="col", class_="number" if column.number else None)
-        for column in columns
-    ]
-    body = [
-        tag(
-            "tr",
-            *(_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))),
-        )
-        for row in rows
-    ]
+    head = [_heading(column) for column in columns]
+    body = []
+    for place, row in enumerate(rows):
+        made = [_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))]
+        own = ids[place] if ids else None
+        if own is not None:
+            made[max(0, names - 1)] = linked_to_itself(made[max(0, names - 1)], own)
+        body.append(tag("tr", *made, id=own))
     whole = tag(
         "table",
-        captioned(caption),
+        captioned(caption) if caption else Markup(""),
         tag("thead", tag("tr", *head)),
         tag("tbody", *body),
         class_=f"sortable {classes}".strip(),
     )
     return tag("div", whole, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def _heading(column: Column) -> Markup:
+    if column.heading is not None:
+        return tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
+    kinds = ["number"] * column.number + ["drawn"] * (column.drawing is not None)
+    drawing = column.drawing if column.drawing is not None else Markup("")
+    return tag("th", column.label, drawing, scope="col", class_=" ".join(kinds) or None,
+               title=column.title)  # fmt: skip
+
+
+def linked_to_itself(cell: Markup, id_: str) -> Markup:
+    """Returns a table cell with a link to its row at its end; the style sheet shows a sign."""
+    link = tag("a", href=f"#{id_}", class_="link", aria_label="Link to this row")
+    ending = cell[cell.rindex("</") :]
+    return Markup(f"{cell[: -len(ending)]}{link}{ending}")
 
 
 def captioned(said: str) -> Markup:
@@ -100,7 +119,9 @@ def _cell(column: Column, entry: TableCell, naming: bool) -> Markup:
     sorted_by = None if key is None else format(key, ".10g") if isinstance(key, float) else key
     classes = "number" if column.number else "plot" if column.heading is not None else None
     label = None if naming else column.label
-    attributes = {"class_": classes, "data_key": sorted_by, "data_label": label}
+    values = None if entry.values is None else json.dumps(entry.values)
+    attributes = {"class_": classes, "data_key": sorted_by, "data_label": label,
+                  "data_value": values}  # fmt: skip
     if naming:
         return tag("th", entry.content, scope="row", **attributes)
     return tag("td", entry.content, **attributes)

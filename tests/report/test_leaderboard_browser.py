@@ -16,7 +16,8 @@ from imitbench.store.external_results import ExternalRun, ImportedResults, write
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 SUITE = "suites/classic.html"
-FIRST, SECOND = "#s0 table.board", "#s1 table.board"
+TABLES = ["quick--10--bundled", "default--10--bundled"]
+FIRST, SECOND = (f"#{name} table.board" for name in TABLES)
 
 
 @pytest.fixture(scope="module")

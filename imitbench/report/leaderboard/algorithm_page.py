@@ -103,14 +103,14 @@ def _block(id_: str, title: str, *content: Markup) -> Markup:
 
 def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
     """Returns the block of an algorithm for one table of the board."""
-    number, part, row = each
+    _, part, row = each
     anchor, section = row.anchor, part.section
     ranked = sum(other.rank is not None for other in part.rows)
     place = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
     table = up + model.suite_page(section.suite)
     said = join(
         "IQM score ", interval(row.result.iqm, row), ", mean score ",
-        interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#s{number}"), ".",
+        interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#{part.anchor}"), ".",
     )  # fmt: skip
     parts = [tag("p", said), tag("h3", "By environment", id=f"{anchor}-cells"),
              _cells(row, part, board)]  # fmt: skip
@@ -222,7 +222,7 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
     shown, run = each.row, each.run
     result, spec = run.result, run.spec
     assert result is not None
-    code = tag("code", spec.run_id, id=f"{row.anchor}-r{shown.run_id}")
+    code = tag("code", spec.run_id, id=f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}")
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
     return [

@@ -19,6 +19,7 @@ from imitbench.report.leaderboard.model import (
     episodes_folder,
     external_page,
     page_of,
+    section_anchor,
 )
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
 from imitbench.report.leaderboard.standings import make_tracks, tied_places
@@ -163,18 +164,14 @@ def build_board(
         replicates=replicates,
         episodes=rows.episodes,
     )
-    numbers: dict[str, int] = defaultdict(int)
     sections = []
     for section in report.sections:
-        number = numbers[section.suite]
-        numbers[section.suite] += 1
-        own = _with_places(
-            _own_rows(section, f"t{number}", rows, report, found.sources), report.method
-        )
-        others = external_rows(section, report.method, found.external, anchor=f"t{number}")
+        anchor = section_anchor(section)
+        own = _with_places(_own_rows(section, anchor, rows, report, found.sources), report.method)
+        others = external_rows(section, report.method, found.external, anchor=anchor)
         last = [row for row in own if row.result.role != "method"]
         contenders = [row for row in own if row.result.role == "method"]
-        sections.append(BoardSection(section, (*contenders, *others, *last)))
+        sections.append(BoardSection(section, (*contenders, *others, *last), anchor))
     tracks = make_tracks(sections, report.method)
     return Board(title, report.method, found.sources, tuple(sections), tracks)
 

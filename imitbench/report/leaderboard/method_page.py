@@ -10,7 +10,7 @@ from imitbench.cards.algorithm import AlgorithmCard, Paper
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
-from imitbench.report.html_markup import Markup, fact, join, tag
+from imitbench.report.html_markup import Markup, code_block, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardRow, OnBoard
@@ -30,13 +30,13 @@ def render_method(board: Board, name: str, shown: Sequence[OnBoard]) -> str:
     """
     row = shown[0].row
     specs = [spec for each in shown for spec in each.row.specs]
-    card = _card(specs)
+    card = card_of(specs)
     main = [
         block("about", "What it is", *_about(card)),
         block("standing", "Results", _table(shown)),
     ]
     if card is not None and card.paper is not None:
-        cite = tag("pre", tag("code", bibtex(card.paper)), tabindex="0", class_="scroll")
+        cite = code_block(bibtex(card.paper).splitlines(), "BibTeX of the paper")
         main.insert(1, block("cite", "Cite", cite))
     main.append(block("commands", "Repeat it", _commands(shown)))
     if card is not None and card.hyperparameters:
@@ -49,7 +49,7 @@ def render_method(board: Board, name: str, shown: Sequence[OnBoard]) -> str:
     return page.render(board, model.method_page(name), row_name(row), main, facts=facts, title=name)
 
 
-def _card(specs: Sequence[RunSpec]) -> AlgorithmCard | None:
+def card_of(specs: Sequence[RunSpec]) -> AlgorithmCard | None:
     """Returns the card that ships with this package, if the runs used its implementation."""
     if not specs or specs[0].implementation_digest is not None:
         return None
@@ -112,7 +112,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         row, section = each.row, each.part.section
         up = "../"
         conditions = section.title.removeprefix(section.suite).removeprefix(": ") or "none"
-        table = f"{up}{model.suite_page(section.suite)}#s{each.number}"
+        table = f"{up}{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
         score: str = interval(row.result.iqm, row)
         if row.page is not None:
             score = tag("a", score, href=f"{up}{row.page}#{row.anchor}")
@@ -145,8 +145,7 @@ def _commands(shown: Sequence[OnBoard]) -> Markup:
         command(each.part.section.suite, spec) for each in shown for spec in each.row.specs
     )
     said = "With all seeds of the table, e.g. --seeds 10; plug-ins and own experts come first."
-    code = tag("pre", tag("code", "\n".join(lines)), tabindex="0", class_="scroll")
-    return join(tag("p", said), code)
+    return join(tag("p", said), code_block(lines, "Commands"))
 
 
 def command(suite: str, spec: RunSpec) -> str:
@@ -158,7 +157,7 @@ def command(suite: str, spec: RunSpec) -> str:
         parts += ["--n-demos", str(spec.demos.count)]
     if spec.source not in (None, "bundled"):
         parts += ["--source", str(spec.source)]
-    card = _card([spec])
+    card = card_of([spec])
     if card is not None and spec.variant:
         usual = card.resolve({})
         for name, value in card.completed(spec.hyperparameters).items():

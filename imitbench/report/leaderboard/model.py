@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 from imitbench.published.results_sources import ResultsSource
@@ -129,10 +129,13 @@ class BoardSection:
     Attributes:
         section: Section of the report with these runs.
         rows: Ranked ones first, then partial ones, external ones and anchors.
+        anchor: HTML id of the table on the page of its suite, and of its runs on the pages of
+            its rows. It follows from what the runs share, so that other results do not change it.
     """
 
     section: Section
     rows: tuple[BoardRow, ...]
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,6 +248,17 @@ def methods(board: Board) -> dict[str, list[OnBoard]]:
 def external_page(label: str, suite: str, algorithm: str) -> str:
     """Returns the path in the site of an imported algorithm's page for a suite."""
     return f"external/{slug(label)}/{slug(suite)}/{slug(algorithm)}.html"
+
+
+def section_anchor(section: Section) -> str:
+    """Returns the HTML id of a table, from what its runs share."""
+    _, *shared = astuple(section.conditions)
+    return "--".join("none" if value is None else slug(str(value)) for value in shared)
+
+
+def row_id(part: BoardSection, row: BoardRow) -> str:
+    """Returns the HTML id of a row of a table, on the page of its suite."""
+    return f"{part.anchor}--{slug(row.result.algorithm)}"
 
 
 def episodes_folder(submitter: str, suite: str) -> str:

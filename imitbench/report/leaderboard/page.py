@@ -11,7 +11,7 @@ from imitbench.stats.intervals import Interval
 from imitbench.version import __version__
 
 STYLES = ("report.css", "board.css")
-SCRIPTS = ("theme.js", "elements.js", "tables.js", "views.js", "board.js")
+SCRIPTS = ("theme.js", "elements.js", "tables.js", "views.js", "copying.js", "board.js")
 
 
 def render(
@@ -77,13 +77,20 @@ def footer(board: Board) -> Markup:
 
 def block(place: str, title: str | Markup, *parts: Markup) -> Markup:
     """Returns a section with a heading that links to itself."""
-    heading = tag(
-        "h2", title, " ", tag("a", "#", href=f"#{place}", class_="link", aria_label="Link here"),
-        id=f"{place}-title",
-    )  # fmt: skip
+    link = tag("a", href=f"#{place}", class_="link", aria_label="Link to this section")
+    heading = tag("h2", title, " ", link, id=f"{place}-title")
     return tag(
         "section", heading, *parts, id=place, aria_labelledby=f"{place}-title", class_="block"
     )
+
+
+def save_buttons() -> list[Markup]:
+    """Returns the buttons that save what is shown, and the place for the number of rows."""
+    return [
+        tag("button", "CSV of this view", type="button", data_save="csv"),
+        tag("button", "JSON of this view", type="button", data_save="json"),
+        tag("output", aria_live="polite"),
+    ]
 
 
 def row_name(row: BoardRow, href: str | None = None) -> Markup:
