@@ -59,7 +59,7 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
         values = dict.fromkeys(each[name] for each in facets)
         if len(values) < 2:
             continue
-        options = [tag("option", "all", value="")]
+        options = [tag("option", "any", value="")]
         options += [tag("option", value, value=f"={value}") for value in values]
         select = tag("select", *options, data_facet=name)
         choices.append(tag("label", f"{name.capitalize()} ", select))
