@@ -349,6 +349,16 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
+    videos: Annotated[
+        Path | None,
+        typer.Option(
+            "--videos",
+            metavar="DIR",
+            help="Also include MP4 files of median and worst runs, at most 2 MiB each, from a "
+            "folder where their names have the ids of the runs.",
+            file_okay=False,
+        ),
+    ] = None,
     failed_runs: options.FailedRuns = "count-as-random",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
@@ -367,6 +377,7 @@ def build_site(
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
+    from imitbench.report.leaderboard.videos import choose_videos
     from imitbench.stats.coverage import FailurePolicy
 
     if not title.strip():
@@ -381,8 +392,10 @@ def build_site(
         replicates=replicates,
         failed_runs=FailurePolicy(failed_runs),
     )
-    files = write_site(board, out, results=places)
-    for text in found.notes:
+    films = None if videos is None else choose_videos(board, videos)
+    files = write_site(board, out, results=places, videos=films)
+    notes = [*found.notes, *(films.notes if films is not None else ())]
+    for text in notes:
         note(text)
     if json:
         print_json(
@@ -392,7 +405,7 @@ def build_site(
                 "submissions": [source.name for source in found.sources],
                 "tables": len(board.sections),
                 "files": files,
-                "notes": list(found.notes),
+                "notes": notes,
             }
         )
     elif not quiet:

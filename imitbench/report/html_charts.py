@@ -123,6 +123,9 @@ def dot(place: str, color: int | None) -> Markup:
     shape = "circle" if color is None else shape_of(color)
     if shape == "circle":
         return tag("circle", cx=place, cy="50%", r="4.5", class_="dot")
+    if shape == "triangle":
+        triangle = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
+        return tag("svg", triangle, x=place, y="50%")
     turned = "rotate(45)" if shape == "diamond" else None
     square = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")
     return tag("svg", square, x=place, y="50%")

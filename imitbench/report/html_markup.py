@@ -89,6 +89,7 @@ def html_document(
     styles: Sequence[str],
     scripts: Sequence[str],
     served: bool = False,
+    media: bool = False,
 ) -> str:
     """Returns a page that contains its style sheets and scripts.
 
@@ -100,6 +101,7 @@ def html_document(
         styles: File names of the style sheets in this package's assets.
         scripts: File names of the scripts in these assets; they run in this order in one scope.
         served: Whether the page may get data and videos from the server that it comes from.
+        media: Whether the page may show videos that lie beside it.
     """
     style = "\n".join(_asset(name) for name in styles)
     parts = "\n".join(_asset(name) for name in scripts)
@@ -109,7 +111,7 @@ def html_document(
         tag(
             "meta",
             http_equiv="Content-Security-Policy",
-            content=_policy(style, script, served=served),
+            content=_policy(style, script, served=served, media=media),
         ),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"imitbench {__version__}"),
@@ -130,6 +132,31 @@ def theme_picker() -> Markup:
         for value, label in (("", "System"), ("light", "Light"), ("dark", "Dark"))
     ]
     return tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
+
+
+def block(
+    place: str, title: str | Markup, *parts: Markup, classes: str = "", **data: str
+) -> Markup:
+    """Returns a section with a heading that links to itself.
+
+    Args:
+        place: HTML id of the section.
+        title: Text or markup of the heading.
+        *parts: Content.
+        classes: Further CSS classes.
+        **data: Further attributes.
+    """
+    link = tag("a", href=f"#{place}", class_="link", aria_label="Link to this section")
+    heading = tag("h2", title, " ", link, id=f"{place}-title")
+    return tag(
+        "section",
+        heading,
+        *parts,
+        id=place,
+        aria_labelledby=f"{place}-title",
+        class_=f"block {classes}".strip(),
+        **data,
+    )
 
 
 def code_block(lines: Iterable[str], label: str) -> Markup:
@@ -156,7 +183,7 @@ def _asset(name: str) -> str:
     return (files("imitbench.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str, *, served: bool) -> str:
+def _policy(style: str, script: str, *, served: bool, media: bool) -> str:
     """Returns a security policy that allows only this style and script.
 
     A page that is not served may not connect to anything.
@@ -165,7 +192,7 @@ def _policy(style: str, script: str, *, served: bool) -> str:
     for content in (style, script):
         digest = hashlib.sha256(content.encode("utf-8")).digest()
         hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
-    own = "connect-src 'self'; media-src 'self'; " if served else ""
+    own = "connect-src 'self'; " * served + "media-src 'self'; " * (served or media)
     return (
         f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:; "
         f"{own}base-uri 'none'; form-action 'none'"

@@ -12,8 +12,7 @@ from imitbench.report import text
 from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
+from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Section
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.intervals import Interval
 
@@ -141,9 +140,16 @@ def marks_of(result: AlgorithmResult) -> list[Markup]:
 
 
 def aggregates(
-    section: Section, report: Report, colors: dict[str, int], scale: AxisScale
+    section: Section, colors: dict[str, int], scale: AxisScale, ids: Sequence[str]
 ) -> Markup:
-    """Returns the table of aggregates: one row per algorithm, with its interval drawn."""
+    """Returns the table of aggregates: one row per algorithm, with its interval drawn.
+
+    Args:
+        section: Section of the report.
+        colors: Number of each method, see `method_colors`.
+        scale: Axis of the drawings.
+        ids: HTML ids of the rows.
+    """
     columns = [
         Column("Algorithm"),
         Column("Interval", heading=axis(scale)),
@@ -168,12 +174,7 @@ def aggregates(
                 _count(result.failures),
             ]
         )
-    level = f"{report.method.level:.0%}"
-    caption = (
-        f"Dot and bar: IQM and its {level} interval; tick: mean. Seeds are per environment. "
-        f"{text.conditions(section, report)}"
-    )
-    return table(columns, rows, label="All environments", caption=caption, classes="overview")
+    return table(columns, rows, label="All environments", caption="", classes="overview", ids=ids)
 
 
 def _labelled(result: AlgorithmResult, is_reference: bool, color: int | None) -> Markup:
@@ -198,7 +199,7 @@ def _count(failures: int) -> TableCell:
     return TableCell(shown, float(failures))
 
 
-def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
+def cells(section: Section, colors: dict[str, int]) -> Markup:
     """Returns the table of cells: raw returns and scores of each algorithm per environment."""
     columns = [
         Column("Environment"),
@@ -221,9 +222,7 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
         for position in range(len(section.environments))
         for result in section.algorithms
     ]
-    made = text.conditions(section, report)
-    caption = f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS} {made}"
-    return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
+    return table(columns, rows, label="By environment", caption="", classes="cells", names=2)
 
 
 def _cell_row(result: AlgorithmResult, cell: CellResult, color: int | None) -> list[TableCell]:
@@ -267,16 +266,7 @@ def measured(section: Section) -> Markup:
         ]
         for row in section.measured
     ]
-    names = sorted({row.measure for row in section.measured} & set(MEANINGS))
-    sentences = [f"{name}: {MEANINGS[name]}." for name in names]
-    caption = " ".join(
-        [
-            "Mean ± sample standard deviation over runs.",
-            *sentences,
-            f"{text.reference_versions(section).capitalize()}.",
-        ]
-    )
-    return table(columns, rows, label="Further measurements", caption=caption, names=3)
+    return table(columns, rows, label="Further measurements", caption="", names=3)
 
 
 def references(section: Section) -> Markup:
@@ -296,8 +286,7 @@ def references(section: Section) -> Markup:
         ]
         for row in section.references
     ]
-    caption = "Mean raw returns, measured once per version of the suite; scores are linear between."
-    return table(columns, rows, label="References", caption=caption)
+    return table(columns, rows, label="References", caption="")
 
 
 def extra(given: ExtraTable) -> Markup:

@@ -155,7 +155,9 @@ def test_external_rows_say_so(opened):
     watched = opened()
     row = watched.page.locator(f"{FIRST} tbody tr", has_text="paper")
     assert row.locator(".mark").all_inner_texts() == ["external", "partial"]
-    [place] = [at for at, name in enumerate(watched.column(FIRST, 1)) if "paper (csv: t.csv)" in name]
+    [place] = [
+        at for at, name in enumerate(watched.column(FIRST, 1)) if "paper (csv: t.csv)" in name
+    ]
     assert watched.column(FIRST, 0)[place] == ""
 
 

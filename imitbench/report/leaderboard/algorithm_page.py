@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
-from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
+from imitbench.report.html_markup import (
+    Markup,
+    block,
+    fact,
+    html_document,
+    join,
+    named,
+    tag,
+    theme_picker,
+)
 from imitbench.report.html_tables import Column, TableCell, finite, origin, provenance_table
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
@@ -58,9 +67,9 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
     specs = [run.run.spec for _, _, row in shown for run in row.runs]
     specs += [failure.run.spec for _, _, row in shown for failure in row.failures]
     if specs:
-        main.append(_block("settings", "Settings", _settings(specs)))
+        main.append(block("settings", "Settings", _settings(specs)))
     if origins:
-        main.append(_block("provenance", "Provenance", provenance_table(origins, ids)))
+        main.append(block("provenance", "Provenance", provenance_table(origins, ids)))
     back = join(
         tag("a", "← ", board.title, href=f"{up}index.html"),
         " · ",
@@ -96,11 +105,6 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
     return html_document(f"{first.name} · {board.title}", body, styles=STYLES, scripts=SCRIPTS)
 
 
-def _block(id_: str, title: str, *content: Markup) -> Markup:
-    heading = tag("h2", title, id=f"{id_}-title")
-    return tag("section", heading, *content, id=id_, aria_labelledby=f"{id_}-title", class_="block")
-
-
 def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
     """Returns the block of an algorithm for one table of the board."""
     _, part, row = each
@@ -127,7 +131,7 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
             parts += [heading, _runs(runs, row, environment, up, origins)]
     if row.failures:
         parts += [tag("h3", "Failed runs", id=f"{anchor}-failures"), _failures(row)]
-    return _block(anchor, section.title, *parts)
+    return block(anchor, section.title, *parts)
 
 
 def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
@@ -222,7 +226,8 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
     shown, run = each.row, each.run
     result, spec = run.result, run.spec
     assert result is not None
-    code = tag("code", spec.run_id, id=f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}")
+    place = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
+    code = tag("a", tag("code", spec.run_id), href=f"#{place}", id=place)
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
     return [

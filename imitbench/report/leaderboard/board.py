@@ -59,7 +59,14 @@ def external_rows(
             variant = f" [{config[:8]}]" if config else ""
             key = f"{header.name}: {algo}{variant}"
             rows = list(_score_rows(section, key, runs))
-            report = build_report(rows, [], [], replicates=method.replicates, seed=method.seed)
+            report = build_report(
+                rows,
+                [],
+                [],
+                replicates=method.replicates,
+                seed=method.seed,
+                aggregates=("mean", "iqm"),
+            )
             [built] = report.sections
             [result] = [each for each in built.algorithms if each.algorithm == key]
             made.append(
@@ -163,6 +170,7 @@ def build_board(
         failed_runs=failed_runs,
         replicates=replicates,
         episodes=rows.episodes,
+        aggregates=("mean", "iqm"),
     )
     sections = []
     for section in report.sections:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
-from imitbench.report.html_markup import Markup, fact, join, named, tag
+from imitbench.report.html_markup import Markup, block, fact, join, named, tag
 from imitbench.report.html_tables import Column, TableCell, linked_to_itself
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
-from imitbench.report.leaderboard.page import block, interval, place_text, row_name
+from imitbench.report.leaderboard.page import interval, place_text, row_name
 
 _ROWS = (
     ("methods", "Methods"),
@@ -106,8 +106,14 @@ def _table(board: Board) -> Markup:
         rows[_kind(first.at.row)].append(_row(name, held, board.tracks, scales))
     head = [tag("th", "Method", scope="col")]
     head += [
-        tag("th", track.title, ticks(scales[place], (0.0, 1.0)), scope="col",
-            class_="number standing drawn", data_suite=str(place))
+        tag(
+            "th",
+            track.title,
+            ticks(scales[place], (0.0, 1.0)),
+            scope="col",
+            class_="number standing drawn",
+            data_suite=str(place),
+        )
         for place, track in enumerate(board.tracks)
     ]
     head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]

@@ -23,6 +23,7 @@ def render(
     facts: list[Markup],
     title: str | None = None,
     scripts: tuple[str, ...] = SCRIPTS,
+    media: bool = False,
 ) -> str:
     """Writes a page of the site.
 
@@ -34,6 +35,7 @@ def render(
         facts: List items below its heading.
         title: Title of the window; the heading's text if `None`.
         scripts: File names of its scripts.
+        media: Whether it shows videos of the site.
 
     Returns:
         Self-contained HTML, which links to other pages of the site.
@@ -54,7 +56,7 @@ def render(
     )
     shown = title if title is not None else str(heading)
     whole = shown if page == "index.html" else f"{shown} · {board.title}"
-    return html_document(whole, body, styles=STYLES, scripts=scripts)
+    return html_document(whole, body, styles=STYLES, scripts=scripts, media=media)
 
 
 def _navigation(board: Board, page: str, up: str) -> Markup:
@@ -73,15 +75,6 @@ def footer(board: Board) -> Markup:
     sections = tuple(part.section for part in board.sections)
     said = text.protocol(Report(board.method, sections, ()))
     return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
-
-
-def block(place: str, title: str | Markup, *parts: Markup) -> Markup:
-    """Returns a section with a heading that links to itself."""
-    link = tag("a", href=f"#{place}", class_="link", aria_label="Link to this section")
-    heading = tag("h2", title, " ", link, id=f"{place}-title")
-    return tag(
-        "section", heading, *parts, id=place, aria_labelledby=f"{place}-title", class_="block"
-    )
 
 
 def save_buttons() -> list[Markup]:

@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
-from imitbench.report.html_markup import Markup, fact, join, tag
+from imitbench.report.html_markup import Markup, block, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
@@ -118,24 +118,15 @@ def _table(part: BoardSection) -> Markup:
     )
     shared = section.title.removeprefix(section.suite).removeprefix(": ")
     told = f"{shared}, " * bool(shared) + text.reference_versions(section)
-    link = tag("a", href=f"#{part.anchor}", class_="link", aria_label="Link to this table")
-    heading = tag("h2", section.suite, " ", tag("span", told, class_="shared"), " ", link,
-                  id=f"{part.anchor}--title")  # fmt: skip
-    parts = [heading, whole]
+    heading = join(section.suite, " ", tag("span", told, class_="shared"))
+    parts = [whole]
     if section.notes:
         notes = tag("ul", *(tag("li", note) for note in section.notes))
         count = len(section.notes)
         said = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
         parts.append(tag("details", tag("summary", said), notes, class_="notes"))
     facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
-    return tag(
-        "section",
-        *parts,
-        id=part.anchor,
-        aria_labelledby=f"{part.anchor}--title",
-        class_="block table",
-        **facets,
-    )
+    return block(part.anchor, heading, *parts, classes="table", **facets)
 
 
 def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
@@ -186,7 +177,9 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
         ),
         TableCell(
             join(
-                text.NOTHING if wall is None else f"{text.fixed(wall / 60, 1)} min",
+                linked(
+                    text.NOTHING if wall is None else f"{text.fixed(wall / 60, 1)} min", "-runs"
+                ),
                 _below(f"{_amount(steps)} steps" if steps else ""),
             ),
             wall,
