@@ -4,45 +4,15 @@ import json
 
 import pytest
 from support.browser import Watched
-from support.published import publish
-from support.shown_results import SKILLS, write_results
-from support.submissions import write_submitted_runs
-
-from imitbench.published.results_sources import find_results
-from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.site import write_site
-from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
+from support.pages import ODD, SUITE, TABLES, write_board
 
 pytestmark = pytest.mark.browser
-ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
-SUITE = "suites/classic.html"
-TABLES = ["quick--10--bundled", "default--all--bundled"]
 FIRST, SECOND = (f"#{name} table.board" for name in TABLES)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Three submissions in two tables, an import, and a name like markup."""
-    folder = tmp_path_factory.mktemp("board")
-    skills = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
-    write_results(folder / "a", seeds=3, skills=skills, message=ODD,
-                  failing=(("gail", "Pendulum-v1", 2), (ODD, "Pendulum-v1", 0)))  # fmt: skip
-    write_submitted_runs(folder / "b", env=None, n_demos=10)
-    write_submitted_runs(folder / "c", algorithms=("bc", "random"), env=None, budget="default")
-    for name in "abc":
-        publish(folder / name, folder / "results" / f"team-{name}")
-    runs = [
-        ExternalRun(place=str(seed), status="completed", algo="bc", env="Pendulum-v1",
-                    raw_return=-150.0, score=1.5, seed=seed)
-        for seed in range(3)
-    ]  # fmt: skip
-    write_external(
-        ImportedResults("csv", "t.csv", {}, runs), folder / "results", "paper", version="0"
-    )
-    found = find_results(folder / "results", external=True)
-    board = build_board(found, title="Board", replicates=300)
-    write_site(board, folder / "site", results=[folder / "results"])
-    return folder / "site"
+    return write_board(tmp_path_factory.mktemp("board"))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardFailure, BoardRow, OnBoard
 from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.suite_page import short_names
 from imitbench.report.leaderboard.videos import Video, Videos
 
 
@@ -280,5 +281,7 @@ def _changed(name: str, default: object, tuned: Mapping[str, Mapping[str, object
     found: dict[str, list[str]] = {}
     for environment, values in tuned.items():
         if values.get(name, default) != default:
-            found.setdefault(str(values[name]), []).append(environment)
+            value = values[name]
+            shown = format(value, ".4g") if isinstance(value, float) else str(value)
+            found.setdefault(shown, []).append(short_names([environment])[environment])
     return "; ".join(f"{value} ({', '.join(where)})" for value, where in found.items()) or "-"

@@ -27,7 +27,7 @@ def render_suite(board: Board, suite: str) -> str:
         Self-contained HTML, which links to other pages of the site.
     """
     parts = [part for part in board.sections if part.section.suite == suite]
-    main = [_filters(parts), _reading(parts, board), *(_table(part) for part in parts)]
+    main = [_filters(parts), *(_table(part) for part in parts), _reading(parts, board)]
     card = bundled_suite(suite)
     if card is not None:
         main.insert(0, tag("p", card.description, class_="lead"))
@@ -80,7 +80,7 @@ def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
     )
     if any(row.kind == "external" for part in parts for row in part.rows):
         said += " External rows are imported numbers, which are neither ranked nor averaged."
-    return tag("p", said, class_="lead reading", id="reading")
+    return block("reading", "How to read these tables", tag("p", said, class_="lead"))
 
 
 def short_names(environments: Sequence[str]) -> dict[str, str]:
