@@ -41,6 +41,7 @@ def score_matrix(section: Section, place: int) -> Markup:
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
         class_="matrix",
+        aria_label="Scores at a glance",
     )
     return tag(
         "div", whole, class_="scroll", role="region", aria_label="Scores at a glance", tabindex="0"
@@ -85,6 +86,7 @@ def improvements(comparison: SectionComparison) -> Markup:
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
         class_="matrix pairs",
+        aria_label="Probability of improvement",
     )
     return tag("div", whole, class_="scroll", role="region", tabindex="0",
                aria_label="Probability of improvement")  # fmt: skip

@@ -32,7 +32,9 @@ def escape(value: str) -> Markup:
     """
     if isinstance(value, Markup):
         return value
-    return Markup(html.escape("".join(c if c.isprintable() else " " for c in value)))
+    if not value.isprintable():
+        value = "".join(c if c.isprintable() else " " for c in value)
+    return Markup(html.escape(value))
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Markup:

@@ -88,6 +88,7 @@ def table(
         tag("thead", tag("tr", *head)),
         tag("tbody", *body),
         class_=f"sortable {classes}".strip(),
+        aria_label=None if caption else label,
     )
     return tag("div", whole, class_="scroll", role="region", aria_label=label, tabindex="0")
 

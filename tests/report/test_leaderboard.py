@@ -581,6 +581,7 @@ def test_a_method_page_has_failures_limits_and_the_seeds_of_its_commands(site):
     assert "Results differ much between seeds" in page
     assert 'id="failures"' in page
     assert "FloatingPointError" in page
-    assert "imitbench run --algo gail --suite classic --budget quick" in page
-    assert "--seeds 0-2" in page
+    assert (
+        "imitbench run --algo gail --suite classic --budget quick --n-demos 10 --seeds 0-2" in page
+    )
     assert "tuned values exist for" in page

@@ -163,7 +163,7 @@ def test_curves_open_with_the_returns_of_the_references(opened):
     chart = details.locator("figure svg.chart")
     chart.wait_for()
     assert chart.locator("line.anchor").count() == 2
-    assert {"expert", "random"} <= set(chart.locator("text").all_inner_texts() or [])
+    assert {"expert", "random"} <= set(chart.locator("text").all_text_contents())
 
 
 def test_every_method_has_one_color_and_shape_on_all_pages(opened):

@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
-from imitbench.report.html_markup import Markup, block, fact, join, tag
+from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
@@ -133,13 +133,15 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
     result = row.result
     place = None if row.page is None else f"../{row.page}#{row.anchor}"
 
-    def linked(shown: str, part_of_page: str = "") -> str:
+    def linked(shown: str, part_of_page: str = "") -> Markup:
         if place is None or shown == text.NOTHING:
-            return shown
+            return escape(shown)
         return tag("a", shown, href=f"{place}{part_of_page}")
 
     failed = result.failures
-    broken: str = linked(tag("span", f"{failed} failed", class_="bad"), "-failures") * bool(failed)
+    broken = Markup("")
+    if failed:
+        broken = linked(tag("span", f"{failed} failed", class_="bad"), "-failures")
     is_run = row.kind in ("run", "external")
     steps, wall = row.env_steps, row.wall_s
     rank = place_text(row.place, tied=[each.place for each in part.rows].count(row.place) > 1)
