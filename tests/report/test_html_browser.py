@@ -101,7 +101,7 @@ def test_an_environment_opens_into_runs_and_curves(opened):
     assert "seals/CartPole-v0" in details.locator("summary").inner_text()
     details.locator("table.runs").wait_for()
     assert details.locator("table.runs tbody tr").count() == 25
-    assert details.locator("circle.run").count() == 25
+    assert details.locator("svg .run").count() == 25
     runs, curves = details.locator("svg[role=img] > title").all_text_contents()[:2]
     assert runs == "Scores of single runs on seals/CartPole-v0"
     assert curves == "rollout/return_mean on seals/CartPole-v0"

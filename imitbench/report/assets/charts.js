@@ -128,7 +128,7 @@ function pathOf(curve, x, y) {
 
 // Thin lines are runs, thick ones the mean over the runs of an algorithm; dashed ones are returns
 // of the references.
-function curveChart(width, title, metric, unit, groups, references) {
+function curveChart(width, title, metric, unit, groups, references = []) {
   const [left, right, top, bottom] = [64, 16, 12, 46];
   const height = Math.max(240, Math.min(360, width * 0.5));
   const every = groups.flatMap((group) => group.curves);
