@@ -386,12 +386,8 @@ def build_site(
     for place in places:
         check_place(out, place)
     found = find_results(*places, external=external)
-    board = build_board(
-        found,
-        title=title.strip(),
-        replicates=replicates,
-        failed_runs=FailurePolicy(failed_runs),
-    )
+    policy = FailurePolicy(failed_runs)
+    board = build_board(found, title=title.strip(), replicates=replicates, failed_runs=policy)
     films = None if videos is None else choose_videos(board, videos)
     files = write_site(board, out, results=places, videos=films)
     notes = [*found.notes, *(films.notes if films is not None else ())]
