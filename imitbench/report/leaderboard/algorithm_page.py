@@ -70,6 +70,7 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
         main.append(block("settings", "Settings", _settings(specs)))
     if origins:
         main.append(block("provenance", "Provenance", provenance_table(origins, ids)))
+    main.append(_reading(imported=first.imported is not None))
     back = join(
         tag("a", "← ", board.title, href=f"{up}index.html"),
         " · ",
@@ -116,8 +117,13 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
         "IQM score ", interval(row.result.iqm, row), ", mean score ",
         interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#{part.anchor}"), ".",
     )  # fmt: skip
-    parts = [tag("p", said), tag("h3", "By environment", id=f"{anchor}-cells"),
-             _cells(row, part, board)]  # fmt: skip
+    made = text.conditions(section, Report(board.method, (), ()))
+    parts = [
+        tag("p", said),
+        tag("p", made, class_="lead"),
+        tag("h3", "By environment", id=f"{anchor}-cells"),
+        _cells(row),
+    ]
     parts.append(tag("h3", "Runs", id=f"{anchor}-runs"))
     for place_of, environment in enumerate(section.environments):
         heading = tag("h4", named(environment), id=f"{anchor}-e{place_of}")
@@ -134,7 +140,20 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
     return block(anchor, section.title, *parts)
 
 
-def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
+def _reading(*, imported: bool) -> Markup:
+    """Returns how to read the tables, once for all of them."""
+    said = "Raw return: mean ± sample standard deviation over seeds. "
+    if imported:
+        said += "Runs are as the source has them; they were not made by this package."
+    else:
+        said += (
+            "Seconds are of the whole run, evaluation included; steps are of training. A run's "
+            "name is the start of its digest, which is over all that determines its numbers."
+        )
+    return block("reading", "How to read this page", tag("p", said, class_="lead"))
+
+
+def _cells(row: BoardRow) -> Markup:
     columns = [
         Column("Environment"),
         *(
@@ -150,11 +169,7 @@ def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
         ),
     ]
     rows = [_cell(row, cell, place) for place, cell in enumerate(row.result.cells)]
-    made = text.conditions(part.section, Report(board.method, (), ()))
-    caption = f"Raw return: mean ± sample standard deviation over seeds. {made}"
-    return html_tables.table(
-        columns, rows, label="By environment", caption=caption, classes="cells"
-    )
+    return html_tables.table(columns, rows, label="By environment", caption="", classes="cells")
 
 
 def _cell(row: BoardRow, cell: CellResult, place: int) -> list[TableCell]:
@@ -209,15 +224,11 @@ def _runs(
         Column("Submitted by"),
         Column("Digest of the specification"),
     ]
-    caption = (
-        "Seconds are of the whole run, evaluation included; steps are of training. The run's name "
-        "is the start of its digest, which is over all that determines its numbers."
-    )
     return html_tables.table(
         columns,
         [_run(each, row, up, origins) for each in runs],
         label=f"Runs on {environment}",
-        caption=caption,
+        caption="",
         classes="runs",
     )
 
@@ -280,9 +291,8 @@ def _external_runs(runs: Sequence[ExternalRun], environment: str) -> Markup:
         ]
         for run in runs
     ]
-    caption = "As the source has them; these runs were not made by this package."
     return html_tables.table(
-        columns, rows, label=f"Imported runs on {environment}", caption=caption, classes="runs"
+        columns, rows, label=f"Imported runs on {environment}", caption="", classes="runs"
     )
 
 
