@@ -30,7 +30,7 @@ PANEL = 2.3
 """Height of a panel of curves, in inches."""
 
 
-_Dashes = Literal["solid"] | tuple[int, tuple[int, ...]]
+_Dashes = Literal["solid"] | tuple[int, tuple[float, ...]]
 _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
 _LINES: dict[str, _Dashes] = {
     "circle": "solid",
