@@ -31,7 +31,7 @@ test-slurm:  ## on a SLURM cluster of one node, which is started: Debian, as roo
 
 test-browser:  ## HTML reports and the search of the documentation in Chromium, which must be installed
 	$(INSTALL) browser docs
-	IMITBENCH_REQUIRE_BROWSER=1 IMITBENCH_SCREENSHOTS=screenshots $(BIN)/python -m pytest -m browser
+	IMITBENCH_SCREENSHOTS=screenshots IMITBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser
 
 # Torch has the version of constraints.txt: its old wheels need gigabytes of CUDA libraries.
 LOWEST ?= .venv-lowest

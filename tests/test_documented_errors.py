@@ -356,6 +356,7 @@ _DOCUMENTED = {
     ],
     ("util.networks.build_mlp", ValueError): [
         lambda _: networks.build_mlp(3, (4,), out_size=2, squeeze_output=True),
+        lambda _: networks.build_mlp(3, (4,), lipschitz=2.0),
     ],
     ("util.util.endless_iter", ValueError): [lambda _: util.endless_iter(iter([1]))],
     ("util.util.get_first_iter_element", ValueError): [

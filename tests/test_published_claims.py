@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from imitbench.cli import run as run_command
 from imitbench.cli.main import app
-from imitbench.published.claim_outcomes import fits, own_outcomes, read_best_points
+from imitbench.published.claim_outcomes import fits, own_outcomes
 from imitbench.published.claims import read_claims
 from imitbench.published.results_sources import find_results
 from imitbench.report.claims_page import NOT_RUN, render_claims
@@ -31,21 +31,16 @@ def runs():
     return [run for source in find_results(RESULTS).sources for run in source.runs]
 
 
-@pytest.fixture(scope="module")
-def best():
-    return read_best_points(RESULTS / "curves.csv")
-
-
 def test_there_are_enough_claims_of_enough_papers(claims):
     papers = {claim.paper for claim in claims if not re.search("issue|pull request", claim.paper)}
     assert len(claims) >= 25
     assert len(papers) >= 6
 
 
-def test_the_page_is_that_of_the_claims_and_the_results(claims, runs, best):
+def test_the_page_is_that_of_the_claims_and_the_results(claims, runs):
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
     _, _, after = rest.partition(END)
-    due = f"{before}{START}\n\n{render_claims(claims, runs, best)}\n\n{END}{after}"
+    due = f"{before}{START}\n\n{render_claims(claims, runs)}\n\n{END}{after}"
     if os.environ.get("UPDATE_GOLDEN"):
         PAGE.write_text(due, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == due, "UPDATE_GOLDEN=1 writes the tables again"
@@ -58,10 +53,10 @@ def table_rows(page):
     return {int(row[0]): row for row in cells if len(row) == 12 and row[0].isdecimal()}
 
 
-def test_rows_without_published_runs_say_so_and_have_no_number(claims, runs, best):
+def test_rows_without_published_runs_say_so_and_have_no_number(claims, runs):
     rows = table_rows(PAGE.read_text(encoding="utf-8"))
     assert sorted(rows) == list(range(1, len(claims) + 1))
-    known = sum(each is not None for each in own_outcomes(claims, runs, best))
+    known = sum(each is not None for each in own_outcomes(claims, runs))
     own = [row[8:] for row in rows.values()]
     assert sum(cells != [NOT_RUN, "", "", ""] for cells in own) == known
     assert 0 < known < len(claims)

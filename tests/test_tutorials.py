@@ -3,7 +3,8 @@
 The numbers that determine the run time are constants in the first block of a tutorial; these tests
 replace them with smaller ones. Shell commands are run as well, `imitbench run` with smaller
 hyper-parameters if necessary. Nothing is skipped: a constant or a kind of block that this file does
-not know is an error. The commands of `slurm_lab` are run by `tests/slurm/test_tutorial.py`.
+not know is an error. The commands of `slurm_lab` are run by `tests/slurm/test_tutorial.py`, those of
+`your_answers` by `tests/labelling/test_training_browser.py`.
 """
 
 import itertools
@@ -80,7 +81,7 @@ ANSWERS = "left\nnonsense\nright\nundo\nr\nt\ns\n"
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.md"))
 MADE = {"../cluster.md"}  # generated with the site; the build of the site checks links to it
-ON_A_CLUSTER = {"slurm_lab"}
+ELSEWHERE = {"slurm_lab", "your_answers"}  # a cluster, or a browser, is needed
 # Their commands train several methods, or one method repeatedly.
 LONG = {
     "density",
@@ -148,7 +149,7 @@ def ran(tmp_path_factory):
 
 def test_every_tutorial_is_tested():
     assert {name for name in NAMES if of_language(name, "python")} == set(SMALL)
-    assert {*NEEDS, *MORE_OPTIONS, *OTHER_OPTIONS, *LONG, *ON_A_CLUSTER} <= set(NAMES)
+    assert {*NEEDS, *MORE_OPTIONS, *OTHER_OPTIONS, *LONG, *ELSEWHERE} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -219,7 +220,7 @@ def test_the_learned_reward_is_saved_on_disk(ran, name, reward):
     [
         pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
         for name in NAMES
-        if name not in ON_A_CLUSTER
+        if name not in ELSEWHERE
     ],
 )
 def test_all_commands_of_a_tutorial_run(tmp_path, name):

@@ -347,9 +347,10 @@ def _show_queue(
 
 
 def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | None = None) -> None:
+    import signal
     import webbrowser
 
-    from imitbench.cli.output import note
+    from imitbench.cli.output import count, note
     from imitbench.labelling.server import LabellingServer, is_loopback
 
     host, quiet, json = page.host, page.quiet, page.json
@@ -370,11 +371,11 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
         if page.browser and is_loopback(host):
             webbrowser.open(links[0][1])
         with suppress(KeyboardInterrupt):
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C
             server.wait()
         answers = len(server.store.answers())
     if not quiet:
-        more = "" if watcher else f"; see imitbench label status {labels.folder}"
-        note(f"{answers} answers are stored{more}")
+        note(f"{count(answers, 'answer')} stored; see imitbench label status {labels.folder}")
 
 
 def _print_set(labels: LabelSet | LabelQueue, links: dict[str, str]) -> None:
@@ -404,12 +405,14 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
     from imitbench.labelling.agreement import agreement
     from imitbench.labelling.card import alpha_text, share_text
     from imitbench.labelling.exchange import summaries
+    from imitbench.labelling.queue import QueueSet
     from imitbench.labelling.schedule import schedule
 
     with _opened(folder) as (labels, store):
         people = summaries(labels, store)
         alpha = agreement(store.answers())
-        total = len(schedule(labels.header, 0))
+        queue = isinstance(labels, QueueSet)
+        total = labels.shown_to_each if queue else len(schedule(labels.header, 0))
     if json:
         print_json(
             {
@@ -504,7 +507,7 @@ def import_labels(
     from imitbench.labelling.answers import check_name
     from imitbench.labelling.exchange import import_answers
 
-    with _opened(folder) as (labels, store):
+    with _opened(folder, grows=False) as (labels, store):
         added = import_answers(labels, store, source, check_name(annotator))
     _print_added(folder, added, json=json)
 
@@ -525,7 +528,7 @@ def merge_labels(
     """
     from imitbench.labelling.exchange import merge
 
-    with _opened(folder) as (labels, store):
+    with _opened(folder, grows=False) as (labels, store):
         added = sum(merge(labels, store, copy) for copy in copies)
     _print_added(folder, added, json=json)
 
@@ -540,11 +543,19 @@ def _print_added(folder: Path, added: int, *, json: bool) -> None:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[tuple[LabelSet, AnswerStore]]:
+def _opened(folder: Path, *, grows: bool = True) -> Iterator[tuple[LabelSet, AnswerStore]]:
+    """Opens a set; or, if it may be one that grows, the queue of a training as it is now."""
+    from imitbench.errors import InputError
     from imitbench.labelling.answers import AnswerStore
     from imitbench.labelling.label_set import LabelSet
+    from imitbench.labelling.queue import QueueSet, is_queue
 
-    labels = LabelSet(folder)
+    if is_queue(folder) and not grows:
+        raise InputError(
+            f"{folder}: is the queue of a training, which gets its answers from the page or from "
+            "answers.jsonl; name a set"
+        )
+    labels = QueueSet(folder) if is_queue(folder) else LabelSet(folder)
     store = AnswerStore(labels.answers_path, labels.set_id)
     try:
         yield labels, store

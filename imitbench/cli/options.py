@@ -23,6 +23,9 @@ Places = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")]
+WithoutCurves = Annotated[
+    bool, typer.Option("--without-curves", help="Leave out the learning curves.")
+]
 Suite = Annotated[
     str,
     typer.Option(

@@ -144,6 +144,7 @@ def push_results(
     with_policies: Annotated[
         bool, typer.Option("--with-policies", help="Also publish the trained policies.")
     ] = False,
+    without_curves: options.WithoutCurves = False,
     yes: Yes = False,
     private: Private = False,
     message: Message = None,
@@ -151,7 +152,7 @@ def push_results(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Publish results: every run with its specification, its episodes, and a report.
+    """Publish results: runs with their specifications, episodes and learning curves, and a report.
 
     Replaces the files of an earlier push of results. Excludes names of machines and tracebacks.
     Shows the files to upload, and with --yes uploads them in one commit. Needs HF_TOKEN, or `hf
@@ -179,6 +180,7 @@ def push_results(
         command=typed_command(),
         licence=license,
         with_policies=with_policies,
+        with_curves=not without_curves,
     )
     _push(staged, request)
 

@@ -114,7 +114,7 @@ def pull_results(
 
     Every file is checked against its digest, every run against its specification, and every
     result against its episodes. Existing runs of the results folder are not changed. The designs of
-    races come with their runs.
+    races and published learning curves come with their runs.
 
     Example: imitbench results pull me/my-results --out theirs
     """
@@ -145,10 +145,11 @@ def export_results(
     ],
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
+    without_curves: options.WithoutCurves = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write results in the published layout to a local folder: every run, and its episodes.
+    """Write results in the published layout to a local folder: runs, episodes, learning curves.
 
     The folder holds what `imitbench results push` uploads, except the card, and what `imitbench
     leaderboard validate` checks. It excludes names of machines, tracebacks, and superseded runs:
@@ -163,7 +164,12 @@ def export_results(
     runs = results_folder.read_runs(out, suite=suite)
     races = results_folder.races_of(out, runs.runs)
     results_folder.export_results(
-        runs.runs, folder, version=__version__, command=typed_command(), races=races
+        runs.runs,
+        folder,
+        version=__version__,
+        command=typed_command(),
+        races=races,
+        curves=not without_curves,
     )
     for message in runs.unreadable:
         note(f"skipped: {message}")

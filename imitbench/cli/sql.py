@@ -20,7 +20,8 @@ def sql(
     """Query the results database, read-only.
 
     Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
-    latest_failures, external_scores, quarantine, "references". Published results have no curves.
+    latest_failures, external_scores, quarantine, "references". Published results have one
+    metric per curve.
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """

@@ -90,6 +90,7 @@ def check_rendering(spec: EnvironmentSpec) -> RenderedEnvironment:
 def _render_without_display() -> None:
     """Makes MuJoCo and pygame render in memory where there is no screen, and pygame quietly."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "hide")
+    os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")  # SDL would ignore SIGTERM
     screens = ("DISPLAY", "WAYLAND_DISPLAY")
     if sys.platform.startswith("linux") and not any(map(os.environ.get, screens)):
         os.environ.setdefault("MUJOCO_GL", "egl")

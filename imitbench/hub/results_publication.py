@@ -26,10 +26,11 @@ _FORMAT = """
   that map to the scores 0 and 1).
 - `failures/<suite>.jsonl`: a line per failed run.
 - `episodes/<suite>/<run_id>.csv`: each evaluation episode of a run.
-{races}{policies}
+{curves}{races}{policies}
 `imitbench results pull {repo} --out DIR` checks all files and writes run directories, which
 `imitbench report --out DIR` reads.
 """
+_CURVES = "- `curves/<suite>/<run_id>.csv`: the main metric of a run during training.\n"
 _RACES = "- `races/<id>.json`: a design that was registered before its first run.\n"
 _POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
 
@@ -44,6 +45,7 @@ def staged_results(
     command: str,
     licence: str | None = None,
     with_policies: bool = False,
+    with_curves: bool = True,
 ) -> Iterator[Publication]:
     """Prepares the content of a repository of results.
 
@@ -55,6 +57,7 @@ def staged_results(
         command: Command line to record.
         licence: The hub's identifier of a licence.
         with_policies: Whether to publish the policies as well.
+        with_curves: Whether to publish the learning curves as well.
 
     Yields:
         The publication, whose files exist only within the context.
@@ -68,13 +71,24 @@ def staged_results(
     card = RepoCard({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
     add_licence(card, licence, notes)
     races = races_of(out, runs.runs)
+    has_curves = with_curves and any(run.curve is not None for run in runs.runs)
     about = _FORMAT.format(
-        repo=repo, policies=_POLICIES if with_policies else "", races=_RACES if races else ""
+        repo=repo,
+        policies=_POLICIES if with_policies else "",
+        races=_RACES if races else "",
+        curves=_CURVES if has_curves else "",
     )
     card.text = f"{report.strip()}\n{about}"
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
         stage = Path(scratch)
-        write_results(runs.runs, stage, version=__version__, command=command, races=races)
+        write_results(
+            runs.runs,
+            stage,
+            version=__version__,
+            command=command,
+            races=races,
+            curves=with_curves,
+        )
         (stage / CARD_FILE).write_text(card.render(), encoding="utf-8")
         files, _ = choose_files(stage, [*PATTERNS, CARD_FILE])
         if with_policies:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.video import check_rendering
-from imitbench.labelling.clips import TraceScale, draw_trace, write_clip
+from imitbench.labelling.clips import Frame, TraceScale, draw_trace, write_clip
 from imitbench.labelling.fragments import Actor, Fragment, act_out, of_demonstrations
 from imitbench.labelling.label_set import CLIPS_FOLDER, MOST_PAIRS, SetHeader, stored, write_set
 from imitbench.labelling.pair_files import read_pairs
 from imitbench.labelling.pairing import make_pairs, recorded_pairs
-from imitbench.labelling.posing import FragmentPainter
+from imitbench.labelling.posing import FASTEST_FPS, TRACE_FPS, FragmentPainter
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.files import new_folder
 
 DEFAULT_QUESTION = "Which clip shows better behavior?"
-_TRACE_FPS, _FASTEST_FPS = 20.0, 30.0
+_ENCODERS = 2
 
 Progress = Callable[[str, int, int], None]
 
@@ -89,8 +92,8 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
     if not 1 <= request.pairs <= MOST_PAIRS // 2:
         raise InputError(f"--pairs {request.pairs}: must be from 1 to {MOST_PAIRS // 2}")
     with new_folder(folder) as draft:
-        fragments, fps, unrendered = _fragments(request, progress)
-        steps = [stored(fragment.steps) for fragment in fragments]
+        source = _open(request)
+        steps = _write_clips(source, draft / CLIPS_FOLDER, progress)
         if request.recorded is not None:
             pairs = recorded_pairs(steps, request.seed)
         else:
@@ -106,31 +109,40 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
             source=request.source,
             question=request.question,
             seed=request.seed,
-            fps=fps,
-            rendered=unrendered is None,
+            fps=source.fps,
+            rendered=source.unrendered is None,
             goal=request.goal,
             fragments=len(steps),
             pairs=pairs,
         )
-        _write_clips(fragments, draft / CLIPS_FOLDER, fps, progress)
         write_set(draft, header, steps)
-    return BuiltSet(header, unrendered)
+    return BuiltSet(header, source.unrendered)
 
 
-def _fragments(request: SetRequest, progress: Progress) -> tuple[list[Fragment], float, str | None]:
+@dataclass(frozen=True)
+class _Source:
+    """Fragments, drawn one by one: their frames take far more memory than their steps."""
+
+    fragments: Iterable[Fragment]
+    count: int
+    fps: float
+    unrendered: str | None
+
+
+def _open(request: SetRequest) -> _Source:
     count = 2 * request.pairs
     if request.recorded is not None:
         return _recorded(request.recorded, request.env)
     if request.demos is not None:
-        found = of_demonstrations(
+        cut = of_demonstrations(
             request.demos, count=count, length=request.length, seed=request.seed
         )
-        return found, _TRACE_FPS, "stored episodes have no frames"
+        return _Source(cut, count, TRACE_FPS, "stored episodes have no frames")
     assert request.env is not None, "policies act in an environment"
-    spec, fps, unrendered = request.env, _TRACE_FPS, None
+    spec, fps, unrendered = request.env, TRACE_FPS, None
     try:
         rendered = check_rendering(request.env)
-        spec, fps = rendered.spec, min(rendered.fps, _FASTEST_FPS)
+        spec, fps = rendered.spec, min(rendered.fps, FASTEST_FPS)
     except InputError as error:
         unrendered = str(error)
     found = act_out(
@@ -140,36 +152,77 @@ def _fragments(request: SetRequest, progress: Progress) -> tuple[list[Fragment],
         length=request.length,
         seed=request.seed,
         render=unrendered is None,
-        progress=lambda done, total: progress("fragments", done, total),
     )
-    return found, fps, unrendered
+    return _Source(found, count, fps, unrendered)
 
 
-def _recorded(place: Path, env: EnvironmentSpec | None) -> tuple[list[Fragment], float, str | None]:
+def _recorded(place: Path, env: EnvironmentSpec | None) -> _Source:
     steps = [fragment for pair in read_pairs(place) for fragment in pair]
     painter = FragmentPainter(env)
-    try:
-        if not painter.rendered:
-            why = "its states cannot be rendered" if env else "add --env ID to render them"
-            return [Fragment(each, None) for each in steps], painter.fps, why
-        return [Fragment(each, painter.frames(each)) for each in steps], painter.fps, None
-    finally:
-        painter.close()
+    if not painter.rendered:
+        why = "its states cannot be rendered" if env else "add --env ID to render them"
+        return _Source([Fragment(s, None) for s in steps], len(steps), painter.fps, why)
+
+    def drawn() -> Iterator[Fragment]:
+        try:
+            yield from (Fragment(each, painter.frames(each)) for each in steps)
+        finally:
+            painter.close()
+
+    return _Source(drawn(), len(steps), painter.fps, None)
 
 
-def _write_clips(
-    fragments: Sequence[Fragment], folder: Path, fps: float, progress: Progress
-) -> None:
+def _write_clips(source: _Source, folder: Path, progress: Progress) -> list[TrajectoryWithRew]:
+    """Writes the clip of each fragment as soon as it is drawn; returns the steps of each."""
     folder.mkdir()
-    scale = (
-        TraceScale(fragment.steps for fragment in fragments if fragment.frames is None)
-        if any(fragment.frames is None for fragment in fragments)
-        else None
-    )
-    for number, fragment in enumerate(fragments):
-        frames = fragment.frames
-        if frames is None:
+    steps: list[TrajectoryWithRew] = []
+    with _Encoders(folder, source, progress) as encoders:
+        bare = []
+        for number, fragment in enumerate(source.fragments):
+            steps.append(stored(fragment.steps))
+            if fragment.frames is None:
+                bare.append(number)
+            else:
+                encoders.write(number, fragment.frames)
+        scale = TraceScale(steps[number] for number in bare) if bare else None
+        for number in bare:
             assert scale is not None, "there are fragments without frames"
-            frames = draw_trace(fragment.steps, scale)
-        write_clip([np.ascontiguousarray(f) for f in frames], folder / f"{number}.mp4", fps)
-        progress("clips", number + 1, len(fragments))
+            encoders.write(number, draw_trace(steps[number], scale))
+    return steps
+
+
+class _Encoders:
+    """Encodes clips while the next ones are drawn; few wait at a time."""
+
+    def __init__(self, folder: Path, source: _Source, progress: Progress) -> None:
+        self._folder, self._source, self._progress = folder, source, progress
+        self._pool = ThreadPoolExecutor(_ENCODERS)
+        self._waiting: deque[Future[None]] = deque()
+        self._done = 0
+
+    def __enter__(self) -> _Encoders:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            while self._waiting and kind is None:
+                self._finish_one()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+
+    def write(self, number: int, frames: Sequence[Frame]) -> None:
+        """Encodes a clip, perhaps later.
+
+        Raises:
+            InputError: An earlier clip cannot be encoded.
+        """
+        if len(self._waiting) > _ENCODERS:
+            self._finish_one()
+        path = self._folder / f"{number}.mp4"
+        shown = [np.ascontiguousarray(frame) for frame in frames]
+        self._waiting.append(self._pool.submit(write_clip, shown, path, self._source.fps))
+
+    def _finish_one(self) -> None:
+        self._waiting.popleft().result()
+        self._done += 1
+        self._progress("clips", self._done, self._source.count)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from imitbench.data.types import Trajectory
 from imitbench.errors import InputError
-from imitbench.labelling.label_set import MOST_CLIP_BYTES
+from imitbench.labelling.label_set import MOST_CLIP_BYTES, clip_problem
 from imitbench.util.extras import import_extra
+from imitbench.util.text_line import one_line
 from imitbench.util.video_wrapper import import_encoder
 
 Frame = npt.NDArray[np.uint8]
@@ -68,17 +69,22 @@ def write_clip(frames: Sequence[Frame], path: Path, fps: float) -> None:
         for quality in _QUALITIES:
             options = ["-crf", str(quality), "-preset", "veryfast", "-movflags", "+faststart"]
             with imageio.get_writer(
-                partial, fps=fps, codec="libx264", macro_block_size=1, output_params=options
-            ) as writer:
+                partial, fps=fps, codec="libx264", macro_block_size=1, output_params=options,
+                ffmpeg_log_level="quiet",
+            ) as writer:  # fmt: skip
                 for frame in frames:
                     writer.append_data(frame)
             if partial.stat().st_size <= MOST_BYTES:
+                problem = clip_problem(partial)
+                if problem is not None:  # the encoder was ended, or the disk is full
+                    raise InputError(f"{path}: {problem} after writing; check the disk")
                 with partial.open("rb") as stream:
                     os.fsync(stream.fileno())
                 partial.replace(path)
                 return
     except OSError as error:
-        raise InputError(f"{path}: the clip cannot be written ({error})") from error
+        reason = error.strerror or str(error).partition("\n")[0]  # the encoder tells pages
+        raise InputError(f"{path}: the clip cannot be written ({one_line(reason)})") from error
     finally:
         partial.unlink(missing_ok=True)
     raise InputError(

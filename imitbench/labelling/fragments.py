@@ -87,9 +87,10 @@ def act_out(
     length: int,
     seed: int,
     render: bool,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> list[Fragment]:
+) -> Iterator[Fragment]:
     """Lets policies act in turn, one episode each, and cuts fragments from the episodes.
+
+    Frames of many fragments do not fit into memory: use each fragment before the next one.
 
     Args:
         spec: The environment, with a `render_mode` if frames are wanted.
@@ -98,14 +99,15 @@ def act_out(
         length: Steps of each fragment.
         seed: Determines episodes and fragments.
         render: Whether to render.
-        progress: Called with the numbers of fragments done and in total.
+
+    Yields:
+        The fragments.
 
     Raises:
         InputError: Episodes are shorter than the fragments.
     """
     env = make_environment(spec)
-    found: list[Fragment] = []
-    longest = vain = 0
+    found = longest = vain = 0
     try:
         for episode in range(count + _MOST_VAIN_EPISODES):
             rng = np.random.default_rng([derive_seed(seed, "labelling"), episode])
@@ -115,12 +117,12 @@ def act_out(
             longest = max(longest, steps)
             vain = 0 if parts else vain + 1
             # Ends of long episodes differ most from their beginnings: keep parts from all over.
-            keep = min(len(parts), _PER_EPISODE, count - len(found))
+            keep = min(len(parts), _PER_EPISODE, count - found)
             drawn = sorted(rng.choice(len(parts), size=keep, replace=False)) if keep else ()
-            found += [parts[index] for index in drawn]
-            progress(len(found), count)
-            if len(found) == count:
-                return found
+            yield from (parts[index] for index in drawn)
+            found += keep
+            if found == count:
+                return
             if vain >= _MOST_VAIN_EPISODES:
                 break
     finally:

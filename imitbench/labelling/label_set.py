@@ -135,14 +135,14 @@ class LabelSet:
         return self.folder / CLIPS_FOLDER / f"{fragment}.mp4"
 
     def check_clips(self) -> None:
-        """Checks that each clip of a pair exists, is small and begins as a video.
+        """Checks that each clip of a pair exists, is small and a complete video.
 
         Raises:
-            InputError: A clip is missing, too large, or no video.
+            InputError: A clip is missing, too large, cut off, or no video.
         """
         for number in sorted({n for pair in self.header.pairs for n in (pair.first, pair.second)}):
             path = self.clip_path(number)
-            problem = _clip_problem(path)
+            problem = clip_problem(path)
             if problem is not None:
                 raise InputError(f"{path}: {problem}; make the set again")
 
@@ -209,15 +209,30 @@ def _parse_quietly(folder: Path) -> None:
         SetHeader.model_validate_json(_read(folder / SET_FILE, folder))
 
 
-def _clip_problem(path: Path) -> str | None:
+def clip_problem(path: Path) -> str | None:
+    """Why a browser cannot show a clip, in words; `None` if its structure is that of a video."""
     try:
         with open_ordinary(path) as stream:
-            start = stream.read(_MP4_MARK_AT + len(_MP4_MARK))
-        size = path.stat().st_size
+            content = stream.read(MOST_CLIP_BYTES + 1)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if start[_MP4_MARK_AT:] != _MP4_MARK:
+    if content[_MP4_MARK_AT : _MP4_MARK_AT + len(_MP4_MARK)] != _MP4_MARK:
         return "is not a clip that browsers can show"
-    if size > MOST_CLIP_BYTES:
+    if len(content) > MOST_CLIP_BYTES:
         return f"is larger than {MOST_CLIP_BYTES // 2**20} MiB"
-    return None
+    return None if _is_complete(content) else "is a clip that is cut off"
+
+
+def _is_complete(content: bytes) -> bool:
+    """Whether all boxes of an MP4 file are there, with the one that describes the film.
+
+    Source: ISO/IEC 14496-12, section 4.2: a box is its size (4 bytes), its type, and its content.
+    """
+    at, kinds = 0, set()
+    while at + 8 <= len(content):
+        size = int.from_bytes(content[at : at + 4])
+        kinds.add(content[at + 4 : at + 8])
+        if size < 8:
+            return False
+        at += size
+    return at == len(content) and b"moov" in kinds

@@ -76,9 +76,11 @@ class FragmentPainter:
     Attributes:
         rendered: Whether frames show the environment; otherwise they are traces.
         fps: Frames per second.
+        env_id: Id of the environment; `None` if it is not known.
     """
 
     def __init__(self, spec: EnvironmentSpec | None) -> None:
+        self.env_id = None if spec is None else spec.id
         self._env: gym.Env[Any, Any] | None = None
         self._pose: Poser | None = None
         self.fps = TRACE_FPS

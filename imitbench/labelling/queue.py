@@ -10,6 +10,7 @@ writes files of pairs, and reads `answers.jsonl`. The page adds to it
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 import threading
@@ -26,13 +27,16 @@ from imitbench.algorithms.preference_comparisons.answer_queue import (
     append_answer,
     read_answers,
 )
-from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
+from imitbench.algorithms.preference_comparisons.dataset_storage import (
+    PreferenceArrays,
+    pair_digest,
+)
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.labelling.answers import AnswerStore, GivenAnswer
 from imitbench.labelling.clips import write_clip
-from imitbench.labelling.label_set import ANSWERS_FILE, CLIPS_FOLDER, Pair
-from imitbench.labelling.posing import FragmentPainter
+from imitbench.labelling.label_set import ANSWERS_FILE, CLIPS_FOLDER, LabelSet, Pair, SetHeader
+from imitbench.labelling.posing import TRACE_FPS, FragmentPainter
 from imitbench.labelling.schedule import Task, sequence
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
@@ -59,6 +63,8 @@ class QueueHeader(BaseModel):
     goal: int = Field(ge=1)
     seed: int = Field(ge=0)
     rendered: bool
+    env: Annotated[str, Field(max_length=200)] | None = None
+    """The environment that draws the clips, if it was named."""
     fragments: int = Field(default=0, ge=0)
     read: list[Annotated[str, Field(max_length=80)]] = []
     """Files of pairs that were read, in order."""
@@ -96,14 +102,14 @@ class LabelQueue:
         else:
             self.header = QueueHeader(
                 queue=secrets.token_hex(16), question=question, goal=goal, seed=seed,
-                rendered=painter.rendered,
+                rendered=painter.rendered, env=painter.env_id,
             )  # fmt: skip
             self._save(self.header)
 
     @property
     def set_id(self) -> str:
         """Identity of the queue."""
-        return hashlib.sha256(self.header.queue.encode()).hexdigest()
+        return _identity(self.header)
 
     @property
     def answers_path(self) -> Path:
@@ -121,11 +127,7 @@ class LabelQueue:
 
     def tasks(self, stream: int) -> list[Task]:
         """The sequence of an annotator so far; it only gets longer."""
-        found: list[Task] = []
-        for number, chunk in enumerate(self.header.chunks):
-            shown = sequence(chunk, [self.header.seed, stream, number])
-            found += [Task(len(found) + t.position, t.pair, t.purpose, t.swapped) for t in shown]
-        return found
+        return _tasks(self.header, stream)
 
     def grow(self) -> bool:
         """Draws the next chunk of pairs without an answer; returns whether there was one.
@@ -149,12 +151,7 @@ class LabelQueue:
         """Pairs of a file that are neither answered nor shown; `None` if all were read earlier."""
         if path.name in self.header.read:
             return None
-        try:
-            content = gate.checked(
-                lambda: dataset_storage.unpack(dataset_storage.read_file(path)), path
-            )
-        except ValueError as error:
-            raise InputError(f"{path}: not a set of pairs ({one_line(error)})") from error
+        content = _read_pairs(path)
         known = {pair.digest for chunk in self.header.chunks for pair in chunk}
         known |= set(read_answers(self.lines_path))
         found = {}
@@ -193,6 +190,81 @@ class LabelQueue:
     def _save(self, header: QueueHeader) -> None:
         atomic_write_bytes(self.folder / QUEUE_FILE, header.model_dump_json(indent=1).encode())
         self.header = header
+
+
+class QueueSet(LabelSet):
+    """The pairs of a queue that were shown so far, as a set: for its status and its export.
+
+    Args:
+        folder: The queue.
+
+    Raises:
+        InputError: It is damaged, or shows no pair yet.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / QUEUE_FILE).is_file():
+            raise InputError(
+                f"{folder}: nobody has opened this queue yet; imitbench label {folder} --queue "
+                "shows its pairs"
+            )
+        self.folder, self._queue = folder, _read_header(folder / QUEUE_FILE)
+        self.set_id = _identity(self._queue)
+        self.pairs = {pair.digest: pair for chunk in self._queue.chunks for pair in chunk}
+        if not self.pairs:
+            raise InputError(f"{folder}: the training has not asked about any pair yet")
+        queue = self._queue
+        self.header = SetHeader(
+            version=1, env=queue.env, source="the queue of a training", question=queue.question,
+            seed=queue.seed, fps=TRACE_FPS, rendered=queue.rendered, goal=queue.goal,
+            fragments=queue.fragments, pairs=list(self.pairs.values()),
+        )  # fmt: skip
+
+    @property
+    def shown_to_each(self) -> int:
+        """Number of pairs that each annotator has been asked about, with repeats."""
+        return len(_tasks(self._queue, 0))
+
+    @functools.cached_property
+    def fragments(self) -> list[TrajectoryWithRew]:
+        """The fragments, by number.
+
+        Raises:
+            InputError: A file of the training is damaged or missing.
+        """
+        asked: dict[str, tuple[TrajectoryWithRew, TrajectoryWithRew]] = {}
+        for path in sorted(self.folder.glob(PAIRS)):
+            content = _read_pairs(path)
+            for pair in zip(content.fragments1, content.fragments2, strict=True):
+                asked.setdefault(pair_digest(*pair), pair)
+        found: dict[int, TrajectoryWithRew] = {}
+        for pair in self.header.pairs:
+            if pair.digest not in asked:
+                raise InputError(
+                    f"{self.folder}: a file of pairs of the training is missing, which "
+                    f"{QUEUE_FILE} names; put it back"
+                )
+            found[pair.first], found[pair.second] = asked[pair.digest]
+        return [found[number] for number in range(self.header.fragments)]
+
+
+def _identity(header: QueueHeader) -> str:
+    return hashlib.sha256(header.queue.encode()).hexdigest()
+
+
+def _tasks(header: QueueHeader, stream: int) -> list[Task]:
+    found: list[Task] = []
+    for number, chunk in enumerate(header.chunks):
+        shown = sequence(chunk, [header.seed, stream, number])
+        found += [Task(len(found) + t.position, t.pair, t.purpose, t.swapped) for t in shown]
+    return found
+
+
+def _read_pairs(path: Path) -> PreferenceArrays:
+    try:
+        return gate.checked(lambda: dataset_storage.unpack(dataset_storage.read_file(path)), path)
+    except ValueError as error:
+        raise InputError(f"{path}: not a set of pairs ({one_line(error)})") from error
 
 
 def _read_header(path: Path) -> QueueHeader:

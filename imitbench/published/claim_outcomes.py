@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
-from pydantic import ValidationError
-
-from imitbench.errors import InputError
-from imitbench.published.claims import Claim, read_table, share_of_expert
+from imitbench.published.claims import Claim, share_of_expert
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Record, RunSpec
+from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions, current_run_ids
-from imitbench.store.external_results import describe_validation_error
-from imitbench.util.numbers import Count, Finite
 
 FAILED_BELOW = 0.5
 """A seed whose last policy has a smaller score has failed."""
 
 _SOURCE = "bundled"
-
-
-class CurvePoint(Record):
-    """One point of a published learning curve.
-
-    Attributes:
-        run_id: The run.
-        step: Units of the budget spent so far.
-        value: Mean return of the training episodes that ended since the point before.
-    """
-
-    run_id: str
-    step: Count
-    value: Finite
 
 
 @dataclass(frozen=True)
@@ -67,9 +47,7 @@ class OwnOutcome:
     device: str = "cpu"
 
 
-def own_outcomes(
-    claims: Sequence[Claim], runs: Iterable[PublishedRun], best: Mapping[str, float]
-) -> list[OwnOutcome | None]:
+def own_outcomes(claims: Sequence[Claim], runs: Iterable[PublishedRun]) -> list[OwnOutcome | None]:
     """Returns the own results for each claim; `None` where nothing fitting is published.
 
     Runs fit if they have the claim's algorithm, environment, budget and demonstrations, those
@@ -80,7 +58,6 @@ def own_outcomes(
     Args:
         claims: The claims.
         runs: All published runs, of which the current ones count.
-        best: Best point of the learning curve by run id, as a return.
     """
     everything = list(runs)
     current = current_run_ids((run.spec, run.ended_at) for run in everything)
@@ -94,7 +71,7 @@ def own_outcomes(
     outcomes: list[OwnOutcome | None] = []
     for claim in claims:
         candidates = fitting.get(_key_of_claim(claim), {})
-        found = [_outcome(group, best) for group in candidates.values()]
+        found = [_outcome(group) for group in candidates.values()]
         found.sort(key=lambda each: (-each.seeds, each.pack or 0, each.device))
         outcomes.append(found[0] if found else None)
     return outcomes
@@ -126,7 +103,7 @@ def _key_of_claim(claim: Claim) -> _Key:
     return named, claim.env, claim.algo, claim.config
 
 
-def _outcome(runs: Sequence[PublishedRun], best: Mapping[str, float]) -> OwnOutcome:
+def _outcome(runs: Sequence[PublishedRun]) -> OwnOutcome:
     newest = {run.spec.seed: run for run in sorted(runs, key=lambda run: run.ended_at)}
     returns, scores, shares = [], [], []
     for run in newest.values():
@@ -147,41 +124,16 @@ def _outcome(runs: Sequence[PublishedRun], best: Mapping[str, float]) -> OwnOutc
         mean_return=fmean(returns),
         share=fmean(known) if len(known) == len(shares) else None,
         score=fmean(scores),
-        best_score=_best_score(list(newest.values()), best),
+        best_score=_best_score(list(newest.values())),
         pack=runs[0].spec.pack,
         device=runs[0].spec.device,
     )
 
 
-def _best_score(runs: Sequence[PublishedRun], best: Mapping[str, float]) -> float | None:
+def _best_score(runs: Sequence[PublishedRun]) -> float | None:
     scores = [
-        run.result.references.score(best[run.spec.run_id])
+        run.result.references.score(float(run.curve.values.max()))
         for run in runs
-        if run.result is not None and run.spec.run_id in best
+        if run.result is not None and run.curve is not None and run.curve.has_returns
     ]
     return fmean(scores) if len(scores) == len(runs) else None
-
-
-def read_best_points(path: Path) -> dict[str, float]:
-    """Reads published learning curves.
-
-    Args:
-        path: CSV file with the columns of `CurvePoint`.
-
-    Returns:
-        The greatest value of each run; empty if there is no such file.
-
-    Raises:
-        InputError: The file is malformed.
-    """
-    if not path.exists():
-        return {}
-    columns = tuple(CurvePoint.model_fields)
-    best: dict[str, float] = {}
-    for line, row in read_table(path, columns, columns):
-        try:
-            point = CurvePoint.model_validate_strings(row)
-        except ValidationError as error:
-            raise InputError(f"{path}, line {line}: {describe_validation_error(error)}") from error
-        best[point.run_id] = max(point.value, best.get(point.run_id, point.value))
-    return best

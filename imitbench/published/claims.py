@@ -180,7 +180,7 @@ def read_claims(path: Path) -> list[Claim]:
     """
     claims: list[Claim] = []
     lines: dict[tuple[object, ...], int] = {}
-    for line, row in read_table(path, COLUMNS, REQUIRED):
+    for line, row in _read_rows(path):
         try:
             claim = Claim.model_validate_strings(row)
         except ValidationError as error:
@@ -198,22 +198,8 @@ def read_claims(path: Path) -> list[Claim]:
     return claims
 
 
-def read_table(
-    path: Path, columns: tuple[str, ...], required: tuple[str, ...]
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yields the rows of a CSV file, as text, without empty cells.
-
-    Args:
-        path: CSV file in UTF-8, separated by commas, with a header line.
-        columns: Columns that the file may have, in any order.
-        required: Columns that must be there.
-
-    Yields:
-        Number of the line, and its cells by column.
-
-    Raises:
-        InputError: The file is missing, is not such a file, or has other columns.
-    """
+def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields the number of each line, and its cells by column without empty ones."""
     try:
         text = read_bounded(path, _MAX_BYTES, follow_link=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -222,7 +208,7 @@ def read_table(
     for line, cells in csv_rows(text, path):
         if not header:
             header = [cell.strip() for cell in cells]
-            _check_header(path, header, columns, required)
+            _check_header(path, header)
         elif len(cells) != len(header):
             raise InputError(
                 f"{path}, line {line}: {len(cells)} cells, and the header has {len(header)}"
@@ -234,17 +220,15 @@ def read_table(
         raise InputError(f"{path}: is empty; its first line must name the columns")
 
 
-def _check_header(
-    path: Path, header: list[str], columns: tuple[str, ...], required: tuple[str, ...]
-) -> None:
+def _check_header(path: Path, header: list[str]) -> None:
     for name in header:
-        if name not in columns:
+        if name not in COLUMNS:
             raise InputError(
                 f"{path}, line 1: unknown column {one_line(name, 60)!r}; "
-                f"{did_you_mean(name, columns)}"
+                f"{did_you_mean(name, COLUMNS)}"
             )
         if header.count(name) > 1:
             raise InputError(f"{path}, line 1: two columns are {name!r}")
-    missing = [name for name in required if name not in header]
+    missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError(f"{path}, line 1: column {missing[0]} is missing")

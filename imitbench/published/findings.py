@@ -11,7 +11,7 @@ from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 Check = Literal[
-    "manifest", "digests", "files", "lines", "identity", "episodes", "scores", "values",
+    "manifest", "digests", "files", "lines", "identity", "episodes", "curves", "scores", "values",
     "suite", "budget", "algorithm", "references", "seeds", "races",
 ]  # fmt: skip
 CHECKS: tuple[Check, ...] = get_args(Check)
@@ -23,6 +23,7 @@ MEANINGS: dict[Check, str] = {
     "lines": "every line is a complete record of a known form",
     "identity": "every run's id matches its specification; no run occurs twice",
     "episodes": "every completed run has as many episodes as its specification says",
+    "curves": "every learning curve has known numbers at steps that its run had",
     "scores": "every stated number follows from the episodes",
     "values": "lengths, steps and times are possible",
     "suite": "environments and evaluation are those of the suite's card",

@@ -4,6 +4,7 @@
     runs/<suite>.jsonl               a line per completed run: specification and outcome
     failures/<suite>.jsonl           a line per failed run
     episodes/<suite>/<run_id>.csv    every evaluation episode of a completed run
+    curves/<suite>/<run_id>.csv      its learning curve: the main metric, at most 200 points
     races/<id>.json                  the registered design of a race, if there are any
 
 Lines and files are sorted by content, so the same runs give the same bytes. All scores can be
@@ -25,6 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
+from imitbench.published.curve_files import CURVES, curve_file, curve_text, is_publishable
+from imitbench.records.curves import main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.records.runs import (
@@ -47,6 +50,7 @@ PATTERNS = (
     "runs/*.jsonl",
     "failures/*.jsonl",
     "episodes/*/*.csv",
+    f"{CURVES}/*/*.csv",
     f"{RACES}/*.json",
 )
 """Shell-style patterns of the files, except cards and policies."""
@@ -160,6 +164,7 @@ def write_results(
     version: str,
     command: str,
     races: Sequence[RegisteredRace] = (),
+    curves: bool = True,
 ) -> None:
     """Writes a folder of published results.
 
@@ -169,6 +174,7 @@ def write_results(
         version: Version of this package.
         command: Command line to record.
         races: Registered races to which they belong.
+        curves: Whether to write the learning curves.
 
     Raises:
         InputError: The name of a suite is not valid as a file name.
@@ -189,6 +195,8 @@ def write_results(
             lines[kind].append(_line(run, key))
             if run.episodes is not None:
                 texts[episodes_file(run.spec)] = episodes_text(run.episodes)
+            if curves and run.curve is not None:
+                texts[curve_file(suite, run.spec.run_id)] = curve_text(run.curve)
         texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
     texts |= {race_file(race): race.text() for race in races}
     manifest = Manifest(
@@ -216,6 +224,7 @@ def export_results(
     version: str,
     command: str,
     races: Sequence[RegisteredRace] = (),
+    curves: bool = True,
 ) -> None:
     """Writes a new folder of published results atomically.
 
@@ -225,6 +234,7 @@ def export_results(
         version: Version of this package.
         command: Command line to record.
         races: Registered races to which they belong.
+        curves: Whether to write the learning curves.
 
     Raises:
         InputError: There is nothing to publish, the folder is not empty or cannot be written, or
@@ -233,7 +243,7 @@ def export_results(
     if not runs:
         raise InputError(f"{folder}: there are no finished runs to publish")
     with new_folder(folder) as draft:
-        write_results(runs, draft, version=version, command=command, races=races)
+        write_results(runs, draft, version=version, command=command, races=races, curves=curves)
 
 
 def read_run(directory: RunDirectory) -> PublishedRun:
@@ -254,7 +264,10 @@ def read_run(directory: RunDirectory) -> PublishedRun:
         episodes = episode_table(columns)
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
-    return PublishedRun(spec, directory.read_result(), None, episodes)
+    curve = main_curve(directory.read_curve())
+    if curve is not None and not is_publishable(curve.metric):
+        curve = None
+    return PublishedRun(spec, directory.read_result(), None, episodes, curve)
 
 
 def _order(run: PublishedRun) -> tuple[Any, ...]:

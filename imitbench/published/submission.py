@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.published.curve_files import check_curve, curve_file, parse_curve
 from imitbench.published.findings import Findings, StrictFindings
 from imitbench.published.results_folder import (
     EPISODE_COLUMNS,
@@ -32,9 +33,10 @@ from imitbench.published.results_folder import (
     text_digest,
 )
 from imitbench.published.run_checks import check_scores
+from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Record, RunFailure, RunResult
+from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store.races import RegisteredRace, parse_race, restore
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
@@ -242,7 +244,7 @@ class _SubmissionReader:
         spec = line.spec
         self._stated.add(line.provenance)
         # If the line is wrong, only that is a problem, not also that its episodes belong to no run.
-        self._used.add(f"episodes/{suite}/{line.run_id}.csv")
+        self._used |= {f"episodes/{suite}/{line.run_id}.csv", curve_file(suite, line.run_id)}
         if not self._is_identified(line, suite, where):
             return None
         self._used.add(episodes_file(spec))
@@ -264,7 +266,8 @@ class _SubmissionReader:
             self._findings.fail("lines", where, f"must have {what}, and nothing else")
             return None
         if kind == "failures":
-            self._used.discard(episodes_file(spec))  # a failed run has none
+            # A failed run has neither.
+            self._used -= {episodes_file(spec), curve_file(suite, spec.run_id)}
             failure = self._validate(RunFailure, {**outcome, **common, "traceback": ""}, where)
             return PublishedRun(spec, failure=failure) if failure else None
         result = self._validate(RunResult, {**outcome, **common}, where)
@@ -273,7 +276,8 @@ class _SubmissionReader:
         episodes = self._episodes(episodes_file(spec), where)
         if episodes is None:
             return None
-        run = PublishedRun(spec, result, None, episodes)
+        curve = self._curve(spec, result)
+        run = PublishedRun(spec, result, None, episodes, curve)
         check_scores(run, where, self._findings)
         return run
 
@@ -303,6 +307,18 @@ class _SubmissionReader:
         except InputError as error:
             self._findings.fail("episodes", name, str(error))
             return None
+
+    def _curve(self, spec: RunSpec, result: RunResult) -> LearningCurve | None:
+        name = curve_file(spec.suite, spec.run_id)
+        if name not in self._texts:
+            return None
+        try:
+            curve = parse_curve(self._texts[name])
+        except InputError as error:
+            self._findings.fail("curves", name, str(error), "export the results again")
+            return None
+        check_curve(curve, spec, result, name, self._findings)
+        return curve
 
     def _parse(self, kind: type[_R], text: str, where: str) -> _R | None:
         try:
@@ -426,4 +442,6 @@ def _restore(run: PublishedRun, directory: RunDirectory) -> None:
             directory.fail(run.failure)
         elif run.result is not None and run.episodes is not None:
             directory.write_episodes(run.episodes)
+            if run.curve is not None:
+                directory.write_curve(run.curve.points)
             directory.finish(run.result)

@@ -31,6 +31,11 @@ def main_metric(points: Sequence[Mapping[str, float]]) -> tuple[str, float] | No
     return None if name is None else (name, latest[name])
 
 
+def is_known_metric(name: str) -> bool:
+    """Whether the last part of a metric's name says what it is: a return, loss or accuracy."""
+    return name.rpartition("/")[2] in _BEST_KNOWN
+
+
 def _rank(name: str) -> int:
     last = name.rpartition("/")[2]
     return _BEST_KNOWN.index(last) if last in _BEST_KNOWN else len(_BEST_KNOWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
 
@@ -14,12 +15,14 @@ class PublishedRun:
 
     Attributes:
         episodes: Evaluation episodes of the run; `None` for a failed run.
+        curve: Learning curve; `None` for a failed run, and if there is none.
     """
 
     spec: RunSpec
     result: RunResult | None = None
     failure: RunFailure | None = None
     episodes: EpisodeTable | None = None
+    curve: LearningCurve | None = None
 
     @property
     def provenance(self) -> Provenance:

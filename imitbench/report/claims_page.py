@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from imitbench.cards.catalog import algorithm_names
 from imitbench.published.claim_outcomes import OwnOutcome, own_outcomes
@@ -20,20 +20,17 @@ _HEADER = (
 )  # fmt: skip
 
 
-def render_claims(
-    claims: Sequence[Claim], runs: Iterable[PublishedRun], best: Mapping[str, float]
-) -> str:
+def render_claims(claims: Sequence[Claim], runs: Iterable[PublishedRun]) -> str:
     """Writes a table and the commands for each algorithm, and the algorithms without a claim.
 
     Args:
         claims: The claims.
         runs: All published runs.
-        best: Best point of the learning curve by run id, as a return.
 
     Returns:
         GitHub-flavoured Markdown without a newline at the end.
     """
-    outcomes = own_outcomes(claims, runs, best)
+    outcomes = own_outcomes(claims, runs)
     by_algorithm: dict[str, list[tuple[Claim, OwnOutcome | None]]] = defaultdict(list)
     for claim, outcome in zip(claims, outcomes, strict=True):
         by_algorithm[claim.algo].append((claim, outcome))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from imitbench.errors import InputError
 from imitbench.records.runs import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import check_suites, run_directories
-from imitbench.untrusted.files import read_content
 from imitbench.util.hub_errors import Notify
 from imitbench.util.name_lists import Names, split_names
 
@@ -76,19 +74,10 @@ def read_curves(out: Path, *, notify: Notify, suite: Names = None) -> Iterator[L
             if wanted and spec.suite not in wanted:
                 continue
             result = directory.read_result() if directory.is_done else None
-            points = _points(directory.curve)
+            points = directory.read_curve()
         except InputError as error:
             notify(f"skipped: {error}")
             continue
         if not (points or result):  # it is about to resume
             points = read_curve(directory.checkpoints)
         yield LoggedCurve(directory, spec, points, result)
-
-
-def _points(path: Path) -> list[Mapping[str, float]]:
-    try:
-        return [json.loads(line) for line in read_content(path).splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error

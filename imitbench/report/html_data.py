@@ -27,11 +27,21 @@ def data_element(report: Report, details: ReportDetails, colors: dict[str, int])
     Returns:
         The element; no text in it can end it.
     """
+    return json_element(_payload(report, details, colors))
+
+
+def json_element(payload: Any, *, digits: int = DIGITS) -> Markup:
+    """Returns a script element with JSON data, which browsers do not execute.
+
+    Args:
+        payload: Dictionaries, lists, texts and numbers.
+        digits: Significant digits of numbers.
+
+    Returns:
+        The element; no text in it can end it. Numbers that are not finite are null.
+    """
     document = json.dumps(
-        _plain(_payload(report, details, colors)),
-        separators=(",", ":"),
-        ensure_ascii=True,
-        allow_nan=False,
+        _plain(payload, digits), separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
     for mark in "<>&":
         document = document.replace(mark, f"\\u{ord(mark):04x}")
@@ -130,14 +140,17 @@ def _run(
     return run
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, digits: int) -> Any:
     """Returns data for JSON: finite, rounded numbers, and text on one line."""
     if isinstance(value, str):
         return text.one_line(value)
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        if not math.isfinite(value):
+            return None
+        shown = float(f"{value:.{digits}g}")
+        return int(shown) if shown.is_integer() and abs(shown) < 2**53 else shown
     if isinstance(value, dict):
-        return {text.one_line(key): _plain(each) for key, each in value.items()}
+        return {text.one_line(key): _plain(each, digits) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(each, digits) for each in value]
     return value

@@ -15,6 +15,7 @@ from imitbench.stats.bootstrap import (
     percentile_band,
     resampled_indices,
 )
+from imitbench.stats.significance import welch_margins
 from imitbench.stats.strata import FloatArray, Resamples, Strata
 
 
@@ -157,6 +158,39 @@ def sample_efficiency(
         level=level,
         rng=rng,
     )
+
+
+def mean_curve(curves: Curves, steps: npt.ArrayLike, *, level: float = 0.95) -> ConfidenceBand:
+    """Averages over the runs of each environment, then over environments, at each step.
+
+    Each run is interpolated linearly to the steps, and never extrapolated. Much faster than
+    `sample_efficiency`, and right for nearly normal means only.
+
+    Args:
+        curves: Runs by environment.
+        steps: As for `sample_efficiency`.
+        level: Confidence level at each step, in (0, 1).
+
+    Returns:
+        Means with pointwise t intervals; ends are NaN if an environment has a single run.
+
+    Raises:
+        ValueError: As `sample_efficiency`.
+
+    Source: Welch 1947, with a spread for each environment; see `imitbench.stats.significance`.
+    """
+    at = np.asarray(steps, dtype=np.float64)
+    scores, sizes = _interpolated(curves, at)
+    cells = np.split(scores, np.cumsum(sizes)[:-1], axis=1)
+    means = np.stack([cell.mean(axis=1) for cell in cells], axis=1)
+    spread = np.stack(
+        [cell.var(axis=1, ddof=1) if cell.shape[1] > 1 else np.zeros(at.size) for cell in cells],
+        axis=1,
+    )
+    counts = np.broadcast_to(np.array(sizes), spread.shape)
+    margins = welch_margins(spread, counts, level=level) / len(sizes)
+    values = means.mean(axis=1)
+    return ConfidenceBand(at, values, values - margins, values + margins, level)
 
 
 def _interpolated(curves: Curves, at: FloatArray) -> tuple[FloatArray, tuple[int, ...]]:

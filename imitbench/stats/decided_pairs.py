@@ -7,30 +7,56 @@ thousands of pairs, and needs only the decisions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeAlias
 
 import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import check_options, resampled
 from imitbench.stats.coverage import Cells, compared_coverage, require_common_environments
+from imitbench.stats.intervals import Interval
 from imitbench.stats.mean_test import mean_test_lacks, mean_tests
 from imitbench.stats.strata import FloatArray, Strata
+from imitbench.stats.verdicts import Decision
 
 _FEW = 199
 """Relabelings after which most pairs are clear."""
 
+_CHUNK = 256
+"""Pairs whose resamples are held at a time."""
+
 _Layout = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PairOutcome:
+    """One algorithm against another.
+
+    Attributes:
+        decision: Decision about the first, as in `imitbench.stats.verdicts.Verdict`.
+        iqm: Difference of the interquartile means, first minus second, with its percentile
+            interval; NaN ends if every cell has a single run.
+        environments: Environments that both have, over which they are compared.
+        lacking: Number of runs that each needs in addition on each environment before the test
+            could reject for any scores.
+    """
+
+    decision: Decision
+    iqm: Interval
+    environments: tuple[str, ...]
+    lacking: int
+
+
+Pair: TypeAlias = tuple[str, str]
 
 
 def decided_pairs(
     table: Mapping[str, Cells], *, level: float = 0.95, replicates: int = 2_000, seed: int = 0
-) -> frozenset[tuple[str, str]]:
+) -> frozenset[Pair]:
     """Decides which algorithms are better than which others, by the rule of `verdicts`.
-
-    Each pair is a question of its own: the test is not corrected for the number of pairs, as in a
-    comparison of one algorithm with one baseline.
 
     Args:
         table: Scores by algorithm and environment; run counts may differ.
@@ -52,25 +78,110 @@ def decided_pairs(
         return frozenset()
     cells, over = compared_coverage(table)
     require_common_environments(over)
-    samples = {name: Strata.of(own) for name, own in cells.items()}
+    found = compared_pairs(cells, level=level, replicates=replicates, seed=seed)
+    return winners(found)
+
+
+def winners(outcomes: Mapping[Pair, PairOutcome]) -> frozenset[Pair]:
+    """Returns the pairs (better, worse) among outcomes."""
+    return frozenset(
+        pair if each.decision == "better" else pair[::-1]
+        for pair, each in outcomes.items()
+        if each.decision != "undecided"
+    )
+
+
+def compared_pairs(
+    table: Mapping[str, Cells], *, level: float = 0.95, replicates: int = 2_000, seed: int = 0
+) -> dict[Pair, PairOutcome]:
+    """Compares all pairs, by the rule of `verdicts`, each over the environments that both have.
+
+    Each pair is a question of its own: the test is not corrected for the number of pairs, as in a
+    comparison of one algorithm with one baseline.
+
+    Args:
+        table: Scores by algorithm and environment; run counts may differ.
+        level: Confidence level of the intervals of the IQM; tests reject at 1 - `level`.
+        replicates: Number of resamples, and of relabelings if not all are counted.
+        seed: Seed of these.
+
+    Returns:
+        An outcome for each pair in the order of the table; pairs without a common environment are
+        left out.
+
+    Raises:
+        ValueError: Scores are unusable, or an option is out of range.
+
+    Source: see `imitbench.stats.verdicts.verdicts`.
+    """
+    check_options(replicates, level)
+    has = {
+        name: frozenset(env for env in cells if np.size(cells[env]))
+        for name, cells in table.items()
+    }
+    by_common: dict[frozenset[str], list[Pair]] = defaultdict(list)
+    for pair in combinations(table, 2):
+        by_common[has[pair[0]] & has[pair[1]]].append(pair)
+    places = {name: place for place, name in enumerate(table)}
+    found: dict[Pair, PairOutcome] = {}
+    for common, pairs in by_common.items():
+        if common:
+            names = sorted({name for pair in pairs for name in pair}, key=places.__getitem__)
+            part = {name: {env: table[name][env] for env in sorted(common)} for name in names}
+            rng = {name: np.random.default_rng([seed, places[name]]) for name in names}
+            found |= _over(part, pairs, rng, level, replicates, seed)
+    return {pair: found[pair] for pair in combinations(table, 2) if pair in found}
+
+
+def _over(
+    table: Mapping[str, Cells],
+    pairs: Sequence[Pair],
+    rng: Mapping[str, np.random.Generator],
+    level: float,
+    replicates: int,
+    seed: int,
+) -> dict[Pair, PairOutcome]:
+    """Compares pairs that have the same environments in common."""
+    samples = {name: Strata.of(own) for name, own in table.items()}
     iqms = {
-        name: resampled(sample, {"iqm": interquartile_mean}, replicates,
-                        np.random.default_rng([seed, place]))["iqm"]
-        for place, (name, sample) in enumerate(samples.items())
-    }  # fmt: skip
-    by_layout: dict[_Layout, list[tuple[str, str]]] = defaultdict(list)
-    for first, second in combinations(cells, 2):
+        name: resampled(sample, {"iqm": interquartile_mean}, replicates, rng[name])["iqm"]
+        for name, sample in samples.items()
+    }
+    points = {name: float(interquartile_mean(sample)) for name, sample in samples.items()}
+    environments = tuple(next(iter(table.values())))
+    by_layout: dict[_Layout, list[Pair]] = defaultdict(list)
+    for first, second in pairs:
         sizes = tuple(zip(samples[first].sizes, samples[second].sizes, strict=True))
         by_layout[sizes].append((first, second))
-    better = set()
-    for sizes, pairs in by_layout.items():
-        if mean_test_lacks(sizes, 1 - level):
-            continue
-        p_values = _p_values(_stacked(pairs, samples), 1 - level, replicates, seed)
-        for pair, p_value in zip(pairs, p_values, strict=True):
+    found = {}
+    for sizes, alike in by_layout.items():
+        lacking = mean_test_lacks(sizes, 1 - level)
+        p_values = np.ones(len(alike))
+        if not lacking:
+            p_values = _p_values(_stacked(alike, samples), 1 - level, replicates, seed)
+        ends = _differences(alike, iqms, level)
+        if max(max(pair) for pair in sizes) == 1:
+            ends = np.full_like(ends, np.nan)
+        for pair, p_value, (low, high) in zip(alike, p_values, ends.tolist(), strict=True):
+            first, second = pair
+            iqm = Interval(points[first] - points[second], low, high, level)
+            difference = float((samples[first].means() - samples[second].means()).mean())
+            decision: Decision = "undecided"
             if p_value <= 1 - level:
-                better.add(_ordered(pair, samples, iqms, level))
-    return frozenset(pair for pair in better if pair is not None)
+                decision = _decision(difference, iqm)
+            found[pair] = PairOutcome(decision, iqm, environments, lacking)
+    return found
+
+
+def _differences(pairs: Sequence[Pair], iqms: Mapping[str, FloatArray], level: float) -> FloatArray:
+    """Returns the percentile intervals of differences of resampled IQMs, shape (pairs, 2)."""
+    ends: FloatArray = np.empty((len(pairs), 2))
+    for start in range(0, len(pairs), _CHUNK):
+        part = pairs[start : start + _CHUNK]
+        drawn = np.stack([iqms[first] - iqms[second] for first, second in part])
+        at = [(1 - level) / 2, (1 + level) / 2]
+        ends[start : start + len(part)] = np.quantile(drawn, at, axis=1).T
+    return ends
 
 
 def _p_values(
@@ -90,7 +201,7 @@ def _p_values(
 
 
 def _stacked(
-    pairs: list[tuple[str, str]], samples: Mapping[str, Strata]
+    pairs: Sequence[Pair], samples: Mapping[str, Strata]
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Returns the scores of all pairs by environment, each of shape (pairs, runs)."""
     columns = {name: sample.columns() for name, sample in samples.items()}
@@ -104,18 +215,10 @@ def _stacked(
     ]
 
 
-def _ordered(
-    pair: tuple[str, str],
-    samples: Mapping[str, Strata],
-    iqms: Mapping[str, FloatArray],
-    level: float,
-) -> tuple[str, str] | None:
-    """Returns the better one first; `None` if the interval of the IQM does not agree."""
-    first, second = pair
-    difference = float((samples[first].means() - samples[second].means()).mean())
-    low, high = np.quantile(iqms[first] - iqms[second], [(1 - level) / 2, (1 + level) / 2])
-    if difference > 0 and low > 0:
-        return first, second
-    if difference < 0 and high < 0:
-        return second, first
-    return None
+def _decision(difference: float, iqm: Interval) -> Decision:
+    """Returns the decision of the test, if the interval of the IQM agrees."""
+    if difference > 0 and iqm.low > 0:
+        return "better"
+    if difference < 0 and iqm.high < 0:
+        return "worse"
+    return "undecided"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,32 @@ def welch(first: Scores, second: Scores, *, level: float = 0.95) -> MeanDifferen
     margin = float(stdtrit(degrees, (1 + level) / 2)) * error
     ends = difference - margin, difference + margin
     return MeanDifference(difference, *ends, level, error, degrees, p_value)
+
+
+def welch_margins(
+    spread: FloatArray, sizes: npt.NDArray[np.integer[Any]], *, level: float = 0.95
+) -> FloatArray:
+    """Returns the half-widths of Welch's intervals of many differences of means at once.
+
+    Args:
+        spread: Sample variances (ddof 1) of the cells of each difference, shape (..., cells).
+        sizes: Number of runs of these cells, same shape.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        Shape (...): NaN where a cell has fewer than two runs, 0 where none has any spread. For a
+        difference of means over environments that weigh equally, divide by their number.
+
+    Source: see `welch`.
+    """
+    from scipy.special import stdtrit
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = np.where(sizes > 1, spread / sizes, np.nan)
+        total = parts.sum(axis=-1)
+        degrees = total**2 / (parts**2 / (sizes - 1)).sum(axis=-1)
+        margins = stdtrit(degrees, (1 + level) / 2) * np.sqrt(total)
+    return np.asarray(np.where(total == 0, 0.0, margins))
 
 
 def variances(first: Scores, second: Scores) -> FloatArray:

@@ -23,6 +23,7 @@ from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store import lease
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
+from imitbench.util.text_line import one_line
 
 _R = TypeVar("_R", bound=Record)
 State = Literal["running", "done", "failed", "interrupted"]
@@ -232,6 +233,26 @@ class RunDirectory:
         self._confirm_claim()
         lines = [json.dumps(dict(point), sort_keys=True) + "\n" for point in points]
         atomic_write_text(self.curve, "".join(lines))
+
+    def read_curve(self) -> list[Mapping[str, float]]:
+        """Reads the learning curve; empty if there is none.
+
+        Raises:
+            InputError: The file cannot be read, or is no learning curve.
+        """
+        try:
+            points = [json.loads(line) for line in read_content(self.curve).splitlines()]
+            return [
+                {**{name: float(point[name]) for name in point}, "step": int(point["step"])}
+                for point in points
+            ]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise InputError(f"{self.curve}: cannot be read ({error.strerror})") from error
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+            what = one_line(error, 80)
+            raise InputError(f"{self.curve}: not a learning curve ({what})") from error
 
     def write_episodes(self, episodes: EpisodeTable) -> None:
         """Writes `episodes.parquet`."""

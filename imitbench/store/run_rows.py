@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
+from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
 from imitbench.store.comparability import run_row
@@ -92,7 +93,7 @@ def read_rows(out: Path, path: str) -> RunRows:
 
 
 def published_rows(run: PublishedRun, path: str | None) -> RunRows:
-    """Returns the rows of a published run, which has no learning curve.
+    """Returns the rows of a published run, with its learning curve if that was published.
 
     Args:
         run: The run.
@@ -116,8 +117,15 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
         episodes=pa.table(columns, schema=_EPISODES),
-        curve=_CURVE.empty_table(),
+        curve=_published_curve(run.curve),
     )
+
+
+def _published_curve(curve: LearningCurve | None) -> pa.Table:
+    if curve is None:
+        return _CURVE.empty_table()
+    metric = np.full(curve.steps.size, curve.metric)
+    return pa.table([curve.steps, metric, curve.values], schema=_CURVE)
 
 
 def _identity(spec: RunSpec, path: str | None) -> dict[str, Any]:

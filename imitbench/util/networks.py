@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch as th
 from torch import nn
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 
 @contextmanager
@@ -202,6 +202,20 @@ class EMANorm(BaseNorm):
         self.num_batches += 1
 
 
+class _Factor(nn.Module):
+    """Weights that are multiplied by a number when they are used."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, weight: th.Tensor) -> th.Tensor:
+        return weight * self.factor
+
+    def right_inverse(self, weight: th.Tensor) -> th.Tensor:
+        return weight / self.factor
+
+
 def build_mlp(
     in_size: int,
     hid_sizes: Iterable[int],
@@ -213,6 +227,7 @@ def build_mlp(
     flatten_input: bool = False,
     normalize_input_layer: type[nn.Module] | None = None,
     spectral_norm: bool = False,
+    lipschitz: float = 1.0,
 ) -> nn.Sequential:
     """Builds a multi-layer perceptron.
 
@@ -228,15 +243,22 @@ def build_mlp(
         normalize_input_layer: Layer class applied to the input, built from `in_size`.
         spectral_norm: Whether weights are divided by their largest singular value (Miyato et al.
             2018, "Spectral Normalization for Generative Adversarial Networks").
+        lipschitz: With spectral normalization, the factor of the last layer's weights: an upper
+            bound of the Lipschitz constant of what follows `normalize_input_layer`, if the
+            activation has slopes of at most 1 (Gouk et al. 2021, "Regularisation of Neural
+            Networks by Enforcing Lipschitz Continuity").
 
     Raises:
-        ValueError: `squeeze_output` with more than one output.
+        ValueError: `squeeze_output` with more than one output, or `lipschitz` without
+            `spectral_norm`.
     """
     if squeeze_output and out_size != 1:
         raise ValueError(f"squeeze_output needs out_size 1, not {out_size}")
+    if lipschitz != 1.0 and not spectral_norm:
+        raise ValueError("lipschitz needs spectral_norm=True")
     prefix = f"{name}_" if name is not None else ""
 
-    def linear(inputs: int, outputs: int) -> nn.Module:
+    def linear(inputs: int, outputs: int) -> nn.Linear:
         layer = nn.Linear(inputs, outputs)
         return parametrizations.spectral_norm(layer) if spectral_norm else layer
 
@@ -252,7 +274,10 @@ def build_mlp(
         if dropout_prob > 0.0:
             layers[f"{prefix}dropout{index}"] = nn.Dropout(dropout_prob)
         width = size
-    layers[f"{prefix}dense_final"] = linear(width, out_size)
+    last = linear(width, out_size)
+    if lipschitz != 1.0:
+        parametrize.register_parametrization(last, "weight", _Factor(lipschitz))
+    layers[f"{prefix}dense_final"] = last
     if squeeze_output:
         layers[f"{prefix}squeeze"] = SqueezeLayer()
     return nn.Sequential(layers)

@@ -76,6 +76,7 @@ OPTIONS = {
     "disc_label_smoothing": "0.1",
     "disc_input_noise": "0.1",
     "disc_spectral_norm": "true",
+    "disc_lipschitz": "3.0",
     "disc_absolute_positions": "hide",
     "reward_form": "logit",
 }

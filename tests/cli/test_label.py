@@ -100,7 +100,7 @@ def test_a_page_is_served_until_interrupted(folder, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 0
-    assert "2 answers are stored" in messages
+    assert "2 answers stored" in messages
 
 
 @pytest.mark.slow
@@ -123,12 +123,26 @@ def test_the_pairs_of_a_training_are_shown_and_answered(tmp_path):
                 time.sleep(0.05)
             assert page.answer(0, "tie")[0] == page.answer(1, "tie")[0] == 200
             assert asked.result().preferences.tolist() == [0.5, 0.5]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         _, messages = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0
-    assert "2 answers are stored" in messages
+    assert "2 answers stored" in messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["label", "status", "."], "nobody has opened this queue yet; imitbench label . --queue"),
+        (["label", "export", ".", "out"], "nobody has opened this queue yet"),
+        (["label", "import", ".", "answers.jsonl"], "is the queue of a training, which gets its"),
+        (["label", "merge", ".", "copy"], "is the queue of a training, which gets its answers"),
+    ],
+)
+def test_a_queue_that_nobody_opened_is_told(refused, tmp_path, arguments, told):
+    QueueGatherer(tmp_path, wait=False, timeout_s=1)._ask([tuple(make_fragments(2))])
+    assert told in refused(*arguments)
 
 
 @pytest.mark.parametrize(

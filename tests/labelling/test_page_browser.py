@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.browser import screenshot_place
 from support.labelling import FAKE_CLIP, QUESTION, make_fragments, write_small_set
 
 from imitbench.algorithms.preference_comparisons.answer_queue import QueueGatherer, read_answers
@@ -173,10 +174,20 @@ def test_it_fits_a_phone_in_the_dark_and_answers_to_touch(opened, server, tmp_pa
     assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     background = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == "rgb(15, 19, 24)"
-    page.page.screenshot(path=tmp_path / "phone.png")
+    page.page.screenshot(path=screenshot_place(tmp_path) / "label-phone-dark.png")
     page.page.locator("#choose-right").tap()
     page.await_done(1)
     assert [answer.choice for answer in page.own_answers(server)] == ["right"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (360, 640)])
+def test_all_buttons_are_in_the_window(opened, tmp_path, width, height):
+    page = opened(width=width, height=height, color_scheme="light")
+    page.page.screenshot(path=screenshot_place(tmp_path) / f"label-{width}.png")
+    lowest = "Math.max(...[...document.querySelectorAll('button')].map((button) =>"
+    assert page.page.evaluate(f"{lowest} button.getBoundingClientRect().bottom))") <= height
+    shown = page.page.locator("#left video").bounding_box()
+    assert shown["width"] >= 140
 
 
 def test_controls_have_names_for_screen_readers(opened):

@@ -14,8 +14,10 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_environment_if_named
 from imitbench.labelling import clips, queue
+from imitbench.labelling.answers import AnswerStore
+from imitbench.labelling.exchange import preference_rows
 from imitbench.labelling.posing import FragmentPainter
-from imitbench.labelling.queue import LabelQueue, QueueWatcher
+from imitbench.labelling.queue import LabelQueue, QueueSet, QueueWatcher
 from imitbench.labelling.server import LabellingServer
 
 
@@ -192,3 +194,34 @@ def test_a_stored_observation_is_drawn_as_the_environment_draws_it(name, toleran
         assert np.abs(drawn.astype(float) - true).mean() <= tolerance
     painter.close()
     env.close()
+
+
+def test_a_queue_can_be_exported_as_a_set(tmp_path):
+    pairs, folder = pairs_of_training(3), tmp_path / "queue"
+    folder.mkdir()
+    with pytest.raises(InputError, match="nobody has opened this queue yet; imitbench label"):
+        QueueSet(folder)
+    labels = opened(folder, find_environment_if_named("Pendulum-v1", None))
+    with pytest.raises(InputError, match="has not asked about any pair yet"):
+        QueueSet(folder)
+    with LabellingServer(labels, port=0) as server:
+        QueueGatherer(folder, wait=False, timeout_s=20)._ask(pairs)
+        assert labels.grow()
+        page = PageClient(server.link(server.store.annotator("Ada")))
+        for position, choice in enumerate(("left", "tie", "skip")):
+            assert page.answer(position, choice)[0] == 200
+        tasks = labels.tasks(1)
+    queue = QueueSet(folder)
+    assert (queue.shown_to_each, queue.header.env) == (3, "Pendulum-v1")
+    store = AnswerStore(queue.answers_path, queue.set_id)
+    rows = {row.pair: row for row in preference_rows(queue, store)}
+    store.close()
+    by_digest = {pair_digest(*pair): pair for pair in pairs}
+    for task, said in zip(tasks, (0.0 if tasks[0].swapped else 1.0, 0.5, None), strict=True):
+        row = rows[task.pair.digest]
+        assert row.preference == said
+        for found, asked in zip((row.first, row.second), by_digest[row.pair], strict=True):
+            np.testing.assert_array_equal(found.obs, asked.obs)
+    next(folder.glob("pairs-*.safetensors")).unlink()
+    with pytest.raises(InputError, match=r"a file of pairs of the training is missing"):
+        _ = QueueSet(folder).fragments

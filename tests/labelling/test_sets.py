@@ -52,7 +52,7 @@ def test_demonstrations_become_traces(tmp_path):
 
 def test_fragments_depend_only_on_the_seed():
     def made(seed):
-        return act_out(PENDULUM, [RANDOM], count=5, length=20, seed=seed, render=False)
+        return list(act_out(PENDULUM, [RANDOM], count=5, length=20, seed=seed, render=False))
 
     one, two, other = made(0), made(0), made(1)
     for first, second in zip(one, two, strict=True):
@@ -62,7 +62,7 @@ def test_fragments_depend_only_on_the_seed():
 
 
 def test_a_fragment_is_what_the_environment_does():
-    fragment = act_out(PENDULUM, [RANDOM], count=1, length=10, seed=0, render=False)[0].steps
+    fragment = next(act_out(PENDULUM, [RANDOM], count=1, length=10, seed=0, render=False)).steps
     env = gym.make("Pendulum-v1").unwrapped
     env.reset(seed=0)
     cos, sin, velocity = (float(number) for number in fragment.obs[0])
@@ -75,7 +75,7 @@ def test_a_fragment_is_what_the_environment_does():
 
 def test_fragments_longer_than_episodes_are_told():
     with pytest.raises(InputError, match=r"--length 300: episodes of Pendulum-v1 have up to 200"):
-        act_out(PENDULUM, [RANDOM], count=1, length=300, seed=0, render=False)
+        list(act_out(PENDULUM, [RANDOM], count=1, length=300, seed=0, render=False))
     with pytest.raises(InputError, match="name fewer --pairs or a smaller --length"):
         of_demonstrations(find_demos("ppo-seals-CartPole-v0"), count=10**6, length=50, seed=0)
 
@@ -115,6 +115,37 @@ def test_a_clip_that_does_not_fit_is_told_and_leaves_nothing(tmp_path, monkeypat
     frames = [np.zeros((32, 32, 3), np.uint8)] * 3
     with pytest.raises(InputError, match="make fragments shorter with --length"):
         write_clip(frames, tmp_path / "0.mp4", 20)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_clip_that_is_cut_off_is_told(tmp_path):
+    build_set(SetRequest(PENDULUM, [RANDOM], pairs=1, length=4), tmp_path / "set")
+    labels = LabelSet(tmp_path / "set")
+    whole = labels.clip_path(1).read_bytes()
+    for size in (len(whole) - 1, 40):
+        labels.clip_path(1).write_bytes(whole[:size])
+        with pytest.raises(InputError, match=r"1\.mp4: is a clip that is cut off; make the set"):
+            labels.check_clips()
+
+
+def test_an_encoder_that_fails_leaves_no_clip_behind(tmp_path, monkeypatch):
+    class Failing:
+        def get_writer(self, path, **_options):
+            path.write_bytes(b"\x00\x00\x00\x10ftypisom")
+            return self
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def append_data(self, _frame):
+            return None
+
+    monkeypatch.setattr(clips, "import_encoder", lambda _what: Failing())
+    with pytest.raises(InputError, match="cut off after writing; check the disk"):
+        write_clip([np.zeros((32, 32, 3), np.uint8)], tmp_path / "0.mp4", 20)
     assert list(tmp_path.iterdir()) == []
 
 

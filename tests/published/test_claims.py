@@ -2,14 +2,17 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.published.claim_outcomes import own_outcomes, read_best_points
+from imitbench.published.claim_outcomes import own_outcomes
 from imitbench.published.claims import COLUMNS, read_claims
 from imitbench.published.submission import read_results
+from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure
 
@@ -220,7 +223,7 @@ def cartpole(full):
 @pytest.fixture
 def beside(read):
     """Own results beside the claim about CartPole."""
-    return lambda runs, **best: own_outcomes(read(CARTPOLE), runs, best)[0]
+    return lambda runs: own_outcomes(read(CARTPOLE), runs)[0]
 
 
 def test_own_results_are_means_over_the_seeds_of_fitting_runs(full, cartpole, beside):
@@ -261,14 +264,20 @@ def test_a_failed_run_is_a_failed_seed_and_counts_as_random_actions(cartpole, be
     assert own.mean_return == pytest.approx((good.result.raw_return + references.random) / 2)
 
 
+def curved(run, *values, metric="rollout/return_mean"):
+    """The run with these values on its learning curve."""
+    steps = np.arange(len(values), dtype=np.int64)
+    return replace(run, curve=LearningCurve(metric, steps, np.array(values, dtype=float)))
+
+
 def test_the_best_point_needs_the_curves_of_all_seeds(cartpole, beside):
     random, expert = (getattr(cartpole[0].result.references, name) for name in ("random", "expert"))
-    best = {run.spec.run_id: expert for run in cartpole}
-    assert beside(cartpole, **best).best_score == pytest.approx(1)
-    best[cartpole[0].spec.run_id] = random
-    assert beside(cartpole, **best).best_score == pytest.approx(0.9)
-    del best[cartpole[0].spec.run_id]
-    assert beside(cartpole, **best).best_score is None
+    best = [curved(run, random, expert, random) for run in cartpole]
+    assert beside(best).best_score == pytest.approx(1)
+    assert beside([curved(best[0], random), *best[1:]]).best_score == pytest.approx(0.9)
+    assert beside([cartpole[0], *best[1:]]).best_score is None
+    losses = curved(best[0], expert, metric="bc/loss")
+    assert beside([losses, *best[1:]]).best_score is None
 
 
 @pytest.mark.parametrize(
@@ -277,7 +286,7 @@ def test_the_best_point_needs_the_curves_of_all_seeds(cartpole, beside):
     ids=str,
 )
 def test_runs_under_other_conditions_do_not_fit(cartpole, read, change):
-    assert own_outcomes(read(CARTPOLE | change), cartpole, {}) == [None]
+    assert own_outcomes(read(CARTPOLE | change), cartpole) == [None]
 
 
 def respecified(run, **changes):
@@ -294,26 +303,3 @@ def test_packed_and_single_runs_are_never_averaged(cartpole, beside):
     assert (own.seeds, own.pack) == (10, 5)
     own = beside([*packed, *cartpole])
     assert (own.seeds, own.pack) == (10, None)
-
-
-def test_the_best_point_of_a_curve_is_its_greatest_value(tmp_path):
-    path = tmp_path / "curves.csv"
-    assert read_best_points(path) == {}
-    path.write_text("run_id,step,value\na,100,-5.0\na,200,3.5\na,300,1\nb,100,-2\n")
-    assert read_best_points(path) == {"a": 3.5, "b": -2.0}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("run_id,step\n", "column value is missing"),
-        ("run_id,step,value,metric\n", "unknown column 'metric'"),
-        ("run_id,step,value\na,1,inf\n", "line 2: value: Input should be a finite number"),
-        ("run_id,step,value\na,,1\n", "line 2: step: Field required"),
-    ],
-)
-def test_a_wrong_curve_is_refused(tmp_path, text, message):
-    path = tmp_path / "curves.csv"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_best_points(path)

@@ -9,11 +9,12 @@ from support.results import EPISODES, write_failed_run, write_finished_run
 from support.runs import make_spec
 
 from imitbench.errors import InputError
-from imitbench.published.results_folder import read_runs
+from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.submission import read_results, restore_runs
 from imitbench.records.published import PublishedRun
 from imitbench.store import database
 from imitbench.store.collector import collect
+from imitbench.store.run_dir import RunDirectory
 
 
 @pytest.fixture
@@ -97,6 +98,53 @@ def test_restored_runs_give_the_same_scores_and_leave_own_ones_alone(tmp_path, o
     assert restore_runs(published, tmp_path / "theirs") == (3, 0)
     assert rows(tmp_path / "theirs") == rows(out)
     assert restore_runs(published, tmp_path / "theirs") == (0, 3)
+
+
+CURVE = [{"step": 4, "bc/loss": 0.5, "rollout/return_mean": 1.25},
+         {"step": 6, "bc/loss": float("nan"), "noise": 3.0},
+         {"step": 10, "bc/loss": 0.25, "rollout/return_mean": -2.0}]  # fmt: skip
+
+
+def test_the_main_metric_of_a_learning_curve_is_published_and_restored(tmp_path, out):
+    directory = write_finished_run(out, seed=5)
+    directory.write_curve(CURVE)
+    folder = publish(out, tmp_path / "published")
+    name = f"curves/classic/{directory.path.name}.csv"
+    assert (folder / name).read_text() == "step,rollout/return_mean\n4,1.25\n10,-2.0\n"
+    assert [each for each in content(folder) if each.startswith("curves")] == [name]
+    assert name in json.loads((folder / "manifest.json").read_text())["files"]
+    published = read_results(folder)
+    restore_runs(published, tmp_path / "theirs")
+    collect(tmp_path / "theirs")
+    with database.reader(tmp_path / "theirs") as connection:
+        rows = connection.execute("SELECT step, metric, value FROM curves ORDER BY step").fetchall()
+    assert rows == [(4, "rollout/return_mean", 1.25), (10, "rollout/return_mean", -2.0)]
+    again = content(publish(tmp_path / "theirs", tmp_path / "again"))
+    assert again == content(folder)
+
+
+def test_curves_can_be_left_out(tmp_path, out):
+    without = content(publish(out, tmp_path / "before"))
+    for path in out.glob("*/*/*/*/spec.json"):
+        RunDirectory(path.parent).write_curve(CURVE)
+    export_results(read_runs(out).runs, tmp_path / "published", version="0.1.0",
+                   command="imitbench results push", curves=False)  # fmt: skip
+    assert content(tmp_path / "published") == without
+
+
+@pytest.mark.parametrize(
+    "metric", ["noise", "a b/loss", "loss\nx", "=cmd/loss", "x" * 80 + "/loss"]
+)
+def test_metrics_that_nobody_knows_are_not_published(tmp_path, out, metric):
+    write_finished_run(out, seed=5).write_curve([{"step": 1, metric: 1.0}])
+    assert not any(name.startswith("curves") for name in content(publish(out, tmp_path / "to")))
+
+
+def test_a_run_whose_learning_curve_is_damaged_is_named(out):
+    directory = write_finished_run(out, seed=5)
+    directory.curve.write_text("{}\n")
+    [message] = read_runs(out).unreadable
+    assert "metrics.jsonl: not a learning curve" in message
 
 
 def test_one_suite_can_be_chosen(out):

@@ -60,6 +60,7 @@ NETS = {
     "of a discriminator": lambda: RewardNetFromDiscriminatorLogit(basic()),
     "logit of a discriminator": lambda: RewardNetFromDiscriminatorLogit(basic(), "logit"),
     "spectral norm": lambda: basic(spectral_norm=True, normalize_input_layer=RunningNorm),
+    "larger slopes": lambda: basic(spectral_norm=True, lipschitz=3.0),
     "hidden entries": lambda: BasicShapedRewardNet(
         VECTOR, CHOICE, hidden_entries=[0, 2], use_next_state=True, spectral_norm=True
     ),

@@ -9,7 +9,14 @@ from rliable import library, metrics
 from imitbench.stats import bootstrap
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import stratified_bootstrap
-from imitbench.stats.curves import ScoreCurve, common_steps, sample_efficiency, shared_range
+from imitbench.stats.curves import (
+    ScoreCurve,
+    common_steps,
+    mean_curve,
+    sample_efficiency,
+    shared_range,
+)
+from imitbench.stats.significance import welch
 from imitbench.stats.strata import FloatArray
 
 
@@ -153,3 +160,20 @@ def test_impossible_questions_are_refused() -> None:
         sample_efficiency({"a": [curve((0, 0.0), (1, 1.0))]}, [1, 0], rng=rng())
     with pytest.raises(ValueError, match="count"):
         common_steps({"a": [curve((0, 0.0), (1, 1.0))]}, count=0)
+
+
+def test_mean_curves_have_the_intervals_of_a_difference_from_nothing() -> None:
+    scores = rng().normal(size=(5, 3, 4)) * [1.0, 2.0, 0.5, 3.0]
+    curves = by_environment(scores)
+    band = mean_curve(curves, [0, 1.5, 3])
+    np.testing.assert_allclose(band.values[[0, 2]], scores.mean(axis=(0, 1))[[0, 3]])
+    for place, step in ((0, 0), (2, 3)):
+        own = {env: np.array([run.scores[step] for run in runs]) for env, runs in curves.items()}
+        # Two methods that are alike have twice the variance and twice the degrees of freedom.
+        twice = welch(own, own)
+        assert band.high[place] - band.low[place] > 2 * twice.high / math.sqrt(2)
+    single = mean_curve({"a": [curve((0, 0.0), (2, 1.0))]}, [0, 1])
+    np.testing.assert_array_equal(single.values, [0.0, 0.5])
+    assert not single.known
+    flat = mean_curve({"a": [curve((0, 0.3), (2, 0.3))] * 3}, [0, 2])
+    np.testing.assert_allclose(flat.low, flat.high)

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from imitbench.stats.decided_pairs import decided_pairs
+from imitbench.stats.decided_pairs import compared_pairs, decided_pairs
 from imitbench.stats.verdicts import verdicts
 
 
@@ -51,3 +51,34 @@ def test_one_algorithm_has_no_pairs_and_different_environments_are_an_error():
     assert decided_pairs({"a": one}) == frozenset()
     with pytest.raises(ValueError, match="environment"):
         decided_pairs({"a": one, "b": {"e1": np.array([0.5, 0.6])}})
+
+
+def test_pairs_are_compared_over_what_both_have():
+    rng = np.random.default_rng(1)
+    table = {
+        "whole": cells(0.9, 0.02, rng),
+        "part": {"e0": 0.5 + 0.02 * rng.normal(size=8)},
+        "other": {"e1": 0.5 + 0.02 * rng.normal(size=8)},
+        "few": {"e1": np.array([0.5])},
+    }
+    found = compared_pairs(table)
+    assert list(found) == [("whole", "part"), ("whole", "other"), ("whole", "few"),
+                           ("other", "few")]  # fmt: skip
+    for (first, second), outcome in found.items():
+        [verdict] = verdicts(first, table[first], {second: table[second]}, replicates=2_000)
+        assert outcome.decision == verdict.decision
+        assert outcome.environments == verdict.coverage.environments
+        assert outcome.lacking == verdict.test.lacking
+        assert outcome.iqm.point == pytest.approx(verdict.iqm.point)
+        assert (outcome.iqm.low, outcome.iqm.high) == pytest.approx(
+            (verdict.iqm.low, verdict.iqm.high), abs=0.02, nan_ok=True
+        )
+    assert found["whole", "part"].environments == ("e0",)
+    assert found["whole", "few"].lacking > 0
+
+
+def test_pairs_do_not_depend_on_the_other_algorithms_but_for_resamples():
+    rng = np.random.default_rng(2)
+    table = {name: cells(level, 0.05, rng) for name, level in (("a", 0.9), ("b", 0.5), ("c", 0.4))}
+    alone = {name: table[name] for name in ("a", "b")}
+    assert compared_pairs(table)["a", "b"] == compared_pairs(alone)["a", "b"]

@@ -15,6 +15,7 @@ from imitbench.stats.significance import (
     mann_whitney,
     permutation,
     welch,
+    welch_margins,
     wilcoxon,
     wilcoxon_environments,
 )
@@ -274,3 +275,15 @@ def test_impossible_questions_are_refused() -> None:
         mann_whitney([], [1.0])
     with pytest.raises(ValueError, match=r"p_values: a has 1\.5"):
         holm({"a": 1.5})
+
+
+def test_margins_of_many_differences_are_those_of_single_tests() -> None:
+    rng = np.random.default_rng(3)
+    samples = [rng.normal(scale=1 + n, size=2 + n) for n in range(6)]
+    pairs = [(first, second) for first in samples for second in samples]
+    spread = np.array([[a.var(ddof=1), b.var(ddof=1)] for a, b in pairs])
+    sizes = np.array([[a.size, b.size] for a, b in pairs])
+    due = [(found.high - found.low) / 2 for found in (welch({"e": a}, {"e": b}) for a, b in pairs)]
+    np.testing.assert_allclose(welch_margins(spread, sizes), due)
+    edges = welch_margins(np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[3, 1], [3, 3]]))
+    np.testing.assert_array_equal(edges, [np.nan, 0.0])

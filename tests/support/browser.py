@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,13 @@ def chromium():
     if os.environ.get("IMITBENCH_REQUIRE_BROWSER"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def screenshot_place(otherwise):
+    """Returns the folder that IMITBENCH_SCREENSHOTS names, or another one."""
+    place = Path(os.environ.get("IMITBENCH_SCREENSHOTS") or otherwise)
+    place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 @contextmanager

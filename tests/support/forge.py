@@ -18,6 +18,7 @@ from support.published import sign
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "frauds.md"
 SUITE = "classic"
+KINDS = ("episodes", "curves")
 RUNS, FAILURES = f"runs/{SUITE}.jsonl", f"failures/{SUITE}.jsonl"
 
 FINDERS = {
@@ -78,17 +79,19 @@ class Forger:
             "runs": len(lines),
             "algorithms": sorted({line["spec"]["algo"] for line in lines}),
         }
-        names = [RUNS, *(self.name(line["run_id"]) for line in lines)]
-        manifest["files"] = dict.fromkeys(names, "")
-        for file in (self.folder / "episodes" / SUITE).iterdir():
-            if self.name(file.stem) not in names:
+        ids = {line["run_id"] for line in lines}
+        files = [file for kind in KINDS for file in (self.folder / kind / SUITE).glob("*.csv")]
+        for file in files:
+            if file.stem not in ids:
                 file.unlink()
+        names = [file.relative_to(self.folder).as_posix() for file in files if file.stem in ids]
+        manifest["files"] = dict.fromkeys([RUNS, *names], "")
         path.write_text(json.dumps(manifest))
         sign(self.folder)
 
     @staticmethod
-    def name(run_id):
-        return f"episodes/{SUITE}/{run_id}.csv"
+    def name(run_id, kind="episodes"):
+        return f"{kind}/{SUITE}/{run_id}.csv"
 
     def change(self, number, edit):
         """Edits a line; its identity follows from its specification."""
@@ -97,8 +100,10 @@ class Forger:
         edit(line)
         old, spec = line["run_id"], RunSpec.model_validate_json(json.dumps(line["spec"]))
         line |= {"run_id": spec.run_id, "spec_digest": spec.digest}
-        if old != spec.run_id:
-            shutil.copy(self.folder / self.name(old), self.folder / self.name(spec.run_id))
+        for kind in KINDS if old != spec.run_id else ():
+            file = self.folder / self.name(old, kind)
+            if file.exists():
+                shutil.copy(file, self.folder / self.name(spec.run_id, kind))
         self.write(lines)
         self.finish()
 
@@ -348,6 +353,19 @@ def within_noise(forger):
     resubmit(forger)
 
 
+def edit_curve(edit):
+    """Changes the numbers of the points of a run's learning curve."""
+
+    def make(forger):
+        file = forger.folder / forger.name(forger.lines()[bc(forger)]["run_id"], "curves")
+        header, *rows = file.read_text().splitlines()
+        points = [edit(int(step), float(value)) for step, value in (r.split(",") for r in rows)]
+        file.write_text("".join(f"{row}\n" for row in [header, *(f"{s},{v}" for s, v in points)]))
+        sign(forger.folder)
+
+    return make
+
+
 FRAUDS = {
     "a number": Fraud("A mean return is edited", edit_number, "validate", ("digests",)),
     "a number, signed": Fraud(
@@ -400,6 +418,9 @@ FRAUDS = {
     "implementation": Fraud(
         "Another implementation under the name of a method of this package",
         set_spec(implementation="mine:Learner"), "validate", ("algorithm",)),
+    "stretched curve": Fraud(
+        "A learning curve over more training than the run had",
+        edit_curve(lambda step, value: (100 * step, value)), "validate", ("curves",)),
     "long episodes": Fraud(
         "Episodes longer than the environment allows", too_long_an_episode,
         "validate", ("values",)),
@@ -451,6 +472,9 @@ FRAUDS = {
     "small gain": Fraud(
         "A gain within the noise of evaluation, allegedly on another processor", within_noise,
         "nothing"),
+    "drawn curve": Fraud(
+        "A learning curve is drawn by hand, at steps that the run had",
+        edit_curve(lambda step, value: (step, value / 2)), "nothing"),
 }  # fmt: skip
 """All kinds of frauds, by a short name."""
 

@@ -12,7 +12,7 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.labelling.clips import TraceScale, draw_trace, write_clip
 from imitbench.labelling.label_set import CLIPS_FOLDER, Pair, SetHeader, write_set
 
-FAKE_CLIP = b"\x00\x00\x00\x18ftypisom not a film"
+FAKE_CLIP = b"\x00\x00\x00\x10ftypisom\x00\x00\x00\x00" + b"\x00\x00\x00\x08moov"
 QUESTION = "Which <b>pendulum</b> is better?"
 
 

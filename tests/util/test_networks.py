@@ -112,6 +112,32 @@ def test_mlp_layers_have_the_asked_sizes_and_names():
     assert mlp(th.randn(5, 2, 2)).shape == (5,)
 
 
+def test_slopes_stay_below_the_lipschitz_bound_and_reach_it():
+    generator = th.Generator().manual_seed(0)
+    x = th.randn(400, 4, generator=generator)
+    step = th.randn(400, 4, generator=generator) / 10
+
+    def largest_slope(bound):
+        th.manual_seed(1)
+        mlp = networks.build_mlp(4, [16], spectral_norm=True, lipschitz=bound)
+        fit = th.optim.Adam(mlp.parameters(), 0.01)
+        for _ in range(200):  # estimates the singular values, and asks for slopes beyond the bound
+            fit.zero_grad()
+            (mlp(x).squeeze(1) - 50 * x[:, 0]).square().mean().backward()
+            fit.step()
+        mlp.eval()
+        with th.no_grad():
+            return ((mlp(x + step) - mlp(x)).squeeze(1).abs() / step.norm(dim=1)).max().item()
+
+    assert 0.7 < largest_slope(1.0) < 1.02
+    assert 2.1 < largest_slope(3.0) < 3.06
+
+
+def test_a_bound_without_spectral_normalization_is_refused():
+    with pytest.raises(ValueError, match="spectral_norm"):
+        networks.build_mlp(3, [2], lipschitz=2.0)
+
+
 def test_cnn_maps_images_to_vectors():
     cnn = networks.build_cnn(3, [4, 4], out_size=2, dropout_prob=0.1)
     assert cnn(th.randn(5, 3, 9, 7)).shape == (5, 2)

@@ -151,7 +151,10 @@ class AIRLLearner(AdversarialLearner):
 
 def _layers(task: Task) -> dict[str, Any]:
     """Options of a discriminator's layers from the hyper-parameters."""
-    norm = {"spectral_norm": True} if task.hyperparameters["disc_spectral_norm"] else {}
+    options = task.hyperparameters
+    norm: dict[str, Any] = {}
+    if options["disc_spectral_norm"]:
+        norm = {"spectral_norm": True, "lipschitz": options["disc_lipschitz"]}
     hidden = task.environment.hidden_positions or ()
     return {"normalize_input_layer": RunningNorm, "hidden_entries": hidden, **norm}
 

@@ -22,7 +22,12 @@ from imitbench.report.leaderboard.model import (
     section_anchor,
 )
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
-from imitbench.report.leaderboard.standings import make_tracks, tied_places
+from imitbench.report.leaderboard.standings import (
+    is_scored,
+    make_tracks,
+    pair_outcomes,
+    tied_places,
+)
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,
@@ -33,6 +38,7 @@ from imitbench.report.model import (
 )
 from imitbench.report.tables import build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.decided_pairs import Pair, PairOutcome
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun
 
@@ -175,20 +181,26 @@ def build_board(
     sections = []
     for section in report.sections:
         anchor = section_anchor(section)
-        own = _with_places(_own_rows(section, anchor, rows, report, found.sources), report.method)
+        own, pairs = _with_places(
+            _own_rows(section, anchor, rows, report, found.sources), report.method
+        )
         others = external_rows(section, report.method, found.external, anchor=anchor)
         last = [row for row in own if row.result.role != "method"]
         contenders = [row for row in own if row.result.role == "method"]
-        sections.append(BoardSection(section, (*contenders, *others, *last), anchor))
+        shown = (*contenders, *others, *last)
+        sections.append(BoardSection(section, shown, anchor, pairs))
     tracks = make_tracks(sections, report.method)
     return Board(title, report.method, found.sources, tuple(sections), tracks)
 
 
-def _with_places(rows: Sequence[BoardRow], method: StatisticsSettings) -> list[BoardRow]:
-    """Returns the rows with their places, among the ranked ones of a table."""
-    ranked = {str(at): row for at, row in enumerate(rows) if row.rank is not None}
-    places = tied_places(ranked, method)
-    return [replace(row, place=places.get(str(at))) for at, row in enumerate(rows)]
+def _with_places(
+    rows: Sequence[BoardRow], method: StatisticsSettings
+) -> tuple[list[BoardRow], dict[Pair, PairOutcome]]:
+    """Returns the rows of a table with the places of ranked ones, and the outcomes of all pairs."""
+    scored = {row.result.algorithm: row for row in rows if is_scored(row)}
+    pairs = pair_outcomes(scored, method)
+    places = tied_places((name for name, row in scored.items() if row.rank is not None), pairs)
+    return [replace(row, place=places.get(row.result.algorithm)) for row in rows], pairs
 
 
 def _colors(report: Report, rows: ReportRows) -> dict[str, int]:

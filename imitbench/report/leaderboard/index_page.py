@@ -11,6 +11,7 @@ from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, fact, join, named, tag
 from imitbench.report.html_tables import Column, TableCell, linked_to_itself
 from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.head_to_head import head_page
 from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
 from imitbench.report.leaderboard.page import interval, place_text, row_name
@@ -33,9 +34,20 @@ def render_index(board: Board) -> str:
     """
     main = [tag("p", text.EMPTY)]
     if board.tracks:
-        main = [_filters(board), block("methods", "Methods by suite", _table(board))]
+        main = [
+            _filters(board),
+            block("methods", "Methods by suite", _table(board), _comparisons(board)),
+        ]
     main.append(_submissions(board))
     return page.render(board, "index.html", board.title, main, facts=_facts(board))
+
+
+def _comparisons(board: Board) -> Markup:
+    """Returns links to the pages on which methods are compared."""
+    suites = dict.fromkeys(part.section.suite for part in board.sections)
+    links = [tag("a", suite, href=head_page(suite)) for suite in suites]
+    parts = [each for link in links for each in (", ", link)][1:]
+    return tag("p", "Compare methods head to head: ", *parts, class_="beside")
 
 
 def _facts(board: Board) -> list[Markup]:

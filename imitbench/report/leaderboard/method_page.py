@@ -15,7 +15,15 @@ from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, block, code_block, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
-from imitbench.report.leaderboard.model import Board, BoardFailure, BoardRow, OnBoard
+from imitbench.report.leaderboard.head_to_head import head_link
+from imitbench.report.leaderboard.head_to_head_data import compared_rows
+from imitbench.report.leaderboard.model import (
+    Board,
+    BoardFailure,
+    BoardRow,
+    BoardSection,
+    OnBoard,
+)
 from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.report.leaderboard.suite_page import short_names
 from imitbench.report.leaderboard.videos import Video, Videos
@@ -176,6 +184,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         Column("Environments", number=True),
         Column("Seeds", number=True),
         Column("Failed runs", number=True),
+        Column("Head to head"),
     ]
     rows = []
     for each in shown:
@@ -197,6 +206,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
                 TableCell(text.coverage(row.result), float(len(row.result.covered))),
                 TableCell(model.seeds(row), float(row.result.seeds[0])),
                 TableCell(str(row.result.failures), float(row.result.failures)),
+                TableCell(_comparison(row, each.part, up)),
             ]
         )
     caption = "One row per table of the board; the score links to the runs behind it."
@@ -210,6 +220,17 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         names=2,
         ids=[model.slug(each) for each in ids],
     )
+
+
+def _comparison(row: BoardRow, part: BoardSection, up: str) -> str:
+    """Returns a link to the comparison of a row with the best other one."""
+    rows = compared_rows(part)
+    name = row.result.algorithm
+    others = [other for other in rows if other != name]
+    if name not in rows or not others:
+        return text.NOTHING
+    best = min(others, key=lambda other: (rows[other].rank is None, rows[other].rank or 0))
+    return tag("a", f"with {rows[best].name}", href=f"{up}{head_link(part, name, best)}")
 
 
 def _rank(row: BoardRow, each: OnBoard) -> str:

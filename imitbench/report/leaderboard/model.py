@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Literal
 
 from imitbench.published.results_sources import ResultsSource
@@ -13,6 +13,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
+from imitbench.stats.decided_pairs import PairOutcome
 from imitbench.stats.intervals import Interval
 from imitbench.store.external_results import ExternalRun
 
@@ -131,11 +132,14 @@ class BoardSection:
         rows: Ranked ones first, then partial ones, external ones and anchors.
         anchor: HTML id of the table on the page of its suite, and of its runs on the pages of
             its rows. It follows from what the runs share, so that other results do not change it.
+        pairs: Outcomes of all pairs of rows with runs and finite scores, by the names of their
+            results.
     """
 
     section: Section
     rows: tuple[BoardRow, ...]
     anchor: str = ""
+    pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

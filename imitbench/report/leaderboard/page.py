@@ -24,6 +24,7 @@ def render(
     title: str | None = None,
     scripts: tuple[str, ...] = SCRIPTS,
     media: bool = False,
+    styles: tuple[str, ...] = STYLES,
 ) -> str:
     """Writes a page of the site.
 
@@ -36,6 +37,7 @@ def render(
         title: Title of the window; the heading's text if `None`.
         scripts: File names of its scripts.
         media: Whether it shows videos of the site.
+        styles: File names of its style sheets.
 
     Returns:
         Self-contained HTML, which links to other pages of the site.
@@ -56,7 +58,7 @@ def render(
     )
     shown = title if title is not None else str(heading)
     whole = shown if page == "index.html" else f"{shown} · {board.title}"
-    return html_document(whole, body, styles=STYLES, scripts=scripts, media=media)
+    return html_document(whole, body, styles=styles, scripts=scripts, media=media)
 
 
 def _navigation(board: Board, page: str, up: str) -> Markup:

@@ -12,6 +12,7 @@ from imitbench.errors import InputError
 from imitbench.published.results_folder import episodes_text
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
 from imitbench.report.leaderboard.data_formats import render_csv, render_json
+from imitbench.report.leaderboard.head_to_head import head_page, render_head_to_head
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.method_page import render_method
@@ -29,6 +30,7 @@ _OURS = {
     "algorithms",
     "episodes",
     "external",
+    "head-to-head",
     "methods",
     "suites",
     FOLDER,
@@ -91,6 +93,7 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield "leaderboard.md", render_markdown(board)
     for suite in dict.fromkeys(part.section.suite for part in board.sections):
         yield suite_page(suite), render_suite(board, suite)
+        yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
         yield method_page(name), render_method(board, name, rows, videos)
     for place, video in {video.place: video for video in videos.shown.values()}.items():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from imitbench.report import text
 from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, Standing, Track
 from imitbench.report.model import StatisticsSettings
-from imitbench.stats.coverage import Cells, count_failures
-from imitbench.stats.decided_pairs import decided_pairs
+from imitbench.stats.coverage import FailurePolicy, count_failures
+from imitbench.stats.decided_pairs import Pair, PairOutcome, compared_pairs, winners
+from imitbench.stats.strata import FloatArray
 
 REPLICATES = 2_000
 """Most replicates of the decisions behind places."""
@@ -54,7 +57,7 @@ def _standings(shown: Iterable[OnBoard], method: StatisticsSettings) -> dict[str
         if name not in best or _quality(each.row) > _quality(best[name].row):
             best[name] = each
     ranked = {name: each.row for name, each in best.items() if each.row.rank is not None}
-    places = tied_places(ranked, method)
+    places = tied_places(ranked, pair_outcomes(ranked, method))
     held = list(places.values())
     return {
         name: Standing(each, places.get(name), held.count(places.get(name, 0)) > 1)
@@ -67,30 +70,66 @@ def _quality(row: BoardRow) -> tuple[bool, int, float]:
     return row.rank is not None, len(row.result.covered), -np.inf if iqm is None else iqm.point
 
 
-def tied_places(rows: Mapping[str, BoardRow], method: StatisticsSettings) -> dict[str, int]:
-    """Returns the places of ranked rows: 1 + the number of rows that are decided to be better.
+def is_scored(row: BoardRow) -> bool:
+    """Whether a row can be compared: it has runs with finite scores, and defines no score."""
+    iqm = row.result.iqm
+    is_run = row.kind == "run" and row.result.role != "anchor"
+    return is_run and iqm is not None and math.isfinite(iqm.point)
+
+
+def pair_outcomes(
+    rows: Mapping[str, BoardRow], method: StatisticsSettings
+) -> dict[Pair, PairOutcome]:
+    """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
+
+    Where runs failed, a decision must hold whether these count as random or not at all.
 
     Args:
-        rows: Rows with runs on the same environments, by any names.
+        rows: Rows with runs and finite scores, by any names.
         method: Settings of the board's statistics.
     """
-    table = {name: _cells(row, method) for name, row in rows.items()}
-    if len(table) < 2:
-        return dict.fromkeys(table, 1)
-    better = decided_pairs(
-        table,
-        level=method.level,
-        replicates=min(REPLICATES, method.replicates),
-        seed=method.seed,
-    )
-    return {name: 1 + sum(worse == name for _, worse in better) for name in table}
+
+    def compared(policy: FailurePolicy) -> dict[Pair, PairOutcome]:
+        return compared_pairs(
+            {name: scores_of(row, policy) for name, row in rows.items()},
+            level=method.level,
+            replicates=min(REPLICATES, method.replicates),
+            seed=method.seed,
+        )
+
+    found = compared(method.failed_runs)
+    failing = {name for name, row in rows.items() if row.result.failures}
+    if not failing:
+        return found
+    [other] = set(FailurePolicy) - {method.failed_runs}
+    elsewhere = compared(other)
+    for pair, outcome in found.items():
+        again = elsewhere.get(pair)
+        if failing & {*pair} and (again is None or again.decision != outcome.decision):
+            found[pair] = replace(outcome, decision="undecided")
+    return found
 
 
-def _cells(row: BoardRow, method: StatisticsSettings) -> Cells:
+def tied_places(names: Iterable[str], outcomes: Mapping[Pair, PairOutcome]) -> dict[str, int]:
+    """Returns the places of ranked rows: 1 + the number of these that are decided to be better.
+
+    Args:
+        names: Names of the ranked rows.
+        outcomes: What `pair_outcomes` returned for these rows, and maybe for others.
+    """
+    places = dict.fromkeys(names, 1)
+    for better, worse in winners(outcomes):
+        if better in places and worse in places:
+            places[worse] += 1
+    return places
+
+
+def scores_of(row: BoardRow, policy: FailurePolicy) -> dict[str, FloatArray]:
+    """Returns the scores of a row's runs by environment, failed runs counted by a policy."""
     scores: dict[str, list[float]] = {}
     for run in row.runs:
         scores.setdefault(run.row.env, []).append(run.row.score)
     failures = {cell.environment: cell.failures for cell in row.result.cells}
     return count_failures(
-        {env: np.array(own) for env, own in scores.items()}, failures, method.failed_runs
+        {env: np.array(own) for env, own in scores.items()}, failures, policy
     ).scores

@@ -11,6 +11,7 @@ from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.stats.intervals import Interval
@@ -119,7 +120,8 @@ def _table(part: BoardSection) -> Markup:
     shared = section.title.removeprefix(section.suite).removeprefix(": ")
     told = f"{shared}, " * bool(shared) + text.reference_versions(section)
     heading = join(section.suite, " ", tag("span", told, class_="shared"))
-    parts = [whole]
+    compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
+    parts = [whole, tag("p", compare, class_="beside")]
     if section.notes:
         notes = tag("ul", *(tag("li", note) for note in section.notes))
         count = len(section.notes)

@@ -133,8 +133,9 @@ def sure_logits(algorithm, regularization, **net_options):
         (Regularization(label_smoothing=0.1), {}),
         (Regularization(input_noise=2.0), {}),
         (None, {"spectral_norm": True}),
+        (None, {"spectral_norm": True, "lipschitz": 2.0}),
     ],
-    ids=["penalty", "smoothing", "noise", "spectral norm"],
+    ids=["penalty", "smoothing", "noise", "spectral norm", "larger slopes"],
 )
 def test_each_regularization_makes_the_discriminator_less_certain(
     algorithm, regularization, net_options
