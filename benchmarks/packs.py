@@ -4,13 +4,15 @@
 
 All train in turns in this process, with one thread, on seals/HalfCheetah-v1, with an update after
 each step. AdRIL stands for the core, because it has no network of its own: its batches, half the
-learner's and half the expert's, are as large as those of SAC. `--only update` and `--only packs`
-select a part: the second part compares whole trainings in two processes, in packs and alone.
+learner's and half the expert's, are as large as those of SAC. The arithmetic's limit is the time of
+the matrix products of an update alone. `--only update` and `--only packs` select a part: the second
+part compares whole trainings in two processes, in packs and alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 import time
@@ -74,8 +76,45 @@ def steps_per_second(train: object, seeds: int) -> float:
     return seeds * STEPS / (time.process_time() - start)
 
 
+def make_products(units: int, batch: int) -> list[tuple[th.Tensor, th.Tensor, th.Tensor]]:
+    """Creates operands and results of all matrix products in an update of soft actor-critic."""
+    venv = make_venv(1)
+    obs, acts = (int(np.prod(space.shape)) for space in (venv.observation_space, venv.action_space))
+    actor, critics = (obs, units, units, 2 * acts), (obs + acts, units, units, 1)
+    products: list[tuple[th.Tensor, th.Tensor, th.Tensor]] = []
+
+    def add(members: int, rows: int, inner: int, columns: int) -> None:
+        one, other = th.randn(members, rows, inner), th.randn(members, inner, columns)
+        products.append((one, other, th.empty(members, rows, columns)))
+
+    def passes(members: int, sizes: Sequence[int], *, weights: bool, inputs: bool) -> None:
+        """Forward, and backward to weights or inputs where there are derivatives."""
+        for depth, (size, out) in enumerate(itertools.pairwise(sizes)):
+            add(members, batch, size, out)
+            if weights:
+                add(members, size, batch, out)
+            if inputs or (weights and depth):
+                add(members, batch, out, size)
+
+    passes(1, actor, weights=False, inputs=False)  # the targets' next actions
+    passes(2, critics, weights=False, inputs=False)  # the targets
+    passes(2, critics, weights=True, inputs=False)  # the critics' step
+    passes(1, actor, weights=True, inputs=False)  # the actor's step,
+    passes(2, critics, weights=False, inputs=True)  # through the critics
+    return products
+
+
+def products_per_second(products: Sequence[tuple[th.Tensor, th.Tensor, th.Tensor]]) -> float:
+    """Returns how often all products are computed per second of CPU time."""
+    start = time.process_time()
+    for _ in range(STEPS):
+        for one, other, out in products:
+            th.bmm(one, other, out=out)
+    return STEPS / (time.process_time() - start)
+
+
 def measure_updates(repeats: int) -> None:
-    """Prints steps with an update per second: the core in packs, and Stable-Baselines3."""
+    """Prints steps with an update per second: the core in packs, Stable-Baselines3, the limit."""
     for units, batch in SIZES:
         theirs = SAC(
             "MlpPolicy",
@@ -88,9 +127,12 @@ def measure_updates(repeats: int) -> None:
         cores = {size: make_core(range(size), units, batch) for size in PACKS}
         for core in cores.values():
             core.train(200)
+        products = make_products(units, batch)
+        products_per_second(products)
         turns = [
             [steps_per_second(theirs, 1)]
             + [steps_per_second(core, size) for size, core in cores.items()]
+            + [products_per_second(products)]
             for _ in range(repeats)
         ]
         what = f"2 x {units} units, batches of {batch}"
@@ -101,6 +143,12 @@ def measure_updates(repeats: int) -> None:
             target = " (target: at least 1.5)" if size == 1 else ""
             ratios = [t[index] / t[0] for t in turns]
             print(comparison.row(f"ratio, pair by pair{target}", ratios, 2), flush=True)
+        print(
+            comparison.row(f"matrix products alone, {what}, updates/s", [t[-1] for t in turns], 0)
+        )
+        ratios = [t[-1] / t[1] for t in turns]
+        name = "ratio to the core, pair by pair (target: at most 1.2)"
+        print(comparison.row(name, ratios, 2), flush=True)
 
 
 def train_in_this_process(seeds: list[int], units: int, batch: int, steps: int) -> None:

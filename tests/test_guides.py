@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from support.command_lines import with_options
@@ -30,6 +31,19 @@ def test_all_python_of_the_guide_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "did you mean 'bc'" in done.stdout
     assert (tmp_path / "report.html").is_file()
+
+
+def test_the_program_of_the_page_on_off_policy_methods_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [program] = blocks("off_policy.md", "python")
+    assert "train(20_000)" in program
+    names = {}
+    exec(program.replace("20_000", "1_040"), names)
+    trainer, stored = names["trainer"], names["policy"]
+    assert (trainer.num_timesteps, trainer.n_updates) == (1040, 41)
+    obs = names["demonstrations"][0].obs[:5]
+    actions = [each.predict(obs, deterministic=True)[0] for each in (trainer.policy, stored)]
+    np.testing.assert_array_equal(*actions)
 
 
 def test_the_guide_names_every_column():

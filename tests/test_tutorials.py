@@ -3,8 +3,8 @@
 The numbers that determine the run time are constants in the first block of a tutorial; these tests
 replace them with smaller ones. Shell commands are run as well, `imitbench run` with smaller
 hyper-parameters if necessary. Nothing is skipped: a constant or a kind of block that this file does
-not know is an error. The commands of `slurm_lab` are run by `tests/slurm/test_tutorial.py`, those of
-`your_answers` by `tests/labelling/test_training_browser.py`.
+not know is an error. The commands of `slurm_lab` are run by `tests/slurm/test_tutorial.py`, and
+those of `your_answers` by `tests/labelling/test_training_browser.py`.
 """
 
 import itertools

@@ -341,7 +341,7 @@ def _check_pack(pack: int, cards: list[AlgorithmCard], n_seeds: int) -> None:
         fitting = [str(size) for size in range(2, n_seeds + 1) if n_seeds % size == 0]
         sizes = f"--pack {' or '.join(fitting)}" if fitting else "more seeds, or omit --pack"
         raise InputError(
-            f"--pack {pack}: {n_seeds} seeds cannot be divided into packs of {pack}; use {sizes}"
+            f"--pack {pack}: {pack} does not divide the number of seeds, {n_seeds}; use {sizes}"
         )
 
 

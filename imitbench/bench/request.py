@@ -216,7 +216,7 @@ def plan_suites(
 
     Raises:
         InputError: As `plan_requests`, or a pattern matches no environment of any suite, or a suite
-            has no environment that was asked for.
+            has no environment that was asked for, or no method applies to any environment.
     """
     wanted = split_names("--env", request.environment)
     if len(suites) > 1 and wanted:
@@ -242,7 +242,18 @@ def plan_suites(
             )
         own = {"suite": name, "environment": ",".join(patterns[name]) or None}
         plans += plan_requests(request.model_copy(update=own), demo_counts, notify)
+    _check_some_run(plans)
     return plans
+
+
+def _check_some_run(plans: Sequence[Plan]) -> None:
+    if any(True for plan in plans for _ in plan):
+        return
+    first = next(pair for plan in plans for pair in plan.not_applicable)
+    raise InputError(
+        f"--algo, --env: no method fits any environment ({first.algo} on {first.env}: "
+        f"{first.why}); name others"
+    )
 
 
 def plan_missing(

@@ -41,6 +41,8 @@ class Tuning(Card):
         budget: Name of the budget of each run.
         n_demos: Number of demonstrations in training; `null` for all.
         trials: Number of trials of the search.
+        env_steps: Environment steps of all completed runs of the search and of the held-out
+            comparison; `null` in files of earlier versions.
         search_seeds: Seeds of the trials' runs.
         held_out_seeds: Seeds of the held-out comparison with the default values.
         sampler_seed: Seed of the sampler of trials.
@@ -58,6 +60,7 @@ class Tuning(Card):
     budget: str
     n_demos: int | None = None
     trials: int = Field(ge=1)
+    env_steps: int | None = Field(default=None, ge=0)
     search_seeds: list[int]
     held_out_seeds: list[int]
     sampler_seed: int

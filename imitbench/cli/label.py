@@ -411,8 +411,10 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
     with _opened(folder) as (labels, store):
         people = summaries(labels, store)
         alpha = agreement(store.answers())
-        queue = isinstance(labels, QueueSet)
-        total = labels.shown_to_each if queue else len(schedule(labels.header, 0))
+        if isinstance(labels, QueueSet):
+            total = labels.shown_to_each
+        else:
+            total = len(schedule(labels.header, 0))
     if json:
         print_json(
             {

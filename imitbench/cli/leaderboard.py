@@ -2,233 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.leaderboard_card import write_card
+from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
+from imitbench.cli.leaderboard_verify import Submission, verify_submission
 
 if TYPE_CHECKING:
-    from imitbench.bench.plan import Plan
-    from imitbench.conformance.reproduction import (
-        Reproduction,
-        ReproductionSample,
-        ReturnComparison,
-    )
     from imitbench.published.findings import Finding
     from imitbench.published.validation import Validation
-    from imitbench.records.published import PublishedRun
 
-
-_WORDS = {
-    "identical": "identical",
-    "within noise": "agrees, within the noise of evaluation",
-    "within seeds": "agrees, within the spread of seeds",
-    "different": "DIFFERENT",
-    "failed": "FAILED here",
-}
-
-
-def verify_submission(
-    submission: Submission,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")] = 2,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
-    public_seed: Annotated[
-        str | None,
-        typer.Option(
-            "--public-seed",
-            metavar="TEXT",
-            help="Draw by this text, which became public after the submission, and its digest.",
-        ),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")] = 1,
-    algo: Annotated[
-        list[str],
-        typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
-    ] = [],  # noqa: B006 (typer copies it)
-    suite: Annotated[
-        list[str],
-        typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
-    ] = [],  # noqa: B006
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
-        ),
-    ] = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Train randomly drawn runs of a submission again, and compare the results.
-
-    Uses only methods, experts and demonstrations of this package, and plug-ins that you name;
-    never code that a submission names. On a machine like the submitter's the numbers are
-    identical. Elsewhere they must agree within the noise of the evaluations, or within the spread
-    of the submission's own seeds. Exits with 1 if a run differs, or if no run can be trained here.
-    A submitter who knows the seed of the draw knows which runs to forge: take a --public-seed.
-
-    Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
-    """
-    from imitbench.cli.output import make_notifier, print_json
-    from imitbench.errors import InputError
-    from imitbench.util.files import is_empty
-
-    if keep is not None and not is_empty(keep):
-        raise InputError(f"--keep {keep}: is not empty; name a new folder")
-    if public_seed is not None and seed:
-        raise InputError("--public-seed and --seed: give one of them")
-    submitted, digest = _read_strictly(submission)
-
-    from imitbench.bench.request import PluginSelection
-    from imitbench.conformance.reproduction import compare_run, public_draw, sample_runs
-    from imitbench.util.name_lists import split_names
-
-    if public_seed is not None:
-        seed = public_draw(digest, public_seed)
-
-    drawn = sample_runs(
-        submitted,
-        runs,
-        seed=seed,
-        notify=make_notifier(quiet=quiet),
-        plugins=PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite)),
-    )
-    if not quiet:
-        _tell_draw(drawn, seed)
-    with contextlib.ExitStack() as stack:
-        scratch = keep or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-"))
-        )
-        for plan in drawn.plans:
-            _train(plan, scratch, jobs, quiet=quiet)
-        found = [compare_run(run, scratch, submitted) for run in drawn.runs]
-    if json:
-        document = _reproduction_document(submission, seed, drawn, found)
-        print_json({**document, "public_seed": public_seed})
-    else:
-        _print_reproductions(submission, found, wanted=runs)
-    if not found or not all(each.agrees for each in found):
-        raise typer.Exit(1)
-
-
-def _read_strictly(submission: Path) -> tuple[list[PublishedRun], str]:
-    """Returns the runs of a submission, and its digest."""
-    from imitbench.published.findings import StrictFindings
-    from imitbench.published.submission import read_submission
-    from imitbench.untrusted import gate
-
-    content = gate.checked(
-        lambda: read_submission(submission, StrictFindings(submission)), submission
-    )
-    assert content.manifest is not None  # a malformed one was an error
-    return [each.run for each in content.runs], content.manifest.own_digest
-
-
-def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
-    from imitbench.cli.output import note
-
-    for refused in drawn.refused:
-        note(f"not drawn: {refused.spec.label}: {refused.why}")
-    for run in drawn.runs:
-        note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
-
-
-def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
-    from imitbench.bench.progress import make_observer
-    from imitbench.bench.sweep import carry_out
-    from imitbench.cli.output import typed_command
-    from imitbench.executors.options import RunOptions
-
-    options = RunOptions(jobs=jobs)
-    with make_observer(quiet=quiet) as observer:
-        outcome = carry_out([plan], options, out=out, command=typed_command(), observer=observer)
-    if outcome.left:
-        raise typer.Exit(130)
-
-
-def _reproduction_document(
-    submission: Path, seed: int, drawn: ReproductionSample, found: list[Reproduction]
-) -> dict[str, Any]:
-    def numbers(each: ReturnComparison | None) -> dict[str, float | None] | None:
-        return None if each is None else {**vars(each), "difference": each.difference}
-
-    return {
-        "submission": str(submission),
-        "seed": seed,
-        "agrees": bool(found) and all(each.agrees for each in found),
-        "runs": [
-            {
-                "run_id": each.spec.run_id,
-                "label": each.spec.label,
-                "verdict": each.verdict,
-                "raw_return": numbers(each.stochastic),
-                "deterministic_return": numbers(each.deterministic),
-                "same_setting": each.same_setting,
-                "problem": each.problem or None,
-            }
-            for each in found
-        ],
-        "refused": [
-            {"run_id": each.spec.run_id, "label": each.spec.label, "why": each.why}
-            for each in drawn.refused
-        ],
-    }
-
-
-def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
-    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
-
-    rows = []
-    for each in found:
-        headline = each.stochastic
-        numbers: list[object] = [None, None, None, None]
-        if headline is not None:
-            numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
-        rows.append([each.spec.label, *numbers, _WORDS[each.verdict]])
-    if rows:
-        header: list[str | Column] = [
-            "run",
-            Column("stated", rank=1),
-            "found",
-            Column("noise band", rank=2),
-            Column("seed band", rank=3),
-            Column(
-                "verdict",
-                below=True,
-                color=by_word(identical="green", agrees="green", DIFFERENT="red", FAILED="red"),
-            ),
-        ]
-        print_table(header, rows)
-        typer.echo("")
-    for each in found:
-        if each.problem:
-            note(f"{each.spec.label}: {each.problem}")
-        elif each.same_setting and each.verdict != "identical":
-            note(
-                f"{each.spec.label}: versions and processor are the submitter's, so the numbers "
-                "should be identical"
-            )
-    if len(found) < wanted:
-        note(f"only {count(len(found), 'run')} of {wanted} can be trained here")
-    differing = sum(not each.agrees for each in found)
-    if not found:
-        print_text(f"{submission}: NOT verified, no run of it can be trained here")
-    elif differing:
-        print_text(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
-    else:
-        identical = sum(each.verdict == "identical" for each in found)
-        print_text(
-            f"{submission}: verified, {count(len(found), 'run')} trained again: {identical} "
-            f"identical, {len(found) - identical} within the bands"
-        )
-
-
-Submission = Annotated[
-    Path, typer.Argument(metavar="SUBMISSION", help="Folder with published results.")
-]
 _MAX_SHOWN = 20
 
 
@@ -330,6 +117,18 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         print_text(f"\n{submission}: NOT valid, {number} in {runs}")
 
 
+Verifications = Annotated[
+    list[Path],
+    typer.Option(
+        "--verifications",
+        metavar="DIR",
+        help="Records of `leaderboard verify --record` [verifications/ inside or next to the "
+        "submissions]; repeatable.",
+        file_okay=False,
+    ),
+]
+
+
 def build_site(
     out: Annotated[
         Path,
@@ -359,6 +158,15 @@ def build_site(
             file_okay=False,
         ),
     ] = None,
+    submit_to: Annotated[
+        str | None,
+        typer.Option(
+            "--submit-to",
+            metavar="URL",
+            help="Address of the repository that takes submissions, for the page on submitting.",
+        ),
+    ] = None,
+    verifications: Verifications = [],  # noqa: B006 (typer copies it)
     failed_runs: options.FailedRuns = "count-as-random",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
@@ -382,12 +190,16 @@ def build_site(
 
     if not title.strip():
         raise InputError("--title: is empty")
+    if submit_to is not None and not submit_to.startswith("https://"):
+        raise InputError(f"--submit-to {submit_to}: must start with https://")
     places = [results_place(name) for name in dict.fromkeys(results)]
     for place in places:
         check_place(out, place)
-    found = find_results(*places, external=external)
-    policy = FailurePolicy(failed_runs)
-    board = build_board(found, title=title.strip(), replicates=replicates, failed_runs=policy)
+    found = find_results(*places, external=external, verifications=verifications or None)
+    policy, name = FailurePolicy(failed_runs), title.strip()
+    board = build_board(
+        found, title=name, replicates=replicates, failed_runs=policy, submit_to=submit_to
+    )
     films = None if videos is None else choose_videos(board, videos)
     files = write_site(board, out, results=places, videos=films)
     notes = [*found.notes, *(films.notes if films is not None else ())]
@@ -418,3 +230,7 @@ app = typer.Typer(
 app.command("build")(build_site)
 app.command("validate")(validate_submission)
 app.command("verify")(verify_submission)
+app.command("intake")(take_in)
+app.command("init")(init_board)
+app.command("rescore")(rescore_submission)
+app.command("model-card")(write_card)

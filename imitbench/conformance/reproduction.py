@@ -8,24 +8,35 @@ specification of the plan has the same digest.
 from __future__ import annotations
 
 import glob
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.provenance import describe_provenance, now
 from imitbench.bench.request import PluginSelection
 from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
 from imitbench.published.results_folder import read_run
+from imitbench.published.verification import (
+    AGREEING,
+    FiniteComparison,
+    RefusedRun,
+    ReturnComparison,
+    Verdict,
+    Verification,
+    VerifiedRun,
+    draw_order,
+    worse_verdict,
+)
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
@@ -40,9 +51,6 @@ Z = 3.0
 
 _PLAUSIBLE = 0.01
 """Standard error, in units of scores, to accept from a submission if none was found here."""
-
-Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
-AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
 
 
 @dataclass(frozen=True)
@@ -74,38 +82,6 @@ class ReproductionSample:
 
 
 @dataclass(frozen=True)
-class ReturnComparison:
-    """Comparison of a mean return as submitted and as reproduced.
-
-    Attributes:
-        stated: Mean return in the submission.
-        found: Mean return as reproduced.
-        noise_band: Largest difference that the choice of episodes explains.
-        seed_band: Largest difference that the choice of the seed explains, from the submission's
-            other runs; `None` if there are fewer than two.
-    """
-
-    stated: float
-    found: float
-    noise_band: float
-    seed_band: float | None
-
-    @property
-    def difference(self) -> float:
-        """Found minus stated."""
-        return self.found - self.stated
-
-    @property
-    def verdict(self) -> Verdict:
-        """How well the two agree; NaN never agrees."""
-        if abs(self.difference) <= self.noise_band:
-            return "within noise"
-        if self.seed_band is not None and abs(self.difference) <= self.seed_band:
-            return "within seeds"
-        return "different"
-
-
-@dataclass(frozen=True)
 class Reproduction:
     """A run that was trained again.
 
@@ -130,16 +106,6 @@ class Reproduction:
     def agrees(self) -> bool:
         """Whether the reproduction agrees with the submission."""
         return self.verdict in AGREEING
-
-
-def public_draw(digest: str, public: str) -> int:
-    """Returns the seed of a draw that nobody knew when the submission was made.
-
-    Args:
-        digest: Digest of the submission, so that each has a draw of its own.
-        public: Text that became public later, such as the numbers of a lottery.
-    """
-    return int.from_bytes(hashlib.sha256(f"{digest}\n{public}".encode()).digest()[:8], "big")
 
 
 def chance_of_discovery(runs: int, forged: int, drawn: int) -> float:
@@ -174,7 +140,7 @@ def sample_runs(
     """
     plugins = plugins or PluginSelection()
     drawn = ReproductionSample()
-    for run in _shuffled(runs, seed):
+    for run in draw_order(runs, seed):
         if len(drawn.runs) == count:
             break
         try:
@@ -216,7 +182,7 @@ def compare_run(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> R
         _compare(run.episodes, here.episodes, peers, scale, deterministic=choice)
         for choice in (False, True)
     )
-    worst = max(stochastic.verdict, deterministic.verdict, key=(*AGREEING, "different").index)
+    worst = worse_verdict(stochastic, deterministic)
     if _equal(run.episodes, here.episodes) and run.result.env_steps == here.result.env_steps:
         worst = "identical"
     same_setting = _setting(run) == _setting(here)
@@ -242,13 +208,6 @@ def _compare(
         noise_band=Z * math.hypot(theirs, own),
         seed_band=_seed_band([getattr(each.result, name) for each in peers]),
     )
-
-
-def _shuffled(runs: Sequence[PublishedRun], seed: int) -> list[PublishedRun]:
-    done = sorted((run for run in runs if run.result), key=lambda run: run.spec.run_id)
-    rng = np.random.default_rng(seed)
-    shuffled = [done[place] for place in rng.permutation(len(done)).tolist()]
-    return sorted(shuffled, key=lambda run: run.spec.budget.unit == "none")
 
 
 def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
@@ -388,3 +347,68 @@ def _setting(run: PublishedRun) -> tuple[object, ...]:
     """Returns what numbers may depend on in addition to the specification."""
     came = run.provenance
     return came.imitbench, came.git_sha, came.python, came.packages, came.cpu, came.gpu
+
+
+def record_verification(
+    name: str,
+    digest: str,
+    submitted: Sequence[PublishedRun],
+    drawn: ReproductionSample,
+    found: Sequence[Reproduction],
+    *,
+    by: str,
+    seed: int,
+    public_seed: str | None,
+    command: str,
+) -> Verification:
+    """Returns the record of a verification, with its digest.
+
+    Args:
+        name: Name of the submission's folder.
+        digest: Digest of the submission.
+        submitted: Runs of the submission.
+        drawn: The runs that were drawn.
+        found: Outcomes of those that were trained again.
+        by: Who trained them.
+        seed: Seed of the draw.
+        public_seed: Text from which the seed follows, if it does.
+        command: Command line to record.
+    """
+    came = describe_provenance(command, "cpu").model_copy(update={"host": ""})
+    return Verification(
+        submission=digest,
+        name=one_line(name),
+        verified_by=by,
+        verified_at=now(),
+        seed=seed,
+        public_seed=public_seed,
+        completed=sum(run.result is not None for run in submitted),
+        runs=[_verified(each) for each in found],
+        refused=[
+            RefusedRun(run_id=each.spec.run_id, label=each.spec.label, why=one_line(each.why))
+            for each in drawn.refused
+        ],
+        provenance=came,
+    ).sealed()
+
+
+def _verified(each: Reproduction) -> VerifiedRun:
+    problem = each.problem
+    comparisons = (each.stochastic, each.deterministic)
+    if not problem and not all(c and math.isfinite(c.difference) for c in comparisons):
+        problem = "returns are not finite"
+
+    def numbers(comparison: ReturnComparison | None) -> FiniteComparison | None:
+        if problem or comparison is None:
+            return None
+        return FiniteComparison(**comparison.model_dump())
+
+    return VerifiedRun(
+        run_id=each.spec.run_id,
+        label=each.spec.label,
+        verdict=each.verdict,
+        raw_return=numbers(each.stochastic),
+        deterministic_return=numbers(each.deterministic),
+        same_setting=each.same_setting,
+        problem=problem,
+    )

@@ -235,8 +235,8 @@ class QueueSet(LabelSet):
         asked: dict[str, tuple[TrajectoryWithRew, TrajectoryWithRew]] = {}
         for path in sorted(self.folder.glob(PAIRS)):
             content = _read_pairs(path)
-            for pair in zip(content.fragments1, content.fragments2, strict=True):
-                asked.setdefault(pair_digest(*pair), pair)
+            for both in zip(content.fragments1, content.fragments2, strict=True):
+                asked.setdefault(pair_digest(*both), both)
         found: dict[int, TrajectoryWithRew] = {}
         for pair in self.header.pairs:
             if pair.digest not in asked:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
 from imitbench.published.curve_files import CURVES, curve_file, curve_text, is_publishable
@@ -79,6 +80,8 @@ class Manifest(Record):
         suites: Summaries of the suites, by name.
         provenances: Provenances of runs, by the name that lines use.
         files: SHA-256 of every other file, except cards and policies.
+        supersedes: Digest of earlier results that these are, scored with newer references;
+            serialized only if there are any, so that earlier digests stay valid.
         digest: SHA-256 over all of the above, and so over all published results: two folders
             with the same digest hold the same results. Folders without it are refused.
     """
@@ -90,7 +93,15 @@ class Manifest(Record):
     suites: dict[str, SuiteSummary]
     provenances: dict[str, Provenance]
     files: dict[str, str]
+    supersedes: str | None = None
     digest: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("supersedes") is None:
+            document.pop("supersedes", None)
+        return document
 
     @property
     def own_digest(self) -> str:
@@ -164,6 +175,7 @@ def write_results(
     version: str,
     command: str,
     races: Sequence[RegisteredRace] = (),
+    supersedes: str | None = None,
     curves: bool = True,
 ) -> None:
     """Writes a folder of published results.
@@ -174,6 +186,7 @@ def write_results(
         version: Version of this package.
         command: Command line to record.
         races: Registered races to which they belong.
+        supersedes: Digest of earlier results that these are, scored with newer references.
         curves: Whether to write the learning curves.
 
     Raises:
@@ -205,6 +218,7 @@ def write_results(
         suites={suite: summarize_suite(runs, suite) for suite in suites},
         provenances={key: provenances[key] for key in sorted(provenances)},
         files={name: text_digest(texts[name]) for name in sorted(texts)},
+        supersedes=supersedes,
     )
     manifest = manifest.model_copy(update={"digest": manifest.own_digest})
     for name, text in texts.items():
@@ -224,6 +238,7 @@ def export_results(
     version: str,
     command: str,
     races: Sequence[RegisteredRace] = (),
+    supersedes: str | None = None,
     curves: bool = True,
 ) -> None:
     """Writes a new folder of published results atomically.
@@ -234,6 +249,7 @@ def export_results(
         version: Version of this package.
         command: Command line to record.
         races: Registered races to which they belong.
+        supersedes: Digest of earlier results that these are, scored with newer references.
         curves: Whether to write the learning curves.
 
     Raises:
@@ -243,7 +259,15 @@ def export_results(
     if not runs:
         raise InputError(f"{folder}: there are no finished runs to publish")
     with new_folder(folder) as draft:
-        write_results(runs, draft, version=version, command=command, races=races, curves=curves)
+        write_results(
+            runs,
+            draft,
+            version=version,
+            command=command,
+            races=races,
+            supersedes=supersedes,
+            curves=curves,
+        )
 
 
 def read_run(directory: RunDirectory) -> PublishedRun:

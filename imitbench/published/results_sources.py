@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from imitbench.errors import InputError
+from imitbench.published import verification
 from imitbench.published.alarms import Alarm, find_copies
 from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
-from imitbench.published.results_folder import MANIFEST_FILE, races_of, read_runs
+from imitbench.published.results_folder import (
+    MANIFEST_FILE,
+    episodes_text,
+    races_of,
+    read_runs,
+)
 from imitbench.published.submission import read_submission
 from imitbench.published.validation import Validation, check_runs
+from imitbench.published.verification import (
+    Verdict,
+    Verification,
+    check_verification,
+    read_verifications,
+)
 from imitbench.records.published import PublishedRun
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.races import RegisteredRace
@@ -31,6 +44,9 @@ class ResultsSource:
             runs with a mark; runs that contradict themselves are not read.
         races: Registered races of these runs.
         alarms: Signs of invented results, or of copies among the results that were read together.
+        verifications: Records of runs that were trained again, which fit these results.
+        supersedes: Digest of the results whose runs these are, with newer references.
+        superseded_by: Name of results that have these runs, with newer references; may be empty.
     """
 
     name: str
@@ -39,6 +55,23 @@ class ResultsSource:
     failed: tuple[Check, ...] = ()
     races: tuple[RegisteredRace, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    verifications: tuple[Verification, ...] = ()
+    supersedes: str | None = None
+    superseded_by: str = ""
+
+    @property
+    def verdicts(self) -> dict[str, tuple[Verdict, ...]]:
+        """Outcomes of the runs that were trained again, by run id."""
+        found: dict[str, tuple[Verdict, ...]] = {}
+        for record in self.verifications:
+            for run in record.runs:
+                found[run.run_id] = (*found.get(run.run_id, ()), run.verdict)
+        return found
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a run differed when it was trained again."""
+        return any(record.refutes for record in self.verifications)
 
 
 @dataclass(frozen=True)
@@ -66,22 +99,29 @@ class FoundResults:
     notes: tuple[str, ...] = ()
 
 
-def find_results(*folders: Path, external: bool = False) -> FoundResults:
+def find_results(
+    *folders: Path, external: bool = False, verifications: Sequence[Path] | None = None
+) -> FoundResults:
     """Reads the results in folders.
 
     Args:
         *folders: Each has published results (it has a manifest), is a folder of such folders, or a
             results folder of own runs.
         external: Whether to read the imports inside or next to it, too.
+        verifications: Folders of records of verifications; `None` for those inside or next to the
+            folders of submissions.
 
     Raises:
         InputError: One is none of these, published results do not pass their checks, or two
-            submissions have the same name and different content.
+            submissions have the same name and different content; or a record of a verification
+            is malformed, or contradicts the submission that it is about.
     """
     found = [_find_results(folder) for folder in folders]
     notes = [note for each in found for note in each.notes]
     sources = _different([source for each in found for source in each.sources], notes)
     sources = _compared(sources)
+    places = verification_places(folders) if verifications is None else verifications
+    sources = _linked(_verified(sources, places, notes), notes)
     notes += [
         f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
         "`imitbench leaderboard validate` shows the problems"
@@ -115,7 +155,7 @@ def _find_results(folder: Path) -> FoundResults:
         taken = "published results" if alone else several
         sources = [read_source(path) for path in submissions]
         others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"}
-        others -= {EXTERNAL_FOLDER, *(path.name for path in submissions)}
+        others -= {EXTERNAL_FOLDER, verification.FOLDER, *(path.name for path in submissions)}
         if not alone:
             notes += [
                 f"skipped: {folder / each}: has no {MANIFEST_FILE}" for each in sorted(others)
@@ -155,7 +195,8 @@ def read_source(folder: Path) -> ResultsSource:
     name = folder.resolve().name
     runs = tuple(each.run for each in submission.runs)
     races = tuple(submission.races)
-    return ResultsSource(name, runs, digest, failed, races, alarms)
+    supersedes = submission.manifest.supersedes if submission.manifest else None
+    return ResultsSource(name, runs, digest, failed, races, alarms, supersedes=supersedes)
 
 
 def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
@@ -175,7 +216,7 @@ def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
         return validation
     own, manifest = validation.submission.folder.resolve().name, validation.submission.manifest
     runs = {own: [each.run for each in validation.submission.runs]}
-    for source in find_results(*folders).sources:
+    for source in find_results(*folders, verifications=()).sources:
         if manifest is None or source.digest is None or source.digest != manifest.digest:
             # Two folders may have the same name.
             name = source.name if source.name != own else f"the other {own}"
@@ -213,6 +254,92 @@ def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSo
             )
         kept[source.name] = source
     return list(kept.values())
+
+
+def verification_places(folders: Sequence[Path]) -> list[Path]:
+    """Returns folders of records of verifications: inside or next to folders of submissions.
+
+    A record inside a submission would be the submitter's own.
+    """
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        parent = folder.resolve().parent
+        alone = (folder / MANIFEST_FILE).exists()
+        for place in (parent, *(() if alone else (folder,))):
+            if (place / verification.FOLDER).is_dir():
+                found.setdefault((place / verification.FOLDER).resolve(), place)
+    return [place / verification.FOLDER for place in found.values()]
+
+
+def verified_digests(places: Sequence[Path]) -> frozenset[str]:
+    """Returns the digests of the results that records of verifications are about.
+
+    Raises:
+        InputError: A record is malformed, or was changed.
+    """
+    read = (gate.checked(partial(read_verifications, place), place) for place in places)
+    return frozenset(record.submission for records in read for record in records)
+
+
+def _verified(
+    sources: Sequence[ResultsSource], places: Sequence[Path], notes: list[str]
+) -> list[ResultsSource]:
+    """Returns the sources with the records that are about them; notes records of other results."""
+    records: dict[str, Verification] = {}
+    for place in places:
+        if not place.is_dir():
+            raise InputError(f"--verifications {place}: no such folder")
+        read = gate.checked(partial(read_verifications, place), place)
+        records |= {record.digest: record for record in read}
+    known = {source.digest: source for source in sources if source.digest is not None}
+    by_source: dict[str, list[Verification]] = {}
+    strange = 0
+    for record in records.values():
+        about = known.get(record.submission)
+        if about is None:
+            strange += 1
+            continue
+        check_verification(record, record.file_name, record.submission, about.runs)
+        by_source.setdefault(record.submission, []).append(record)
+    if strange:
+        notes.append(
+            f"{strange} record{'s' * (strange > 1)} of verifications left out: about results that "
+            "are not shown, or that have changed since"
+        )
+    return [
+        replace(source, verifications=tuple(by_source.get(source.digest or "", ())))
+        for source in sources
+    ]
+
+
+def _linked(sources: Sequence[ResultsSource], notes: list[str]) -> list[ResultsSource]:
+    """Returns sources with the names of those that supersede them.
+
+    Anybody can claim to supersede the results of others. Only whoever has all of their runs, with
+    the same episodes, does: the numbers are then the same on another scale.
+    """
+    later: dict[str, str] = {}
+    by_digest = {source.digest: source for source in sources if source.digest is not None}
+    for source in sources:
+        earlier = by_digest.get(source.supersedes) if source.supersedes else None
+        if earlier is None or earlier is source:
+            continue
+        if _outcomes(earlier).items() <= _outcomes(source).items():
+            later[earlier.name] = source.name
+        else:
+            notes.append(
+                f"{source.name}: does not supersede {earlier.name}, because it lacks runs of it, "
+                "or has other episodes"
+            )
+    return [replace(source, superseded_by=later.get(source.name, "")) for source in sources]
+
+
+def _outcomes(source: ResultsSource) -> dict[str, str]:
+    """Returns a text by specification that is the same for the same outcome."""
+    return {
+        run.spec.digest: episodes_text(run.episodes) if run.episodes is not None else "failed"
+        for run in source.runs
+    }
 
 
 def read_imports(folder: Path) -> tuple[ExternalResults, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -129,29 +130,57 @@ def _run_notes(result: AlgorithmResult) -> list[str]:
     return notes
 
 
-def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
-    """Returns notes on environments where a control scores well, although it learns nothing."""
-    notes = []
+@dataclass(frozen=True)
+class GivenScore:
+    """The score of a control on an environment, with Student's interval over its runs."""
+
+    environment: str
+    mean: float
+    low: float
+    high: float
+
+
+def given_away(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[GivenScore]:
+    """Returns the environments where a control scores well, although it learns nothing.
+
+    Args:
+        result: The control.
+        rows: Its completed runs; those of others are ignored.
+    """
+    found = []
     for cell in result.covered:
-        there = [row for row in rows if row.env == cell.environment]
-        own = [row for row in there if row.algo == result.algorithm]
-        mean, low, high = _mean_interval([row.score for row in own])
-        if not low > GIVEN_AWAY:
-            continue
-        trained = [row for row in there if row.role != "anchor"]
-        if len({row.mean_length for row in trained}) > 1:
+        own = [row for row in rows if row.env == cell.environment and row.algo == result.algorithm]
+        mean, low, high = mean_interval([row.score for row in own], CONFIDENCE)
+        if low > GIVEN_AWAY:
+            found.append(GivenScore(cell.environment, mean, low, high))
+    return found
+
+
+def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
+    """Returns notes on environments where a control scores well."""
+    notes = []
+    for each in given_away(result, rows):
+        there = [row for row in rows if row.env == each.environment and row.role != "anchor"]
+        if len({row.mean_length for row in there}) > 1:
             why = "surviving or ending early is rewarded there under any reward function"
         else:
             why = "training alone is worth that much there under any reward function"
         notes.append(
-            f"{text.label(result)} scores {text.score(mean)} [{text.score(low)}, "
-            f"{text.score(high)}] on {cell.environment}: {why}."
+            f"{text.label(result)} scores {text.score(each.mean)} [{text.score(each.low)}, "
+            f"{text.score(each.high)}] on {each.environment}: {why}."
         )
     return notes
 
 
-def _mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
-    """Returns the mean of a few runs with Student's interval; NaN ends for fewer than two."""
+def mean_interval(scores: Sequence[float], level: float) -> tuple[float, float, float]:
+    """Returns the mean of a few runs with Student's interval; NaN ends for fewer than two.
+
+    Args:
+        scores: One per run.
+        level: Confidence level, in (0, 1).
+
+    Source: Student (1908), "The probable error of a mean".
+    """
     from scipy.stats import t
 
     values = np.array(scores)
@@ -159,7 +188,7 @@ def _mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
     if len(values) < 2:
         return mean, math.nan, math.nan
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    reach = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
+    reach = float(t.ppf((1 + level) / 2, len(values) - 1)) * error
     return mean, mean - reach, mean + reach
 
 

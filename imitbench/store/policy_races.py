@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.policy_design import SIDES, PolicyDesign
-from imitbench.records.runs import Record, canonical_digest
+from imitbench.records.sealed import SealedRecord
 from imitbench.store import lease
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
@@ -28,15 +28,8 @@ _DESIGN = "design.json"
 _ID_LENGTH = 16
 
 
-class _Sealed(Record):
-    """A record whose digest shows whether it was edited."""
-
+class _Sealed(SealedRecord):
     digest: str = ""
-
-    @property
-    def own_digest(self) -> str:
-        """The correct value of `digest`."""
-        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
 
 
 class RegisteredPolicyRace(_Sealed):
@@ -82,11 +75,6 @@ class EpisodeBatch(_Sealed):
 _S = TypeVar("_S", bound=_Sealed)
 
 
-def sealed(record: _S) -> _S:
-    """Returns the same record with its digest."""
-    return record.model_copy(update={"digest": record.own_digest})
-
-
 def policy_race_folder(out: Path, race: RegisteredPolicyRace) -> Path:
     """Returns the folder of a race in a results folder."""
     return out / POLICY_RACES_FOLDER / race.id
@@ -129,8 +117,8 @@ def register_policy_race(out: Path, race: RegisteredPolicyRace) -> RegisteredPol
             for each in read_policy_races(out):
                 if each.id == race.id:
                     return each
-            atomic_write_text(policy_race_folder(out, race) / _DESIGN, _text(sealed(race)))
-            return sealed(race)
+            atomic_write_text(policy_race_folder(out, race) / _DESIGN, race.sealed().text())
+            return race.sealed()
         finally:
             held.release()
     except OSError as error:
@@ -159,7 +147,7 @@ def write_batch(
 ) -> None:
     """Writes the returns of a batch atomically."""
     batch = EpisodeBatch(design=design.digest, side=side, look=look, returns=returns)
-    atomic_write_text(_batch_path(folder, side, look), _text(sealed(batch)))
+    atomic_write_text(_batch_path(folder, side, look), batch.sealed().text())
 
 
 def read_returns(folder: Path, design: PolicyDesign) -> tuple[list[float], list[float]]:
@@ -181,10 +169,6 @@ def read_returns(folder: Path, design: PolicyDesign) -> tuple[list[float], list[
 
 def _batch_path(folder: Path, side: str, look: int) -> Path:
     return folder / f"{side}-{look:04d}.json"
-
-
-def _text(record: Record) -> str:
-    return record.model_dump_json(indent=1) + "\n"
 
 
 def _read(kind: type[_S], path: Path, what: str) -> _S:

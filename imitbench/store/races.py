@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from imitbench.errors import InputError
 from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import RacedCell, RaceDesign
-from imitbench.records.runs import Record, RunSpec, canonical_digest
+from imitbench.records.runs import RunSpec
+from imitbench.records.sealed import SealedRecord
 from imitbench.store import lease
 from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import RunDirectory
@@ -33,7 +34,7 @@ _DESIGN, _REQUEST = "design.json", "request.json"
 _ID_LENGTH = 16
 
 
-class RegisteredRace(Record):
+class RegisteredRace(SealedRecord):
     """A design, and when it was registered (`design.json`).
 
     Attributes:
@@ -55,19 +56,6 @@ class RegisteredRace(Record):
     def id(self) -> str:
         """Start of the design's digest, which names the race."""
         return self.design.digest[:_ID_LENGTH]
-
-    @property
-    def own_digest(self) -> str:
-        """The correct value of `digest`."""
-        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
-
-    def sealed(self) -> RegisteredRace:
-        """Returns the same with its digest."""
-        return self.model_copy(update={"digest": self.own_digest})
-
-    def text(self) -> str:
-        """Returns the content of its file."""
-        return self.model_dump_json(indent=1) + "\n"
 
 
 def parse_race(text: str | bytes, name: str, where: str) -> RegisteredRace:

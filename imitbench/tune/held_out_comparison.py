@@ -81,10 +81,13 @@ class HeldOutComparison(Record):
     Attributes:
         standings: Results of the default, then of the others, best first.
         trials: Number of trials of which these are the best.
+        env_steps: Environment steps of all completed runs of the study; `None` in files of
+            earlier versions.
     """
 
     standings: list[CandidateResult]
     trials: int
+    env_steps: int | None = None
 
     @property
     def default(self) -> CandidateResult:
@@ -120,12 +123,15 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
     return chosen
 
 
-def compare_candidates(standings: Sequence[CandidateResult], *, trials: int) -> HeldOutComparison:
+def compare_candidates(
+    standings: Sequence[CandidateResult], *, trials: int, env_steps: int | None = None
+) -> HeldOutComparison:
     """Decides which candidates are better than the default.
 
     Args:
         standings: Results of all candidates, the default first.
         trials: Number of trials of which these are the best.
+        env_steps: Environment steps of all runs so far.
 
     Returns:
         The result, with the others ordered by their means.
@@ -143,7 +149,7 @@ def compare_candidates(standings: Sequence[CandidateResult], *, trials: int) -> 
             each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
         }
     judged = [_judged(each, found.get(each.candidate.trial)) for each in others]
-    return HeldOutComparison(standings=[default, *judged], trials=trials)
+    return HeldOutComparison(standings=[default, *judged], trials=trials, env_steps=env_steps)
 
 
 def _judged(standing: CandidateResult, verdict: Verdict | None) -> CandidateResult:

@@ -271,11 +271,18 @@ class StudyRunner:
 
     def _end_comparison(self) -> None:
         standings = [self._standing(each) for each in self._finalists]
-        self.comparison = compare_candidates(standings, trials=len(self._study.trials))
+        self.comparison = compare_candidates(
+            standings, trials=len(self._study.trials), env_steps=self._env_steps()
+        )
         atomic_write_text(
             self.folder / COMPARISON_FILE, self.comparison.model_dump_json(indent=1) + "\n"
         )
         self._observer.judged(self.scope.name, self.comparison)
+
+    def _env_steps(self) -> int:
+        """Returns the environment steps of all completed runs; pruned ones have no result."""
+        directories = [RunDirectory(path.parent) for path in self.folder.rglob("result.json")]
+        return sum(each.read_result().env_steps for each in directories)
 
     def _standing(self, candidate: Candidate) -> CandidateResult:
         scores, places, returns, failed = [], [], [], 0

@@ -44,6 +44,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
             budget=settings.budget,
             n_demos=settings.n_demos,
             trials=comparison.trials,
+            env_steps=comparison.env_steps,
             search_seeds=list(request.search_seeds),
             held_out_seeds=list(request.held_out_seeds),
             sampler_seed=request.seed,

@@ -258,7 +258,7 @@ def build_mlp(
         raise ValueError("lipschitz needs spectral_norm=True")
     prefix = f"{name}_" if name is not None else ""
 
-    def linear(inputs: int, outputs: int) -> nn.Linear:
+    def linear(inputs: int, outputs: int) -> nn.Module:
         layer = nn.Linear(inputs, outputs)
         return parametrizations.spectral_norm(layer) if spectral_norm else layer
 

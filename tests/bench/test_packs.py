@@ -171,9 +171,9 @@ def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
     ("algorithms", "seeds", "pack", "said"),
     [
         (["dac", "bc"], range(4), 2, "bc cannot train several seeds as one network; name only"),
-        (["dac"], range(4), 3, "4 seeds cannot be divided into packs of 3; use --pack 2 or 4"),
+        (["dac"], range(4), 3, "3 does not divide the number of seeds, 4; use --pack 2 or 4"),
         (["dac"], range(4), 8, "use --pack 2 or 4"),
-        (["dac"], range(1), 2, "1 seeds cannot be divided into packs of 2; use more seeds"),
+        (["dac"], range(1), 2, "2 does not divide the number of seeds, 1; use more seeds"),
     ],
 )
 def test_packs_that_cannot_be_made_are_refused(plan_of, algorithms, seeds, pack, said):

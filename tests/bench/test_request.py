@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import write_failed, write_finished
 
 from imitbench.bench import request as module
-from imitbench.bench.request import plan_missing, plan_request, plan_requests
+from imitbench.bench.request import plan_missing, plan_request, plan_requests, plan_suites
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest
@@ -189,3 +189,13 @@ def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(t
 def test_several_numbers_need_a_method_that_takes_demonstrations(tmp_path):
     with pytest.raises(InputError, match="random use no demonstrations"):
         plan_requests(requested(tmp_path, algorithms=["random"]), [1, 3])
+
+
+def test_a_request_without_a_pair_that_fits_is_refused(tmp_path):
+    request = requested(tmp_path, algorithms=["csil"], environment="seals/CartPole-v0")
+    words = "no method fits any environment .csil on seals/CartPole-v0: acts in box spaces only"
+    with pytest.raises(InputError, match=words):
+        plan_suites(request, ["classic"], [None])
+    both = request.model_copy(update={"algorithms": ["csil", "bc"]})
+    [plan] = plan_suites(both, ["classic"], [None])
+    assert {run.algo for run in plan} == {"bc"}

@@ -114,8 +114,8 @@ def respecify(submission, number):
     def edit(line):
         line["spec"]["implementation"] = "evil:Learner"
         spec = RunSpec.model_validate_json(json.dumps(line["spec"]))
-        folder = submission / "episodes" / "classic"
-        (folder / f"{line['run_id']}.csv").rename(folder / f"{spec.run_id}.csv")
+        for path in submission.glob(f"*/classic/{line['run_id']}.csv"):  # episodes, learning curve
+            path.rename(path.with_stem(spec.run_id))
         path = submission / "manifest.json"
         path.write_text(path.read_text().replace(line["run_id"], spec.run_id))
         line |= {"run_id": spec.run_id, "spec_digest": spec.digest}

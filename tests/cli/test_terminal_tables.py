@@ -74,23 +74,24 @@ def _eval():
 
 
 def _leaderboard_verify():
-    from imitbench.cli.leaderboard import _print_reproductions
-    from imitbench.conformance.reproduction import Reproduction, ReturnComparison
+    from imitbench.cli.leaderboard_verify import print_reproductions
+    from imitbench.conformance.reproduction import Reproduction
+    from imitbench.published.verification import ReturnComparison
 
     runs = [
         Reproduction(
             make_spec(0, "bc", "seals/MountainCar-v0"),
             "identical",
-            ReturnComparison(-130.52, -130.52, 16.6569, 8.7),
+            ReturnComparison(stated=-130.52, found=-130.52, noise_band=16.6569, seed_band=8.7),
         ),
         Reproduction(
             make_spec(1, "preference_comparisons", "Pendulum-v1"),
             "within noise",
-            ReturnComparison(-190.25, -182.125, 16.6569, None),
+            ReturnComparison(stated=-190.25, found=-182.125, noise_band=16.6569, seed_band=None),
         ),
         Reproduction(make_spec(2, "gail", "Pendulum-v1"), "failed", problem="the loss is nan"),
     ]
-    _print_reproductions(Path("submission"), runs, wanted=3)
+    print_reproductions(Path("submission"), runs, wanted=3)
 
 
 def _verify_resume():

@@ -11,13 +11,13 @@ from support.forge import FINDERS, FRAUDS, PAGE, Forger, table
 from imitbench.conformance.reproduction import (
     chance_of_discovery,
     compare_run,
-    public_draw,
     sample_runs,
 )
 from imitbench.published.alarms import KINDS, MEANINGS
 from imitbench.published.results_sources import compare_with, find_results
 from imitbench.published.submission import read_results
 from imitbench.published.validation import validate
+from imitbench.published.verification import public_draw
 
 DOCS = PAGE.parent
 RESULTS = DOCS.parent / "results"

@@ -14,6 +14,7 @@ from imitbench.dashboard import page as dashboard
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.html_page import SCRIPTS, STYLES, render_html
+from imitbench.report.leaderboard import head_to_head
 from imitbench.report.leaderboard import page as leaderboard
 from imitbench.report.model import PALETTE
 from imitbench.report.tables import build_report
@@ -79,7 +80,9 @@ def test_everything_is_inside_and_the_policy_admits_nothing_else(report):
 
 def test_scripts_build_pages_from_text_alone():
     names = {path.name for path in ASSETS.iterdir()}
-    pages = {*SCRIPTS, *STYLES, *leaderboard.SCRIPTS, *leaderboard.STYLES}
+    pages = {*SCRIPTS, *STYLES}
+    for board_page in (leaderboard, head_to_head):
+        pages |= {*board_page.SCRIPTS, *board_page.STYLES}
     served = {*dashboard.SCRIPTS, *dashboard.STYLES}
     assert names == pages | served
     for name in (name for name in names if name.endswith(".js")):

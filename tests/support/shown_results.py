@@ -41,7 +41,14 @@ PROVENANCE = Provenance(
 )
 
 
-def write_results(out, seeds=5, skills=SKILLS, failing=(("gail", "Pendulum-v1", 4),), message=""):
+def write_results(
+    out,
+    seeds=5,
+    skills=SKILLS,
+    failing=(("gail", "Pendulum-v1", 4),),
+    message="",
+    version="1.0",
+):
     """Writes run directories.
 
     Args:
@@ -50,19 +57,21 @@ def write_results(out, seeds=5, skills=SKILLS, failing=(("gail", "Pendulum-v1", 
         skills: Mean and spread of the score by algorithm, one pair for each of `REFERENCES`.
         failing: Algorithm, environment and seed of runs that fail.
         message: Error message of these; by default, that the loss is not finite.
+        version: Version of the suite's references.
     """
     for place, (algo, levels) in enumerate(skills.items()):
         for (env, anchors), (level, spread) in zip(REFERENCES.items(), levels, strict=True):
             for seed in range(seeds):
                 rng = np.random.default_rng([place, len(env), seed])
                 spec = _spec(algo, env, seed)
+                references = ReferenceScores(random=anchors[0], expert=anchors[1], version=version)
                 directory = RunDirectory.of(out, spec)
                 directory.begin(spec)
                 if (algo, env, seed) in failing:
-                    directory.fail(_failure(spec, anchors, message or "the loss is nan"))
+                    directory.fail(_failure(spec, references, message or "the loss is nan"))
                 else:
                     score = float(rng.normal(level, spread))
-                    _finish(directory, spec, anchors, score, rng)
+                    _finish(directory, spec, references, score, rng)
 
 
 def _spec(algo, env, seed):
@@ -84,11 +93,7 @@ def _spec(algo, env, seed):
     )
 
 
-def _references(anchors):
-    return ReferenceScores(random=anchors[0], expert=anchors[1], version="1.0")
-
-
-def _failure(spec, anchors, message):
+def _failure(spec, references, message):
     return RunFailure(
         run_id=spec.run_id,
         phase="train",
@@ -96,13 +101,13 @@ def _failure(spec, anchors, message):
         message=message,
         traceback="Traceback",
         failed_at="2026-01-01T00:00:02.000+00:00",
-        references=_references(anchors),
+        references=references,
         provenance=PROVENANCE,
     )
 
 
-def _finish(directory, spec, anchors, score, rng):
-    random, expert = anchors
+def _finish(directory, spec, references, score, rng):
+    random, expert = references.random, references.expert
     raw = random + score * (expert - random)
     steps = np.linspace(0, spec.budget.amount, 41).astype(int)[1:]
     grown = 1 - np.exp(-5 * steps / spec.budget.amount)
@@ -142,7 +147,7 @@ def _finish(directory, spec, anchors, score, rng):
             wall_s=12.5 + spec.seed,
             started_at="2026-01-01T00:00:00.000+00:00",
             finished_at="2026-01-01T00:00:12.000+00:00",
-            references=_references(anchors),
+            references=references,
             provenance=PROVENANCE,
             measures=measured,
         )

@@ -120,7 +120,12 @@ class Agent(ABC):
         n_critics: As given.
         critics: All critics; members are ordered by critic, then by seed.
         targets: Their targets.
+        absorbing: Whether the last entry of observations marks the absorbing state. Nothing is
+            chosen there: its value is that of action 0, without entropy, because no transition
+            tells what another action would be worth.
     """
+
+    absorbing: bool = False
 
     def __init__(
         self,
@@ -156,7 +161,7 @@ class Agent(ABC):
         """V(s) = E[Q(s, a) - temperature * log pi(a|s)] by each critic.
 
         For continuous actions the expectation is one sample of the policy, without derivatives by
-        the policy.
+        the policy. In the absorbing state it is Q(s, 0).
 
         Args:
             obs: Shape (seeds, batch, features).
@@ -289,10 +294,11 @@ class SoftActorCritic(Agent):
             obs: Shape (seeds, batch, features).
 
         Returns:
-            Shapes (seeds, batch, actions) and (seeds, batch).
+            Shapes (seeds, batch, actions) and (seeds, batch); 0 in the absorbing state.
         """
         noise = self.streams.normal(obs.shape[1], self._actions)
-        return squashed_gaussian.sample(self.actor(obs), noise)
+        acts, log_prob = squashed_gaussian.sample(self.actor(obs), noise)
+        return self._where_alive(obs, acts), self._where_alive(obs, log_prob)
 
     def _sample_at_cost(self, obs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Actions, and what the temperature weighs: log pi(a|s), or the divergence from a prior."""
@@ -304,7 +310,15 @@ class SoftActorCritic(Agent):
         )
         with th.no_grad():
             prior = self.prior(obs)
-        return acts, squashed_gaussian.divergence(outputs, prior)
+        cost = squashed_gaussian.divergence(outputs, prior)
+        return self._where_alive(obs, acts), self._where_alive(obs, cost)
+
+    def _where_alive(self, obs: th.Tensor, values: th.Tensor) -> th.Tensor:
+        """The values, of shape (seeds, batch, …), or 0 in the absorbing state."""
+        if not self.absorbing:
+            return values
+        alive = 1 - obs[..., -1]
+        return values * (alive if values.dim() == 2 else alive.unsqueeze(-1))
 
     @property
     def temperature(self) -> th.Tensor:
@@ -331,6 +345,8 @@ class SoftActorCritic(Agent):
         loss = (self.temperature * cost - values).mean(dim=1)
         self.step_actor(loss.sum())
         entropy = -cost.detach().mean(dim=1)
+        if self.absorbing:  # the mean over states in which something is chosen
+            entropy = entropy / (1 - obs[..., -1]).mean(dim=1).clamp_min(1 / obs.shape[1])
         if self.options.learn_temperature:
             self._temperature_adam.step(
                 (self.log_temperature * (entropy - self._target_entropy)).sum()
@@ -380,7 +396,9 @@ class SoftQ(Agent):
     def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """V(s) = temperature * log sum exp(Q(s, a) / temperature); see `Agent.soft_values`."""
         temperature = self.options.temperature
-        return temperature * th.logsumexp(self._critics(obs, critics) / temperature, dim=-1)
+        outputs = self._critics(obs, critics)
+        values = temperature * th.logsumexp(outputs / temperature, dim=-1)
+        return th.where(obs[..., -1] > 0, outputs[..., 0], values) if self.absorbing else values
 
     def act(self, obs: th.Tensor) -> th.Tensor:
         """Samples actions; see `Agent.act`."""

@@ -217,6 +217,9 @@ class PWIL(OffPolicyTrainer):
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restores what `extra_state` returned."""
+        if not state["kept"]:  # saved before the first step
+            self._kept, self._couplings = [], []
+            return
         self._couple(state["kept"])
         for coupling, left in zip(self._couplings, state["left"], strict=True):
             coupling.left = np.array(left)

@@ -125,6 +125,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         ]
         self._collector = Collector(venv, self._encoders, self.streams)
         self.agent = self._make_agent()
+        self.agent.absorbing = absorbing
         self._replay = TransitionStore(
             len(self.streams),
             self.options.buffer_size,

@@ -152,6 +152,10 @@ class DAggerLearner(Learner):
         """The cloned policy."""
         return self._dagger.policy
 
+    def measures(self) -> dict[str, float]:
+        """What the training cost the expert, which is asked at every step."""
+        return {"expert_queries": float(self._env_steps)}
+
     def state_dict(self) -> dict[str, Any]:
         """State at the end of a round; the next one seeds the environments."""
         return {

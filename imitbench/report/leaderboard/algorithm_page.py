@@ -137,7 +137,7 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
             parts += [heading, _runs(runs, row, environment, up, origins)]
     if row.failures:
         parts += [tag("h3", "Failed runs", id=f"{anchor}-failures"), _failures(row)]
-    return block(anchor, section.title, *parts)
+    return block(anchor, part.title, *parts)
 
 
 def _reading(*, imported: bool) -> Markup:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from imitbench.published.results_sources import ExternalResults, FoundResults, ResultsSource
-from imitbench.records.runs import FailureRow, ScoreRow
+from imitbench.records.runs import FailureRow, RunRow, ScoreRow
 from imitbench.report.leaderboard.model import (
     Board,
     BoardFailure,
@@ -28,6 +28,8 @@ from imitbench.report.leaderboard.standings import (
     pair_outcomes,
     tied_places,
 )
+from imitbench.report.leaderboard.trust import trained_again_of_row
+from imitbench.report.leaderboard.versions import separate
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,
@@ -36,7 +38,7 @@ from imitbench.report.model import (
     StatisticsSettings,
     method_colors,
 )
-from imitbench.report.tables import build_report, is_in_group
+from imitbench.report.tables import LEVEL, build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.decided_pairs import Pair, PairOutcome
 from imitbench.store.comparability import Conditions
@@ -155,6 +157,7 @@ def build_board(
     title: str,
     replicates: int,
     failed_runs: FailurePolicy = FailurePolicy.COUNT_AS_RANDOM,
+    submit_to: str | None = None,
 ) -> Board:
     """Builds the board; the same results give the same board.
 
@@ -167,30 +170,35 @@ def build_board(
         title: Title of the board.
         replicates: Number of bootstrap replicates of each interval.
         failed_runs: How failed runs count.
+        submit_to: Address of the repository that takes submissions, if there is one.
     """
-    rows = make_rows(found.sources)
-    report = build_report(
-        rows.scores,
-        rows.failures,
-        rows.references,
-        failed_runs=failed_runs,
-        replicates=replicates,
-        episodes=rows.episodes,
-        aggregates=("mean", "iqm"),
-    )
+    every = make_rows(found.sources)
+    method = StatisticsSettings(every.episodes, replicates, 0, LEVEL, failed_runs)
+    colors = _colors(every)
     sections = []
-    for section in report.sections:
-        anchor = section_anchor(section)
-        own, pairs = _with_places(
-            _own_rows(section, anchor, rows, report, found.sources), report.method
+    for version, rows in separate(every):
+        report = build_report(
+            rows.scores,
+            rows.failures,
+            rows.references,
+            failed_runs=failed_runs,
+            replicates=replicates,
+            seed=method.seed,
+            episodes=every.episodes,
+            aggregates=("mean", "iqm"),
         )
-        others = external_rows(section, report.method, found.external, anchor=anchor)
-        last = [row for row in own if row.result.role != "method"]
-        contenders = [row for row in own if row.result.role == "method"]
-        shown = (*contenders, *others, *last)
-        sections.append(BoardSection(section, shown, anchor, pairs))
-    tracks = make_tracks(sections, report.method)
-    return Board(title, report.method, found.sources, tuple(sections), tracks)
+        for section in report.sections:
+            anchor = section_anchor(section, version)
+            own, pairs = _with_places(
+                _own_rows(section, anchor, rows, report, found.sources, colors), method
+            )
+            others = external_rows(section, method, found.external, anchor=anchor)
+            last = [row for row in own if row.result.role != "method"]
+            contenders = [row for row in own if row.result.role == "method"]
+            shown = (*contenders, *others, *last)
+            sections.append(BoardSection(section, shown, anchor, version, pairs))
+    tracks = make_tracks(sections, method)
+    return Board(title, method, found.sources, tuple(sections), tracks, submit_to)
 
 
 def _with_places(
@@ -203,14 +211,10 @@ def _with_places(
     return [replace(row, place=places.get(row.result.algorithm)) for row in rows], pairs
 
 
-def _colors(report: Report, rows: ReportRows) -> dict[str, int]:
+def _colors(rows: ReportRows) -> dict[str, int]:
     """Returns the number of each method's color; that of several submitters has one."""
-    keys = {
-        result.algorithm
-        for section in report.sections
-        for result in section.algorithms
-        if result.role == "method"
-    }
+    shown: list[RunRow] = [*rows.scores, *rows.failures]
+    keys = {row.algo for row in shown if row.role == "method"}
     numbers = method_colors(rows.names.get(key, key) for key in keys)
     return {key: numbers[rows.names.get(key, key)] for key in keys}
 
@@ -221,6 +225,7 @@ def _own_rows(
     rows: ReportRows,
     report: Report,
     sources: Sequence[ResultsSource],
+    colors: Mapping[str, int],
 ) -> list[BoardRow]:
     runs: dict[str, list[BoardRun]] = defaultdict(list)
     for row in section.runs:
@@ -230,16 +235,18 @@ def _own_rows(
         here = failure.suite == section.suite and failure.env in section.environments
         if here and is_in_group(failure, section.conditions):
             failures[failure.algo].append(_failure(failure, rows, sources))
-    colors = _colors(report, rows)
     made = []
     unchecked = {source.name for source in sources if source.failed}
+    refuted = {source.name for source in sources if source.refuted}
+    later = {source.name: source.superseded_by for source in sources if source.superseded_by}
+    unranked = {*refuted, *unchecked, *later}
 
     def whose(name: str) -> list[str]:
         names = [run.submitter for run in runs[name]]
         return list(dict.fromkeys(names + [failure.submitter for failure in failures[name]]))
 
     def eligible(result: AlgorithmResult) -> bool:
-        return _covers_all(result) and unchecked.isdisjoint(whose(result.algorithm))
+        return _covers_all(result) and unranked.isdisjoint(whose(result.algorithm))
 
     complete = [result for result in section.algorithms if eligible(result)]
     others = [result for result in section.algorithms if not eligible(result)]
@@ -261,6 +268,9 @@ def _own_rows(
                 anchor=anchor,
                 color=colors.get(name),
                 checked=unchecked.isdisjoint(whose(name)),
+                refuted=not refuted.isdisjoint(whose(name)),
+                superseded_by=tuple(later[each] for each in whose(name) if each in later),
+                trained_again=trained_again_of_row(runs[name], sources),
                 raced=_all_raced((*runs[name], *failures[name]), sources),
             )
         )

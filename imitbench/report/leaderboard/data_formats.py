@@ -7,8 +7,12 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from imitbench.published.verification import Verification
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.model import CellResult
+from imitbench.report.leaderboard.table_alarms import table_alarms
+from imitbench.report.leaderboard.trust import package_versions
+from imitbench.report.leaderboard.tuning import tuning_cost
+from imitbench.report.model import CellResult, StatisticsSettings
 from imitbench.stats.intervals import Interval
 from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
 from imitbench.version import __version__
@@ -21,6 +25,7 @@ COLUMNS = (
     "score_mean", "score_mean_low", "score_mean_high",
     "environments_covered", "environments_total", "seeds_min", "seeds_max", "runs", "failed",
     "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page", "registered_race",
+    "trained_again", "differing", "tuning_trials", "tuning_env_steps", "package_versions",
 )  # fmt: skip
 """The header line of the CSV file."""
 
@@ -45,14 +50,27 @@ def render_json(board: Board) -> str:
                 "digest": source.digest,
                 "failed_checks": list(source.failed),
                 "alarms": [str(alarm) for alarm in source.alarms],
+                "verifications": [_verification(record) for record in source.verifications],
+                "superseded_by": source.superseded_by or None,
                 "runs": sum(run.result is not None for run in source.runs),
                 "failures": sum(run.failure is not None for run in source.runs),
             }
             for source in board.sources
         ],
-        "tables": [_table(part) for part in board.sections],
+        "tables": [_table(part, board.method) for part in board.sections],
     }
     return json.dumps(_plain(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _verification(record: Verification) -> dict[str, Any]:
+    return {
+        "verified_by": record.verified_by,
+        "verified_at": record.verified_at,
+        "public_seed": record.public_seed,
+        "seed": record.seed,
+        "digest": record.digest,
+        "runs": [{"run_id": run.run_id, "verdict": run.verdict} for run in record.runs],
+    }
 
 
 def render_csv(board: Board) -> str:
@@ -65,11 +83,13 @@ def render_csv(board: Board) -> str:
     return csv_text(COLUMNS, ({name: _field(row[name]) for name in COLUMNS} for row in rows))
 
 
-def _table(part: BoardSection) -> dict[str, Any]:
+def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
     section = part.section
     return {
         **asdict(section.conditions),
         "environments": list(section.environments),
+        "version": part.version or None,
+        "alarms": [asdict(each) for each in table_alarms(part, method)],
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
         "rows": [
@@ -99,6 +119,7 @@ def _table(part: BoardSection) -> dict[str, Any]:
 def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
     result = row.result
     fewest, most = result.seeds
+    tuning = tuning_cost(row.specs)
     names = [row.imported.said] if row.imported else [name or "own runs" for name in row.submitters]
     return {
         "rank": row.rank,
@@ -119,6 +140,11 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "wall_s_per_run": row.wall_s,
         "page": None if row.page is None else f"{row.page}#{row.anchor}",
         "registered_race": row.raced,
+        "trained_again": row.trained_again.agreeing,
+        "differing": row.trained_again.differing,
+        "tuning_trials": tuning.trials,
+        "tuning_env_steps": tuning.env_steps,
+        "package_versions": ", ".join(package_versions((*row.runs, *row.failures))),
     }
 
 

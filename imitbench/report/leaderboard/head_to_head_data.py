@@ -70,7 +70,7 @@ def replicates(count: int, method: StatisticsSettings) -> int:
 
 def conditions(part: BoardSection) -> str:
     """Returns what the runs of a table share, as its heading says it."""
-    shared = part.section.title.removeprefix(part.section.suite).removeprefix(": ")
+    shared = part.title.removeprefix(part.section.suite).removeprefix(": ")
     return shared or "all runs"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
@@ -15,6 +16,8 @@ from imitbench.report.leaderboard.head_to_head import head_page
 from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
 from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.table_alarms import TableAlarm, table_alarms
+from imitbench.report.leaderboard.trust import level, level_text, trained_again
 
 _ROWS = (
     ("methods", "Methods"),
@@ -38,8 +41,22 @@ def render_index(board: Board) -> str:
             _filters(board),
             block("methods", "Methods by suite", _table(board), _comparisons(board)),
         ]
+        if found := _alarms(board):
+            main.append(block("alarms", "Read with care", page.alarms(found)))
     main.append(_submissions(board))
     return page.render(board, "index.html", board.title, main, facts=_facts(board))
+
+
+def _alarms(board: Board) -> list[tuple[str, TableAlarm]]:
+    """Returns the alarms of all tables, with links, the title of the table first."""
+    return [
+        (
+            f"{model.suite_page(part.section.suite)}#{part.anchor}",
+            replace(each, text=f"{part.title}: {each.text}"),
+        )
+        for part in board.sections
+        for each in table_alarms(part, board.method)
+    ]
 
 
 def _comparisons(board: Board) -> Markup:
@@ -205,18 +222,23 @@ def _row(
         tag("td", text.fixed(mean, 1) if mean is not None else "-", class_="number",
             data_key="" if mean is None else mean, data_label="Minutes")
     )  # fmt: skip
-    checked = _checked(row, known)
+    checked = _checked(known)
     cells.append(tag("td", checked, data_key=checked, data_label="Checks"))
     return tag("tr", *cells, id=id_)
 
 
-def _checked(row: BoardRow, known: Sequence[Standing]) -> str:
-    if row.kind != "run":
-        return "-"
-    if not all(each.at.row.checked for each in known):
-        return "checks failed"
-    own = any("" in each.at.row.submitters for each in known)
-    return "not checked" if own else "validated"
+def _checked(known: Sequence[Standing]) -> str:
+    """Returns the checks of a method's rows: of the least checked one."""
+    rows = [each.at.row for each in known]
+    worst = min(rows, key=lambda row: _LEVELS.index(level(row)))
+    agreeing = sum(row.trained_again.agreeing for row in rows)
+    if level(worst) in ("verified", "validated") and agreeing:
+        completed = sum(row.trained_again.completed for row in rows)
+        return f"verified ({agreeing} of {completed} runs trained again)"
+    return level_text(worst) or "-"
+
+
+_LEVELS = ("differs", "checks failed", "not checked", "validated", "verified", "external", "")
 
 
 def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: int) -> Markup:
@@ -269,12 +291,35 @@ def _checks(source: ResultsSource) -> tuple[str, str]:
     return tag("span", said, title="\n".join(map(str, source.alarms)) or None), said
 
 
+def _submitter(source: ResultsSource, board: Board) -> Markup:
+    """Returns the name of a submission, and what it supersedes or is superseded by."""
+    name = named(source.name or model.OWN)
+    told = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
+    told += [f"supersedes {each.name}" for each in board.sources
+             if source.name and each.superseded_by == source.name]  # fmt: skip
+    return join(name, *(tag("span", each, class_="how") for each in told))
+
+
+def _trained_again(source: ResultsSource) -> TableCell:
+    """Returns how many of a submission's runs others trained again, and by whom."""
+    if not source.verifications:
+        return TableCell(text.NOTHING, None)
+    own = [run.spec.run_id for run in source.runs if run.result is not None]
+    found = trained_again(source, own)
+    said = f"{found.text}, by {', '.join(found.by)}" if found.by else "no run could be trained"
+    seeds = [record.public_seed for record in source.verifications if record.public_seed]
+    title = "\n".join(f"public seed: {seed}" for seed in seeds) or None
+    class_ = "bad" if source.refuted else None
+    return TableCell(tag("span", named(said), title=title, class_=class_), said)
+
+
 def _submissions(board: Board) -> Markup:
     columns = [
         Column("Submitted by"),
         Column("Completed runs", number=True),
         Column("Failed runs", number=True),
         Column("Checks"),
+        Column("Trained again"),
         Column("Digest"),
     ]
     rows = []
@@ -283,10 +328,11 @@ def _submissions(board: Board) -> Markup:
         failed = len(source.runs) - done
         rows.append(
             [
-                TableCell(named(source.name or model.OWN), source.name or model.OWN),
+                TableCell(_submitter(source, board), source.name or model.OWN),
                 TableCell(str(done), float(done)),
                 TableCell(str(failed), float(failed)),
                 TableCell(*_checks(source)),
+                _trained_again(source),
                 TableCell(
                     tag("code", source.digest or text.NOTHING, class_="digest"), source.digest
                 ),
@@ -295,7 +341,8 @@ def _submissions(board: Board) -> Markup:
     caption = (
         "Whose results these are, and whether their budgets, protocols, settings and seeds are "
         "those of the cards. The digest is over all that a submission holds. “imitbench "
-        "leaderboard validate” checks all of it."
+        "leaderboard validate” checks all of it. Runs are trained again by others than the "
+        "submitter, after a public draw where the table says so."
     )
     ids = [f"from-{model.slug(source.name or 'own')}" for source in board.sources]
     whole = html_tables.table(columns, rows, label="Submissions", caption=caption, ids=ids)

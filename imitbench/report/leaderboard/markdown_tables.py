@@ -52,7 +52,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     ]
     environments = [escape(env) for env in section.environments]
     return [
-        f"## {escape(section.title)}",
+        f"## {escape(part.title)}",
         table(_OVERALL, overall, names=3),
         f"Seeds are per environment. {conditions}",
         table(("Algorithm", *environments), single, names=1),

@@ -190,7 +190,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
     for each in shown:
         row, section = each.row, each.part.section
         up = "../"
-        conditions = section.title.removeprefix(section.suite).removeprefix(": ") or "none"
+        conditions = each.part.title.removeprefix(section.suite).removeprefix(": ") or "none"
         table = f"{up}{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
         score: str = interval(row.result.iqm, row)
         if row.page is not None:

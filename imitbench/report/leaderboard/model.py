@@ -69,11 +69,39 @@ class ImportSource:
 
 
 @dataclass(frozen=True)
+class TrainedAgain:
+    """Runs of a row, or of a submission, that others trained again.
+
+    Attributes:
+        agreeing: Number of runs of which every repetition agrees.
+        differing: Number of runs of which a repetition differs.
+        completed: Number of completed runs.
+        by: Who trained them again.
+    """
+
+    agreeing: int = 0
+    differing: int = 0
+    completed: int = 0
+    by: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The numbers in words."""
+        runs = f"of {self.completed} run{'s' * (self.completed != 1)} trained again"
+        if self.differing:
+            return f"{self.differing} differ, {self.agreeing} agree {runs}"
+        return f"{self.agreeing} {runs}"
+
+
+NOT_TRAINED_AGAIN = TrainedAgain()
+
+
+@dataclass(frozen=True)
 class BoardRow:
     """An algorithm in one of the board's tables.
 
     Attributes:
-        rank: Place by IQM among own results that cover every environment and pass the checks;
+        rank: Place by IQM among own results that cover every environment and are sound;
             `None` for others.
         name: The algorithm as its runs name it.
         kind: Source of the numbers.
@@ -87,6 +115,9 @@ class BoardRow:
         color: Palette index; `None` for anchors and external rows.
         checked: Whether all its submissions pass the checks; own runs are not checked.
         raced: Whether all its runs belong to registered races.
+        refuted: Whether a run of its submissions differed when others trained it again.
+        superseded_by: Submissions that have its runs with newer references.
+        trained_again: Completed runs that others trained again.
         place: As `rank`, but 1 + the number of rows here that are decided to be better, so that
             rows which cannot be told apart share it.
     """
@@ -104,6 +135,9 @@ class BoardRow:
     color: int | None = None
     checked: bool = True
     raced: bool = False
+    refuted: bool = False
+    superseded_by: tuple[str, ...] = ()
+    trained_again: TrainedAgain = NOT_TRAINED_AGAIN
     place: int | None = None
 
     @property
@@ -132,6 +166,7 @@ class BoardSection:
         rows: Ranked ones first, then partial ones, external ones and anchors.
         anchor: HTML id of the table on the page of its suite, and of its runs on the pages of
             its rows. It follows from what the runs share, so that other results do not change it.
+        version: Version of the suite's references, if the board has several; otherwise empty.
         pairs: Outcomes of all pairs of rows with runs and finite scores, by the names of their
             results.
     """
@@ -139,7 +174,14 @@ class BoardSection:
     section: Section
     rows: tuple[BoardRow, ...]
     anchor: str = ""
+    version: str = ""
     pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The suite, and what the runs share."""
+        joint = ", " if ": " in self.section.title else ": "
+        return f"{self.section.title}{joint}{self.version}" if self.version else self.section.title
 
 
 @dataclass(frozen=True)
@@ -199,6 +241,7 @@ class Board:
         sources: Results by submitter.
         sections: By suite, budget, number of demonstrations and source.
         tracks: Columns of the first page.
+        submit_to: Address of the repository that takes submissions, if there is one.
     """
 
     title: str
@@ -206,6 +249,7 @@ class Board:
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
     tracks: tuple[Track, ...] = ()
+    submit_to: str | None = None
 
 
 def _mean(values: list[int] | list[float]) -> float | None:
@@ -254,10 +298,11 @@ def external_page(label: str, suite: str, algorithm: str) -> str:
     return f"external/{slug(label)}/{slug(suite)}/{slug(algorithm)}.html"
 
 
-def section_anchor(section: Section) -> str:
+def section_anchor(section: Section, version: str = "") -> str:
     """Returns the HTML id of a table, from what its runs share."""
     _, *shared = astuple(section.conditions)
-    return "--".join("none" if value is None else slug(str(value)) for value in shared)
+    parts = ["none" if value is None else slug(str(value)) for value in shared]
+    return "--".join([*parts, *([slug(version)] if version else [])])
 
 
 def row_id(part: BoardSection, row: BoardRow) -> str:
@@ -269,6 +314,9 @@ def episodes_folder(submitter: str, suite: str) -> str:
     """Returns the path in the site of the folder with a submitter's evaluation episodes."""
     return f"episodes/{slug(submitter) if submitter else 'own'}/{slug(suite)}"
 
+
+SUBMIT_PAGE = "submit.html"
+"""Path in the site of the page that tells how to submit."""
 
 OWN = "own runs"
 UNTOLD = "not stated"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from imitbench.report import text
 from imitbench.report.html_markup import Markup, html_document, join, named, tag, theme_picker
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow
+from imitbench.report.leaderboard.table_alarms import TableAlarm
 from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
 from imitbench.version import __version__
@@ -65,6 +68,7 @@ def _navigation(board: Board, page: str, up: str) -> Markup:
     suites = dict.fromkeys(part.section.suite for part in board.sections)
     places = [("index.html", board.title if page != "index.html" else "All suites")]
     places += [(model.suite_page(suite), suite) for suite in suites]
+    places.append((model.SUBMIT_PAGE, "How to submit"))
     links = [
         tag("a", name, href=f"{up}{path}", aria_current="page" if path == page else None)
         for path, name in places
@@ -103,10 +107,13 @@ def row_name(row: BoardRow, href: str | None = None) -> Markup:
         (row.result.role == "control", "control"),
         (row.kind in ("run", "external") and row.result.partial, "partial"),
         (row.raced, "registered race"),
+        (bool(row.superseded_by), "superseded"),
     ]
     shown = [tag("span", mark, class_="mark") for holds, mark in marks if holds]
     if not row.checked:
         shown.append(tag("span", "checks failed", class_="mark bad"))
+    if row.refuted:
+        shown.append(tag("span", "differs when trained again", class_="mark bad"))
     return join(name if href is None else tag("a", name, href=href), *shown)
 
 
@@ -117,6 +124,23 @@ def interval(value: Interval | None, row: BoardRow) -> Markup | str:
     point, _, ends = model.interval(value, row).partition(" ")
     strong = tag("strong", point)
     return join(strong, " ", tag("span", ends, class_="ends")) if ends else strong
+
+
+def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
+    """Returns a box with alarms; empty without any.
+
+    Args:
+        found: Link to the table, empty for none, and the alarm.
+    """
+    if not found:
+        return Markup("")
+    items = [
+        tag("li", tag("a", each.text, href=href) if href else each.text, data_alarm=each.kind)
+        for href, each in found
+    ]
+    count = len(items)
+    said = f"{count} reason{'s' * (count > 1)} to read these numbers with care"
+    return tag("details", tag("summary", said), tag("ul", *items), class_="notes alarms")
 
 
 def place_text(place: int | None, *, tied: bool) -> str:

@@ -16,7 +16,14 @@ from imitbench.report.leaderboard.head_to_head import head_page, render_head_to_
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.method_page import render_method
-from imitbench.report.leaderboard.model import Board, method_page, methods, suite_page
+from imitbench.report.leaderboard.model import (
+    SUBMIT_PAGE,
+    Board,
+    method_page,
+    methods,
+    suite_page,
+)
+from imitbench.report.leaderboard.submit_page import render_submit
 from imitbench.report.leaderboard.suite_page import render_suite
 from imitbench.report.leaderboard.videos import FOLDER, Video, Videos
 from imitbench.util import files
@@ -32,6 +39,7 @@ _OURS = {
     "external",
     "head-to-head",
     "methods",
+    SUBMIT_PAGE,
     "suites",
     FOLDER,
 }
@@ -89,6 +97,7 @@ def write_site(
 def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield "index.html", render_index(board)
     yield MARK, render_json(board)
+    yield SUBMIT_PAGE, render_submit(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
     for suite in dict.fromkeys(part.section.suite for part in board.sections):

@@ -56,13 +56,23 @@ def _standings(shown: Iterable[OnBoard], method: StatisticsSettings) -> dict[str
         name = entry_name(each.row)
         if name not in best or _quality(each.row) > _quality(best[name].row):
             best[name] = each
-    ranked = {name: each.row for name, each in best.items() if each.row.rank is not None}
-    places = tied_places(ranked, pair_outcomes(ranked, method))
+    ranked = {name: each for name, each in best.items() if each.row.rank is not None}
+    places = _places(ranked, method)
     held = list(places.values())
     return {
         name: Standing(each, places.get(name), held.count(places.get(name, 0)) > 1)
         for name, each in best.items()
     }
+
+
+def _places(ranked: Mapping[str, OnBoard], method: StatisticsSettings) -> dict[str, int]:
+    if len({each.number for each in ranked.values()}) != 1:
+        rows = {name: each.row for name, each in ranked.items()}
+        return tied_places(rows, pair_outcomes(rows, method))
+    [pairs] = {each.number: each.part.pairs for each in ranked.values()}.values()
+    keys = {name: each.row.result.algorithm for name, each in ranked.items()}
+    places = tied_places(keys.values(), pairs)  # the table has decided all of them
+    return {name: places[key] for name, key in keys.items()}
 
 
 def _quality(row: BoardRow) -> tuple[bool, int, float]:

@@ -8,12 +8,15 @@ from dataclasses import astuple, replace
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
-from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
+from imitbench.report.html_markup import Markup, block, escape, fact, join, named, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.table_alarms import table_alarms
+from imitbench.report.leaderboard.trust import level_text, package_versions
+from imitbench.report.leaderboard.tuning import tuning_text
 from imitbench.stats.intervals import Interval
 
 
@@ -28,7 +31,7 @@ def render_suite(board: Board, suite: str) -> str:
         Self-contained HTML, which links to other pages of the site.
     """
     parts = [part for part in board.sections if part.section.suite == suite]
-    main = [_filters(parts), *(_table(part) for part in parts), _reading(parts, board)]
+    main = [_filters(parts), *(_table(part, board) for part in parts), _reading(parts, board)]
     card = bundled_suite(suite)
     if card is not None:
         main.insert(0, tag("p", card.description, class_="lead"))
@@ -93,7 +96,7 @@ def short_names(environments: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _table(part: BoardSection) -> Markup:
+def _table(part: BoardSection, board: Board) -> Markup:
     section = part.section
     scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
@@ -106,22 +109,32 @@ def _table(part: BoardSection) -> Markup:
         ),
         Column("Seeds", number=True),
         Column("Cost", number=True),
+        Column("Tuning"),
+        Column("Checks"),
+        Column("Version"),
     ]
-    rows = [_row(row, part, scale) for row in part.rows]
+    imported = [row for row in part.rows if row.kind == "external"]
+    own = [row for row in part.rows if row.kind != "external"]
     whole = html_tables.table(
         columns,
-        rows,
-        label=section.title,
+        [_row(row, part, scale) for row in own],
+        label=part.title,
         caption="",
         classes="board cards",
         names=2,
-        ids=[model.row_id(part, row) for row in part.rows],
+        ids=[model.row_id(part, row) for row in own],
     )
-    shared = section.title.removeprefix(section.suite).removeprefix(": ")
+    shared = part.title.removeprefix(section.suite).removeprefix(": ")
     told = f"{shared}, " * bool(shared) + text.reference_versions(section)
     heading = join(section.suite, " ", tag("span", told, class_="shared"))
+    found = [("", each) for each in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
-    parts = [whole, tag("p", compare, class_="beside")]
+    parts = [page.alarms(found), whole, tag("p", compare, class_="beside")]
+    if imported:
+        parts += [
+            tag("h3", "External, imported numbers"),
+            _external(imported, columns, part, scale),
+        ]
     if section.notes:
         notes = tag("ul", *(tag("li", note) for note in section.notes))
         count = len(section.notes)
@@ -129,6 +142,24 @@ def _table(part: BoardSection) -> Markup:
         parts.append(tag("details", tag("summary", said), notes, class_="notes"))
     facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
     return block(part.anchor, heading, *parts, classes="table", **facets)
+
+
+def _external(
+    rows: Sequence[BoardRow], columns: Sequence[Column], part: BoardSection, scale: AxisScale
+) -> Markup:
+    caption = (
+        "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
+        "averaged with the others, nor checked here; budgets are not compared."
+    )
+    return html_tables.table(
+        columns,
+        [_row(row, part, scale) for row in rows],
+        label=f"{part.title}, external",
+        caption=caption,
+        classes="board cards external",
+        names=2,
+        ids=[model.row_id(part, row) for row in rows],
+    )
 
 
 def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
@@ -189,6 +220,9 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             wall,
             {"seconds": wall, "environment steps": steps},
         ),
+        TableCell(*tuning_text(row.specs)),
+        TableCell(level_text(row) or text.NOTHING),
+        TableCell(named(", ".join(package_versions((*row.runs, *row.failures))) or text.NOTHING)),
     ]
 
 

@@ -165,6 +165,32 @@ def test_the_divergence_from_a_prior_stands_in_for_the_entropy():
     assert th.equal(agent.actor.vector[:, -1], th.zeros(2))  # the deviation is right
 
 
+def test_nothing_is_chosen_in_the_absorbing_state():
+    obs = th.tensor([[[1.0, 0.0], [0.0, 1.0]]])  # a state, and the absorbing state
+    agent = SoftActorCritic(2, 1, AgentOptions(hidden_sizes=(), temperature=0.5), SeedStreams([0]))
+    agent.absorbing = True
+    constant_actor(agent, 0.5, 0.0)
+    with th.no_grad():
+        agent.critics.vector.copy_(th.tensor([[1.0, 3.0, 10.0, 0.25]]).expand(2, 4))
+    assert agent.soft_values(obs)[:, 0, 1].tolist() == [3.25, 3.25]
+    assert agent.soft_values(obs)[0, 0, 0] != 1.25
+    # Its entropy is that of the other state, where the action was drawn.
+    acts, log_prob = agent.sample(obs)
+    assert (acts[0, 1].tolist(), log_prob[0, 1].tolist()) == ([0.0], 0.0)
+    agent.streams.torch[0].manual_seed(1)
+    drawn = -agent.sample(obs)[1][0, 0].item()
+    agent.streams.torch[0].manual_seed(1)
+    assert agent.update_actor(obs)["entropy"].item() == pytest.approx(drawn)
+
+    agent = SoftQ(2, 2, AgentOptions(hidden_sizes=(), temperature=0.5), SeedStreams([0]))
+    agent.absorbing = True
+    with th.no_grad():
+        agent.critics.vector.copy_(th.tensor([[1.0, 2.0, 3.0, 40.0, 0.0, 0.0]]))
+    value, at_end = agent.soft_values(obs)[0, 0].tolist()
+    assert value == pytest.approx(0.5 * math.log(math.exp(1 / 0.5) + math.exp(2 / 0.5)))
+    assert at_end == 3.0
+
+
 def test_values_of_frozen_critics_have_derivatives_by_actions_only():
     agent = SoftActorCritic(2, 1, SMALL, SeedStreams([0]))
     obs, acts = agent.streams.normal(4, 2), agent.streams.normal(4, 1).requires_grad_()

@@ -2,12 +2,21 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch as th
-from support.off_policy import batch, linear_discriminator
+from support.off_policy import (
+    StubAgent,
+    batch,
+    linear_discriminator,
+    small_options,
+    stub_batches,
+)
 
+from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.data import types
 
 OWN = batch([[0.0, 0.0], [1.0, 0.0]], [[0.0], [1.0]])
 EXPERT = batch([[0.0, 2.0], [0.0, 2.0]], [[0.0], [0.0]])
@@ -48,3 +57,35 @@ def test_discrete_actions_are_one_hot():
     with th.no_grad():
         made._net.vector.copy_(th.tensor([0.0, 1.0, 2.0, 3.0, 0.5]))
     assert made.logits(batch([[9.0], [9.0]], [2, 0])).tolist() == [[3.5, 1.5]]
+
+
+def test_critics_learn_the_logit_of_the_learners_pairs(make, pendulum_demos):
+    trainer = make(DAC, "Pendulum-v1", pendulum_demos, options=small_options(agent={"gamma": 0.5}))
+    trainer.agent = StubAgent()
+    trainer.discriminator.logits = lambda _: th.tensor([[1.0, -1.0]])
+    # Q of 10 and 21; targets 1 + 0.5 * 4, and -1 at the end. Two critics, halves of mean squares.
+    assert trainer.critic_loss(*stub_batches()).tolist() == [(7**2 + 22**2) / 2]
+
+
+@pytest.mark.parametrize("reward", [1.0, -1.0])
+@pytest.mark.parametrize("env", ["Pendulum-v1", "seals/CartPole-v0"])
+def test_ending_pays_as_much_as_staying_whatever_the_sign_of_the_reward(
+    env, reward, make, pendulum_demos, cartpole_demos
+):
+    """In the absorbing state a reward of 1 is worth 1 / (1 - 0.5), as it is while staying alive."""
+    demos = [
+        types.Trajectory(obs=each.obs[:6], acts=each.acts[:5], infos=None, terminal=True)
+        for each in (pendulum_demos if env == "Pendulum-v1" else cartpole_demos)
+    ]
+    agent = {"gamma": 0.5, "tau": 1.0, "critic_learning_rate": 0.01}
+    trainer = make(DAC, env, demos, options=small_options(agent=agent), allow_variable_horizon=True)
+    trainer.train(20)
+    ended = trainer.expert.column("next_obs", 0)[:, -1].numpy()
+    ends = trainer.expert.take(np.flatnonzero(ended)[None])
+    assert ends.obs[..., -1].sum() == 3  # inside the absorbing state, and 3 that lead there
+    for _ in range(400):
+        loss = trainer.td_loss(ends, th.full_like(ends.rewards, reward))
+        trainer.agent.update_critics(loss.sum())
+        trainer.agent.follow()
+    values = trainer.agent.values(ends.obs, ends.acts).detach()
+    th.testing.assert_close(values, th.full_like(values, 2 * reward), atol=0.05, rtol=0)

@@ -252,6 +252,18 @@ def test_resuming_between_episodes_of_two_environments_gives_the_same_rewards(ma
     assert (one == other).all()
 
 
+def test_resuming_from_before_the_first_step_gives_the_same_rewards(make, pendulum_demos):
+    whole = make(PWIL, "Pendulum-v1", pendulum_demos)
+    state = whole.state_dict()
+    again = make(PWIL, "Pendulum-v1", pendulum_demos, seeds=(1,))
+    again.load_state_dict(state)
+    again.venv.seed(0)
+    for each in (whole, again):
+        each.train(10)
+    one, other = (each._replay.column("rewards", 0) for each in (whole, again))
+    assert one.all() and (one == other).all()
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [({"subsampling": 0}, "subsampling must be at least 1"),

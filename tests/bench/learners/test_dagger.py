@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.dagger import DAggerLearner
+from imitbench.bench.learners.gated_dagger import EnsembleDAggerLearner
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import load_algorithm
 from imitbench.experts.lookup import find_environment, find_expert
@@ -24,7 +25,7 @@ def env_steps(amount):
     return Budget(name="quick", unit="env_steps", amount=amount)
 
 
-def set_up(cell=PENDULUM, expert=None, seed=0, **overrides):
+def set_up(cell=PENDULUM, expert=None, seed=0, cls=DAggerLearner, name="dagger", **overrides):
     environment = find_environment(cell[0])
     th.manual_seed(seed)
     with Evaluator(environment, 1) as evaluator:
@@ -32,11 +33,11 @@ def set_up(cell=PENDULUM, expert=None, seed=0, **overrides):
             environment=environment,
             observation_space=evaluator.observation_space,
             action_space=evaluator.action_space,
-            hyperparameters=load_algorithm("dagger").resolve({**SMALL, **overrides}),
+            hyperparameters=load_algorithm(name).resolve({**SMALL, **overrides}),
             seed=seed,
             expert=expert or load_policy(find_expert(cell[1])),
         )
-    learner = DAggerLearner()
+    learner = cls()
     learner.setup(task, [], np.random.default_rng(seed), "cpu")
     return learner
 
@@ -74,6 +75,25 @@ def test_rounds_that_would_exceed_the_budget_are_not_started_except_the_first(am
 def test_a_large_budget_has_few_rounds():
     spent, points = train(set_up(max_rounds="3", rollout_round_min_timesteps="1"), 3600)
     assert (spent, len(points)) == (3600, 3)
+
+
+def test_every_step_is_a_question_to_the_expert():
+    learner = set_up()
+    spent, _ = train(learner, 800)
+    assert learner.measures() == {"expert_queries": spent}
+
+
+@pytest.mark.parametrize(("threshold", "asked"), [("1000.0", 400), ("0.0", 800)])
+def test_lazy_variants_report_how_often_they_asked(threshold, asked):
+    # The expert acts alone in the first round of 400 steps, and then only where there is doubt.
+    options = {"doubt_threshold": threshold, "rollout_round_min_episodes": "2"}
+    learner = set_up(cls=EnsembleDAggerLearner, name="ensemble_dagger", **options)
+    spent, points = train(learner, 800)
+    assert spent == 800
+    assert points[-1][1]["dagger/expert_queries"] == asked
+    measures = learner.measures()
+    assert (measures["expert_queries"], measures["expert_share"]) == (asked, asked / 800)
+    assert measures["expert_takeovers"] >= 2
 
 
 def test_the_curve_has_returns_losses_and_beta():

@@ -39,11 +39,17 @@ SETTINGS = {
 BUDGETS = {"env_steps": 130, "replay_steps": 40, "batches": 3}
 MORE = {"preference_comparisons": 2300, "pebble": 1100}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
+# The off-policy core has another agent for each kind of action space.
+BOTH_SPACES = [
+    name
+    for name in TRAINED
+    if load_algorithm(name).packs and len(load_algorithm(name).needs.action_spaces) == 2
+]
 
 
-def set_up(name, device):
+def set_up(name, device, discrete=True):
     suite = "tabular" if load_algorithm(name).needs.tabular else "classic"
-    discrete = "discrete" in load_algorithm(name).needs.action_spaces
+    discrete &= "discrete" in load_algorithm(name).needs.action_spaces
     classic = "seals/CartPole-v0" if discrete else "Pendulum-v1"
     env = None if suite == "tabular" else classic
     known = load_algorithm(name).hyperparameters
@@ -80,10 +86,13 @@ def set_up(name, device):
     )
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_all_computation_is_on_the_given_device(name):
+@pytest.mark.parametrize(
+    ("name", "discrete"),
+    [(name, True) for name in TRAINED] + [(name, False) for name in BOTH_SPACES],
+)
+def test_all_computation_is_on_the_given_device(name, discrete):
     with other_device() as device:
-        learner, budget = set_up(name, device)
+        learner, budget = set_up(name, device, discrete)
         learner.train(budget, lambda *_: None)
         tensors = learner.policy().state_dict().values()
         if name != "mce_irl":  # it plans with NumPy, and learns a reward only

@@ -1,0 +1,282 @@
+"""`imitbench leaderboard intake` and `init`: takes in submissions without people."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imitbench.cli import completion, options
+from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, Submission
+
+if TYPE_CHECKING:
+    from imitbench.published.results_sources import FoundResults
+    from imitbench.report.leaderboard.intake import Intake
+
+_SITE, _COMMENT, _OUTCOME = "site", "comment.md", "outcome.json"
+FORMAT = "imitbench-intake"
+
+
+def take_in(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A submission; or a folder of submissions, of which those without a record of a "
+            "verification are taken in.",
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Folder for the outcome, replaced.", file_okay=False
+        ),
+    ] = Path("intake"),
+    runs: Runs = 2,
+    public_seed: PublicSeed = None,
+    by: By = None,
+    results: Annotated[
+        list[str],
+        typer.Option(
+            "--results",
+            metavar="DIR",
+            help="Results of the site [the folder that holds the submission]; repeatable.",
+            autocompletion=completion.results_places,
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
+    jobs: Jobs = 1,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Take in a submission: validate it, train some of its runs again, build the site.
+
+    Writes to --out: `comment.md`, the outcome in Markdown; `outcome.json`, the same for programs;
+    `verifications/`, the record that boards read; `site/`, the leaderboard with the submission.
+    Without --public-seed, runs are drawn by random numbers of this machine, which nobody else can
+    check. Nothing in a submission is imported or executed. Exits with 1 if the submission is not
+    valid, if a run differs, or if no run can be trained here; with 2 if it holds no results.
+
+    Example: imitbench leaderboard intake submissions/theirs --public-seed "beacon round 4711"
+    """
+    from imitbench.cli.leaderboard_verify import check_name
+    from imitbench.cli.output import note, print_json, print_text
+    from imitbench.errors import InputError
+    from imitbench.util import files
+
+    check_name(by)
+    if public_seed is not None and not public_seed.strip():
+        raise InputError("--public-seed: is empty")
+    waiting, places = _submissions(folder, results)
+    for place in places:
+        if out.resolve() in (place.resolve(), *place.resolve().parents):
+            raise InputError(f"--out {out}: contains the results; name another folder")
+    files.check_place(out, _check_old)
+    found = [
+        _examine(each, places, runs, public_seed, by or "not stated", jobs, quiet=quiet)
+        for each in waiting
+    ]
+    notes = _write(out, found, places, title=title.strip() or "Leaderboard", replicates=replicates)
+    if json:
+        print_json({"out": str(out), "submissions": [each.document() for each in found]})
+    else:
+        for each in found:
+            print_text(f"{each.folder}: {each.verdict}")
+        if not found:
+            print_text(f"{folder}: every submission has a record of a verification")
+    if not quiet:
+        for text in notes:
+            note(text)
+        note(f"{out / _COMMENT}: the outcome in words")
+    if not all(each.accepted for each in found):
+        raise typer.Exit(1)
+
+
+def _submissions(folder: Path, results: Sequence[str]) -> tuple[list[Path], list[Path]]:
+    """Returns the submissions to take in, and the results of the site."""
+    from imitbench.errors import InputError
+    from imitbench.published.opening import results_place
+    from imitbench.published.results_folder import MANIFEST_FILE
+    from imitbench.published.results_sources import (
+        submission_folders,
+        verification_places,
+        verified_digests,
+    )
+    from imitbench.published.submission import is_submission
+    from imitbench.published.validation import validate
+
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    named = [results_place(name) for name in dict.fromkeys(results)]
+    if (folder / MANIFEST_FILE).exists() or not submission_folders(folder):
+        return [folder], named or [folder.resolve().parent]
+    done = verified_digests(verification_places([folder]))
+    waiting = []
+    for each in submission_folders(folder):
+        if not is_submission(each):
+            raise InputError(f"{each}: has a {MANIFEST_FILE} that is not of published results")
+        manifest = validate(each).submission.manifest
+        if manifest is None or manifest.own_digest not in done:
+            waiting.append(each)
+    return waiting, named or [folder]
+
+
+def _examine(
+    folder: Path,
+    places: Sequence[Path],
+    runs: int,
+    public_seed: str | None,
+    by: str,
+    jobs: int,
+    *,
+    quiet: bool,
+) -> Intake:
+    from imitbench.bench.provenance import now
+    from imitbench.cli.leaderboard_verify import Draw, make_record, read_strictly, train_again
+    from imitbench.published.results_sources import compare_with
+    from imitbench.published.validation import validate
+    from imitbench.published.verification import public_draw
+    from imitbench.report.leaderboard.intake import Intake
+
+    validation = validate(folder)
+    if not validation.valid:
+        return Intake(folder, validation, None)
+    validation = compare_with(validation, [place for place in places if _holds_others(place)])
+    submitted, digest = read_strictly(folder)
+    if public_seed is None:
+        public_seed = f"random numbers of {now()[:10]}: {secrets.token_hex(16)}"
+    draw = Draw(public_draw(digest, public_seed), public_seed)
+    drawn, found = train_again(submitted, runs, seed=draw.seed, jobs=jobs, keep=None, quiet=quiet)
+    record = make_record(folder, digest, submitted, drawn, found, by=by, draw=draw)
+    return Intake(folder, validation, record)
+
+
+def _holds_others(place: Path) -> bool:
+    from imitbench.published.results_sources import submission_folders
+
+    return len(submission_folders(place)) > 1
+
+
+def _write(
+    out: Path, found: Sequence[Intake], places: Sequence[Path], *, title: str, replicates: int
+) -> list[str]:
+    """Writes the outcome, completely or not at all; returns notes on the site."""
+    import json
+
+    from imitbench.published.verification import FOLDER, write_verification
+    from imitbench.report.leaderboard.intake import render_comment
+    from imitbench.util import files
+
+    comment = render_comment(found) if found else "Nothing was submitted.\n"
+    notes: list[str] = []
+    with files.new_folder(out, _check_old) as draft:
+        for each in found:
+            if each.verification is not None:
+                write_verification(each.verification, draft / FOLDER)
+        if all(each.validation.valid for each in found):
+            results = _results(places, draft / FOLDER)
+            notes += results.notes
+            _build(results, draft / _SITE, title=title, replicates=replicates)
+        else:
+            notes.append("no site was built, because a submission is not valid")
+        (draft / _COMMENT).write_text(comment, encoding="utf-8")
+        document = {"format": FORMAT, "submissions": [each.document() for each in found]}
+        text = json.dumps(document, indent=1, ensure_ascii=True) + "\n"
+        (draft / _OUTCOME).write_text(text, encoding="utf-8")
+    return notes
+
+
+def _results(places: Sequence[Path], new: Path) -> FoundResults:
+    from imitbench.published.results_sources import find_results, verification_places
+
+    records = [*verification_places(places), *([new] if new.is_dir() else [])]
+    return find_results(*places, verifications=records)
+
+
+def _build(results: FoundResults, site: Path, *, title: str, replicates: int) -> None:
+    from imitbench.report.leaderboard.board import build_board
+    from imitbench.report.leaderboard.site import write_site
+
+    board = build_board(results, title=title, replicates=replicates)
+    write_site(board, site, results=[])
+
+
+def _check_old(out: Path) -> None:
+    """Checks that only an earlier outcome would be replaced."""
+    import json
+
+    from imitbench.errors import InputError
+
+    try:
+        known = json.loads((out / _OUTCOME).read_bytes())["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = False
+    if not known:
+        raise InputError(
+            f"--out {out}: is not empty, and not the outcome of an intake; name a new folder"
+        )
+
+
+def init_board(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
+    ],
+) -> None:
+    """Create a repository of submissions: README, folders, and workflows for GitHub.
+
+    The workflows validate a pull request, train some of its runs again, post the outcome, and
+    publish the site after the merge. Untrusted files never meet secrets or a writing token.
+
+    Example: imitbench leaderboard init board
+    """
+    from imitbench.cli.output import note
+    from imitbench.templates.board_repository import write_board_repository
+
+    write_board_repository(folder)
+    typer.echo(str(folder))
+    note(f"next: read {folder / 'README.md'}, and push the folder as a new repository")
+
+
+def rescore_submission(
+    submission: Submission,
+    to: Annotated[Path, typer.Argument(metavar="NEW", help="Folder to create.", file_okay=False)],
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Score published runs with the newest references, as a new version that names the old one.
+
+    For suites whose references were measured again. Runs, episodes and specifications stay as they
+    are. The old folder stays, too: boards show both, and link them.
+
+    Example: imitbench leaderboard rescore submissions/mine submissions/mine-2
+    """
+    from imitbench.cli.output import count, note, print_json, typed_command
+    from imitbench.published.findings import StrictFindings
+    from imitbench.published.rescoring import rescore
+    from imitbench.published.results_folder import export_results
+    from imitbench.published.submission import read_submission
+    from imitbench.untrusted import gate
+    from imitbench.util import files
+    from imitbench.version import __version__
+
+    files.check_place(to)
+    found = gate.checked(
+        lambda: read_submission(submission, StrictFindings(submission)), submission
+    )
+    assert found.manifest is not None  # a malformed one was an error
+    runs = rescore([each.run for each in found.runs], str(submission))
+    export_results(
+        runs,
+        to,
+        version=__version__,
+        command=typed_command(),
+        supersedes=found.manifest.own_digest,
+    )
+    if json:
+        print_json({"folder": str(to), "runs": len(runs), "supersedes": found.manifest.own_digest})
+    elif not quiet:
+        note(f"{to}: {count(len(runs), 'run')}, supersedes {submission}")

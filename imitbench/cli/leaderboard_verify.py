@@ -1,0 +1,343 @@
+"""`imitbench leaderboard verify`: trains runs of a submission again, and compares."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.bench.plan import Plan
+    from imitbench.bench.request import PluginSelection
+    from imitbench.conformance.reproduction import Reproduction, ReproductionSample
+    from imitbench.published.verification import ReturnComparison, Verification
+    from imitbench.records.published import PublishedRun
+
+Submission = Annotated[
+    Path, typer.Argument(metavar="SUBMISSION", help="Folder with published results.")
+]
+
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who verifies, as boards show it."),
+]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")]
+PublicSeed = Annotated[
+    str | None,
+    typer.Option(
+        "--public-seed",
+        metavar="TEXT",
+        help="Draw by this text, which became public after the submission, and its digest.",
+    ),
+]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
+    ),
+]
+Record = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="DIR",
+        help="Write the outcome to this folder, as a record that `leaderboard build` reads.",
+        file_okay=False,
+    ),
+]
+Plugins = Annotated[
+    list[str],
+    typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
+]
+Suites = Annotated[
+    list[str],
+    typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
+]
+
+WORDS = {
+    "identical": "identical",
+    "within noise": "agrees, within the noise of evaluation",
+    "within seeds": "agrees, within the spread of seeds",
+    "different": "DIFFERENT",
+    "failed": "FAILED here",
+}
+
+
+def verify_submission(
+    submission: Submission,
+    runs: Runs = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
+    public_seed: PublicSeed = None,
+    jobs: Jobs = 1,
+    algo: Plugins = [],  # noqa: B006 (typer copies it)
+    suite: Suites = [],  # noqa: B006
+    keep: Keep = None,
+    record: Record = None,
+    by: By = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train randomly drawn runs of a submission again, and compare the results.
+
+    Uses only methods, experts and demonstrations of this package, and plug-ins that you name;
+    never code that a submission names. On a machine like the submitter's the numbers are
+    identical. Elsewhere they must agree within the noise of the evaluations, or within the spread
+    of the submission's own seeds. Exits with 1 if a run differs, or if no run can be trained here.
+    A submitter who knows the seed of the draw knows which runs to forge: take a --public-seed.
+    Boards show records of other people than the submitter, see --record.
+
+    Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
+    """
+    from imitbench.cli.output import note, print_json
+    from imitbench.errors import InputError
+    from imitbench.util.files import is_empty
+
+    if keep is not None and not is_empty(keep):
+        raise InputError(f"--keep {keep}: is not empty; name a new folder")
+    if public_seed is not None and seed:
+        raise InputError("--public-seed and --seed: give one of them")
+    if record is not None and by is None:
+        raise InputError("--record: say who verifies, by --by NAME")
+    check_name(by)
+    submitted, digest = read_strictly(submission)
+
+    from imitbench.bench.request import PluginSelection
+    from imitbench.published.verification import public_draw, write_verification
+    from imitbench.util.name_lists import split_names
+
+    if public_seed is not None:
+        seed = public_draw(digest, public_seed)
+    drawn, found = train_again(
+        submitted,
+        runs,
+        seed=seed,
+        jobs=jobs,
+        keep=keep,
+        quiet=quiet,
+        plugins=PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite)),
+    )
+    if record is not None and by is not None:
+        draw = Draw(seed, public_seed)
+        written = make_record(submission, digest, submitted, drawn, found, by=by, draw=draw)
+        path = write_verification(written, record)
+        if not quiet:
+            note(f"{path}: record of this verification")
+    if json:
+        document = _reproduction_document(submission, seed, drawn, found)
+        print_json({**document, "public_seed": public_seed})
+    else:
+        print_reproductions(submission, found, wanted=runs)
+    if not found or not all(each.agrees for each in found):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The seed of a draw, and the public text that it follows from, if any."""
+
+    seed: int
+    public_seed: str | None
+
+
+def check_name(by: str | None) -> None:
+    """Checks the name of a verifier, which boards show.
+
+    Raises:
+        InputError: It is empty or too long, or not one line.
+    """
+    from imitbench.errors import InputError
+    from imitbench.util.text_line import one_line
+
+    if by is not None and not (by.strip() and one_line(by, 100) == by):
+        raise InputError("--by: must be one line of 1 to 100 characters")
+
+
+def train_again(
+    submitted: list[PublishedRun],
+    count: int,
+    *,
+    seed: int,
+    jobs: int,
+    keep: Path | None,
+    quiet: bool,
+    plugins: PluginSelection | None = None,
+) -> tuple[ReproductionSample, list[Reproduction]]:
+    """Draws runs of a submission, trains them, and compares.
+
+    Args:
+        submitted: Runs of the submission.
+        count: Number of runs to draw.
+        seed: Seed of the draw.
+        jobs: Number of parallel runs.
+        keep: Results folder for the runs; `None` for a temporary one.
+        quiet: Whether to show no progress.
+        plugins: Plug-ins that the user named.
+
+    Returns:
+        The draw, and the outcomes of the runs that could be trained.
+    """
+    from imitbench.cli.output import make_notifier
+    from imitbench.conformance.reproduction import compare_run, sample_runs
+
+    notify = make_notifier(quiet=quiet)
+    drawn = sample_runs(submitted, count, seed=seed, notify=notify, plugins=plugins)
+    if not quiet:
+        _tell_draw(drawn, seed)
+    with contextlib.ExitStack() as stack:
+        scratch = keep or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-"))
+        )
+        for plan in drawn.plans:
+            _train(plan, scratch, jobs, quiet=quiet)
+        return drawn, [compare_run(run, scratch, submitted) for run in drawn.runs]
+
+
+def make_record(
+    submission: Path,
+    digest: str,
+    submitted: list[PublishedRun],
+    drawn: ReproductionSample,
+    found: list[Reproduction],
+    *,
+    by: str,
+    draw: Draw,
+) -> Verification:
+    """Returns the record of a verification, see `record_verification`."""
+    from imitbench.cli.output import typed_command
+    from imitbench.conformance.reproduction import record_verification
+
+    return record_verification(
+        submission.resolve().name,
+        digest,
+        submitted,
+        drawn,
+        found,
+        by=by,
+        seed=draw.seed,
+        public_seed=draw.public_seed,
+        command=typed_command(),
+    )
+
+
+def read_strictly(submission: Path) -> tuple[list[PublishedRun], str]:
+    """Returns the runs of a submission, and its digest.
+
+    Raises:
+        InputError: It has no published results, or they contradict themselves.
+    """
+    from imitbench.published.findings import StrictFindings
+    from imitbench.published.submission import read_submission
+    from imitbench.untrusted import gate
+
+    content = gate.checked(
+        lambda: read_submission(submission, StrictFindings(submission)), submission
+    )
+    assert content.manifest is not None  # a malformed one was an error
+    return [each.run for each in content.runs], content.manifest.own_digest
+
+
+def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
+    from imitbench.cli.output import note
+
+    for refused in drawn.refused:
+        note(f"not drawn: {refused.spec.label}: {refused.why}")
+    for run in drawn.runs:
+        note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
+
+
+def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
+    from imitbench.bench.progress import make_observer
+    from imitbench.bench.sweep import carry_out
+    from imitbench.cli.output import typed_command
+    from imitbench.executors.options import RunOptions
+
+    options = RunOptions(jobs=jobs)
+    with make_observer(quiet=quiet) as observer:
+        outcome = carry_out([plan], options, out=out, command=typed_command(), observer=observer)
+    if outcome.left:
+        raise typer.Exit(130)
+
+
+def _reproduction_document(
+    submission: Path, seed: int, drawn: ReproductionSample, found: list[Reproduction]
+) -> dict[str, Any]:
+    def numbers(each: ReturnComparison | None) -> dict[str, float | None] | None:
+        return None if each is None else {**vars(each), "difference": each.difference}
+
+    return {
+        "submission": str(submission),
+        "seed": seed,
+        "agrees": bool(found) and all(each.agrees for each in found),
+        "runs": [
+            {
+                "run_id": each.spec.run_id,
+                "label": each.spec.label,
+                "verdict": each.verdict,
+                "raw_return": numbers(each.stochastic),
+                "deterministic_return": numbers(each.deterministic),
+                "same_setting": each.same_setting,
+                "problem": each.problem or None,
+            }
+            for each in found
+        ],
+        "refused": [
+            {"run_id": each.spec.run_id, "label": each.spec.label, "why": each.why}
+            for each in drawn.refused
+        ],
+    }
+
+
+def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
+    """Prints the outcomes of runs that were trained again."""
+    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
+
+    rows = []
+    for each in found:
+        headline = each.stochastic
+        numbers: list[object] = [None, None, None, None]
+        if headline is not None:
+            numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
+        rows.append([each.spec.label, *numbers, WORDS[each.verdict]])
+    if rows:
+        header: list[str | Column] = [
+            "run",
+            Column("stated", rank=1),
+            "found",
+            Column("noise band", rank=2),
+            Column("seed band", rank=3),
+            Column(
+                "verdict",
+                below=True,
+                color=by_word(identical="green", agrees="green", DIFFERENT="red", FAILED="red"),
+            ),
+        ]
+        print_table(header, rows)
+        typer.echo("")
+    for each in found:
+        if each.problem:
+            note(f"{each.spec.label}: {each.problem}")
+        elif each.same_setting and each.verdict != "identical":
+            note(
+                f"{each.spec.label}: versions and processor are the submitter's, so the numbers "
+                "should be identical"
+            )
+    if len(found) < wanted:
+        note(f"only {count(len(found), 'run')} of {wanted} can be trained here")
+    differing = sum(not each.agrees for each in found)
+    if not found:
+        print_text(f"{submission}: NOT verified, no run of it can be trained here")
+    elif differing:
+        print_text(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
+    else:
+        identical = sum(each.verdict == "identical" for each in found)
+        print_text(
+            f"{submission}: verified, {count(len(found), 'run')} trained again: {identical} "
+            f"identical, {len(found) - identical} within the bands"
+        )

@@ -1,0 +1,152 @@
+"""Takes in submissions: what a check of one found, as a record and as a comment in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imitbench.published.findings import CHECKS
+from imitbench.published.validation import Validation
+from imitbench.published.verification import Verification, VerifiedRun, public_draw
+from imitbench.report import text
+from imitbench.report.markdown import escape as escape_markup
+from imitbench.report.markdown import table
+
+_MOST = 20
+_WORDS = {
+    "identical": "identical",
+    "within noise": "agrees, within the noise of evaluation",
+    "within seeds": "agrees, within the spread of seeds",
+    "different": "**different**",
+    "failed": "failed here",
+}
+
+
+def escape(value: str) -> str:
+    """Escapes text for a comment, in which `@name` would also call that person."""
+    return escape_markup(value).replace("@", "@\u200b")
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What was found about a submission.
+
+    Attributes:
+        folder: Its folder.
+        validation: Result of all checks of its files.
+        verification: Outcome of the runs trained again; `None` if the files are not valid.
+    """
+
+    folder: Path
+    validation: Validation
+    verification: Verification | None
+
+    @property
+    def name(self) -> str:
+        """Name of the submission."""
+        return self.folder.resolve().name
+
+    @property
+    def accepted(self) -> bool:
+        """Whether its files are valid, and runs were trained again and agree."""
+        return self.validation.valid and self.verification is not None and self.verification.agrees
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one line."""
+        found = self.verification
+        if not self.validation.valid or found is None:
+            return f"not valid: {', '.join(self.validation.failed)}"
+        count = len(found.runs)
+        runs = f"{count} of {found.completed} run{'s' * (found.completed != 1)} trained again"
+        if not count:
+            return "validated, not verified: no run can be trained here"
+        if found.agrees:
+            return f"verified, {runs}"
+        differing = sum(each.verdict == "different" for each in found.runs)
+        return f"not verified, {runs}: {differing} differ, {_failed(found.runs)} failed here"
+
+    def document(self) -> dict[str, Any]:
+        """Returns the outcome for programs."""
+        validation, found = self.validation, self.verification
+        return {
+            "submission": self.name,
+            "accepted": self.accepted,
+            "verdict": self.verdict,
+            "valid": validation.valid,
+            "problems": [vars(each) for each in validation.problems],
+            "warnings": [vars(each) for each in validation.alarms],
+            "verification": None if found is None else found.model_dump(mode="json"),
+        }
+
+
+def _failed(runs: Iterable[VerifiedRun]) -> int:
+    return sum(each.verdict == "failed" for each in runs)
+
+
+def render_comment(found: Sequence[Intake]) -> str:
+    """Writes the outcomes as a comment for a pull request.
+
+    Args:
+        found: The outcomes, at least one.
+
+    Returns:
+        GitHub-flavoured Markdown, in which names and messages of submissions are escaped.
+    """
+    return "\n\n".join(block for each in found for block in _blocks(each)) + "\n"
+
+
+def _blocks(each: Intake) -> list[str]:
+    mark = "accepted" if each.accepted else "not accepted"
+    blocks = [f"## {escape(each.name)}: {mark}", f"{escape(each.verdict)}."]
+    validation = each.validation
+    passed = [check for check in CHECKS if check not in validation.failed]
+    blocks.append(
+        f"{len(passed)} of {len(CHECKS)} checks of the files passed, "
+        f"{len(validation.submission.runs)} runs."
+    )
+    blocks += _list("Problems", [f"{p.check}: {p}" for p in validation.problems])
+    blocks += _list(
+        "Warnings, which may have innocent reasons",
+        [f"{alarm.kind}: {alarm}" for alarm in validation.alarms],
+    )
+    if each.verification is not None:
+        blocks += _verification(each.verification)
+    return blocks
+
+
+def _list(title: str, items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    more = [f"and {len(items) - _MOST} more"] if len(items) > _MOST else []
+    lines = [f"- {escape(text.message(item))}" for item in items[:_MOST]]
+    return [f"**{title}**", "\n".join([*lines, *(f"- {each}" for each in more)])]
+
+
+def _verification(found: Verification) -> list[str]:
+    seed = "chosen by the verifier"
+    if found.public_seed is not None:
+        assert found.seed == public_draw(found.submission, found.public_seed)
+        seed = f"drawn by the text “{escape(text.message(found.public_seed))}”"
+    blocks = [f"Runs trained again by {escape(found.verified_by)}, {seed}:"]
+    if found.runs:
+        header = ("Run", "Stated", "Found", "Noise band", "Outcome")
+        blocks.append(table(header, [_row(each) for each in found.runs], names=1))
+    problems = [f"{each.label}: {each.problem}" for each in found.runs if each.problem]
+    blocks += _list("Failed here", problems)
+    blocks += _list(
+        "Drawn, but cannot be trained here", [f"{each.label}: {each.why}" for each in found.refused]
+    )
+    return blocks
+
+
+def _row(each: VerifiedRun) -> tuple[str, ...]:
+    numbers = each.raw_return
+    shown = (
+        ("", "", "")
+        if numbers is None
+        else tuple(text.raw(n) for n in (numbers.stated, numbers.found, numbers.noise_band))
+    )
+    return escape(each.label), *shown, _WORDS[each.verdict]

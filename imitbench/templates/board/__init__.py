@@ -1,0 +1,1 @@
+"""Files of a repository of submissions."""

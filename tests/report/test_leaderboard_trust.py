@@ -1,0 +1,124 @@
+"""Alarms, the cost of tuning, versions of rows, and the page on submitting."""
+
+import re
+import shlex
+
+import click
+import pytest
+from support.submissions import LEVELS, write_submitted_runs
+from typer.main import get_command
+
+from imitbench.cards.tuned import TunedValues, Tuning
+from imitbench.cli.main import app
+from imitbench.published.results_sources import find_results
+from imitbench.report.leaderboard import tuning
+from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.site import write_site
+from imitbench.report.leaderboard.submit_page import STEPS
+from imitbench.report.leaderboard.table_alarms import table_alarms
+from imitbench.report.leaderboard.trust import package_versions
+from imitbench.report.text import NOTHING
+
+
+def board_of(out, **levels):
+    """A board of bc, gail and a control on Pendulum-v1, with these typical scores."""
+    before = dict(LEVELS)
+    LEVELS.update(levels)
+    try:
+        write_submitted_runs(out, ("bc", "gail", "zero_reward"), seeds=5, failing=())
+    finally:
+        LEVELS.update(before)
+    return build_board(find_results(out), title="x", replicates=200)
+
+
+def alarms(board):
+    return [
+        (each.kind, each.environment)
+        for part in board.sections
+        for each in table_alarms(part, board.method)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("levels", "found"),
+    [
+        ({"bc": 1.1, "gail": 1.1, "zero_reward": 0.0}, [("saturated", "Pendulum-v1")]),
+        ({"bc": 1.1, "gail": 0.5, "zero_reward": 0.0}, []),
+        ({"bc": 0.8, "gail": 0.5, "zero_reward": 0.4}, [("control", "Pendulum-v1")]),
+    ],
+)
+def test_saturated_tables_and_well_scoring_controls_raise_alarms(tmp_path, levels, found):
+    board = board_of(tmp_path / "runs", **levels)
+    assert alarms(board) == found
+    write_site(board, tmp_path / "site", results=[])
+    for page in ("index.html", "suites/classic.html"):
+        text = (tmp_path / "site" / page).read_text()
+        assert re.findall(r'data-alarm="(\w+)"', text) == [kind for kind, _ in found]
+
+
+def test_rows_name_the_versions_that_made_them(tmp_path):
+    board = board_of(tmp_path / "runs")
+    rows = [row for part in board.sections for row in part.rows if row.runs]
+    assert {package_versions(row.runs) for row in rows} == {("0.1.0",)}
+
+
+def tuned_spec(board):
+    [spec, *_] = [spec for part in board.sections for row in part.rows
+                  for spec in row.specs if spec.algo == "bc"]  # fmt: skip
+    return spec.model_copy(update={"variant": "tuned"})
+
+
+def record(**changes):
+    runs = {"mean": 1.0, "runs": [1.0]}
+    return Tuning.model_validate(
+        {
+            "imitbench": "1", "suite": "classic", "objective": "return", "uses_reward": True,
+            "budget": "quick", "trials": 30, "search_seeds": [100], "held_out_seeds": [200],
+            "sampler_seed": 0, "verdict": "better", "default": runs, "tuned": runs, **changes,
+        }
+    )  # fmt: skip
+
+
+def test_the_cost_of_tuning_is_shown_if_the_values_are_those_of_the_search(tmp_path, monkeypatch):
+    spec = tuned_spec(board_of(tmp_path / "runs"))
+    values = {"learning_rate": spec.hyperparameters["learning_rate"]}
+
+    def bundled(**content):
+        found = TunedValues(source="x", **content)
+        monkeypatch.setattr(tuning, "_bundled", lambda _: {"Pendulum-v1": found})
+
+    untuned = spec.model_copy(update={"variant": ""})
+    bundled(values=values, tuning=record(env_steps=120_000))
+    assert tuning.tuning_text([spec, spec]) == ("30 trials, 120,000 steps", 30.0)
+    assert tuning.tuning_text([untuned]) == (NOTHING, None)
+    bundled(values=values, tuning=record())
+    assert tuning.tuning_text([spec]) == ("30 trials", 30.0)
+    for content in (
+        {"values": values},
+        {"values": {"learning_rate": -1.0}, "tuning": record(env_steps=1)},
+    ):
+        bundled(**content)
+        assert tuning.tuning_text([spec]) == ("tuned, cost not stated", None)
+
+
+def test_the_page_on_submitting_names_where_and_its_commands_are_accepted(tmp_path):
+    board = board_of(tmp_path / "runs")
+    write_site(board, tmp_path / "site", results=[])
+    text = (tmp_path / "site" / "submit.html").read_text()
+    assert "maintainers of this board" in text
+    assert 'href="submit.html"' in (tmp_path / "site" / "index.html").read_text()
+    for _, _, _, commands in STEPS:
+        for command in commands:
+            assert command in text
+            parse(command)
+
+
+def parse(line):
+    """Parses a command line, without executing it; errors are exceptions."""
+    _, *words = shlex.split(line)
+    command, context = get_command(app), None
+    while isinstance(command, click.Group):
+        context = command.make_context(command.name, [], parent=context, resilient_parsing=True)
+        command = command.get_command(context, words.pop(0))
+        assert command is not None, line
+    command.make_context(command.name, words, parent=context)
