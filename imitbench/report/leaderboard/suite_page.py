@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
-from imitbench.report.html_markup import Markup, block, escape, fact, join, named, tag
+from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
@@ -111,7 +111,6 @@ def _table(part: BoardSection, board: Board) -> Markup:
         Column("Cost", number=True),
         Column("Tuning"),
         Column("Checks"),
-        Column("Version"),
     ]
     imported = [row for row in part.rows if row.kind == "external"]
     own = [row for row in part.rows if row.kind != "external"]
@@ -221,8 +220,13 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             {"seconds": wall, "environment steps": steps},
         ),
         TableCell(*tuning_text(row.specs)),
-        TableCell(level_text(row) or text.NOTHING),
-        TableCell(named(", ".join(package_versions((*row.runs, *row.failures))) or text.NOTHING)),
+        TableCell(
+            join(
+                level_text(row) or text.NOTHING,
+                _below(", ".join(package_versions((*row.runs, *row.failures)))),
+            ),
+            level_text(row),
+        ),
     ]
 
 
