@@ -21,7 +21,7 @@ _SKILLS = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
 
 def write_board(folder):
     """Writes the site of three submissions in two tables, and an import; returns its folder."""
-    write_results(folder / "a", seeds=3, skills=_SKILLS, message=ODD,
+    write_results(folder / "a", seeds=3, skills=_SKILLS, message=ODD, version="1",
                   failing=(("gail", "Pendulum-v1", 2), (ODD, "Pendulum-v1", 0)))  # fmt: skip
     write_submitted_runs(folder / "b", env=None, n_demos=10)
     write_submitted_runs(folder / "c", algorithms=("bc", "random"), env=None, budget="default")
