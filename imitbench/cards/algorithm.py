@@ -303,6 +303,7 @@ class AlgorithmCard(Card):
             trained without information from the expert, and shows how much score the environment
             alone gives; suites list their controls. A `reference` shows what is achievable with
             information that methods do not have.
+        limits: Sentences on where the method fails or does not apply, for readers of results.
         earlier_defaults: For each earlier version of the defaults, the values that differed.
             Published results with these stay valid under their name.
         packs: Whether several seeds can be trained together as one batched network (`--pack`); its
@@ -324,6 +325,7 @@ class AlgorithmCard(Card):
     needs: Needs
     budget_unit: BudgetUnit
     role: Role = "method"
+    limits: list[str] = Field(default_factory=list)
     packs: bool = False
     deterministic: bool = False
     seconds_per_1000: float = Field(ge=0)

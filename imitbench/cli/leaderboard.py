@@ -158,6 +158,16 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
+    videos: Annotated[
+        Path | None,
+        typer.Option(
+            "--videos",
+            metavar="DIR",
+            help="Also include MP4 files of median and worst runs, at most 2 MiB each, from a "
+            "folder where their names have the ids of the runs.",
+            file_okay=False,
+        ),
+    ] = None,
     submit_to: SubmitTo = None,
     verifications: Verifications = [],  # noqa: B006 (typer copies it)
     failed_runs: options.FailedRuns = "count-as-random",
@@ -178,6 +188,7 @@ def build_site(
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
+    from imitbench.report.leaderboard.videos import choose_videos
     from imitbench.stats.coverage import FailurePolicy
 
     if not title.strip():
@@ -188,15 +199,14 @@ def build_site(
     for place in places:
         check_place(out, place)
     found = find_results(*places, external=external, verifications=verifications or None)
+    policy, name = FailurePolicy(failed_runs), title.strip()
     board = build_board(
-        found,
-        title=title.strip(),
-        replicates=replicates,
-        failed_runs=FailurePolicy(failed_runs),
-        submit_to=submit_to,
+        found, title=name, replicates=replicates, failed_runs=policy, submit_to=submit_to
     )
-    files = write_site(board, out, results=places)
-    for text in found.notes:
+    films = None if videos is None else choose_videos(board, videos)
+    files = write_site(board, out, results=places, videos=films)
+    notes = [*found.notes, *(films.notes if films is not None else ())]
+    for text in notes:
         note(text)
     if json:
         print_json(
@@ -206,7 +216,7 @@ def build_site(
                 "submissions": [source.name for source in found.sources],
                 "tables": len(board.sections),
                 "files": files,
-                "notes": list(found.notes),
+                "notes": notes,
             }
         )
     elif not quiet:

@@ -13,6 +13,8 @@ from imitbench.dashboard.curves import CurveReader
 from imitbench.dashboard.files import file_stamp
 from imitbench.errors import InputError
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
+from imitbench.report.comparison_runs import role_by_name
+from imitbench.report.model import method_colors
 from imitbench.store.failure_groups import normalized
 from imitbench.store.overview import StatusSurvey, SurveyedRun, total_status
 from imitbench.store.run_dir import RunDirectory
@@ -155,6 +157,7 @@ class Changes:
         rows: Rows that have changed.
         gone: Keys of runs that are no longer there; they come before `rows`.
         outlook: What is known about the time to come.
+        colors: Number of each method, see `imitbench.report.model.method_colors`.
     """
 
     session: str
@@ -165,6 +168,11 @@ class Changes:
     rows: list[RunRow]
     gone: list[str]
     outlook: Outlook
+    colors: dict[str, int]
+
+
+def _is_method(name: str) -> bool:
+    return role_by_name(name) == "method"
 
 
 class RunTable:
@@ -227,6 +235,9 @@ class RunTable:
                 rows=[each.row for each in known if each.version > since],
                 gone=[key for at, key in self._gone if at > since > 0],
                 outlook=self._outlook,
+                colors=method_colors(
+                    name for name in {each.row.algo for each in known} if _is_method(name)
+                ),
             )
 
     def _look(self) -> None:

@@ -170,6 +170,8 @@ def _repeated(cell: Sequence[PublishedRun]) -> Iterator[Alarm]:
                 what = f"{again} episodes occur again in the same order"
                 yield Alarm("repeated", run.spec.label, what)
                 break
+    if _all_different(cell):
+        return
     for one, other in _pairs(cell):
         number = max(
             _shared(_returns(one, deterministic=each), _returns(other, deterministic=each))
@@ -178,6 +180,15 @@ def _repeated(cell: Sequence[PublishedRun]) -> Iterator[Alarm]:
         if number:
             what = f"seeds {one.spec.seed} and {other.spec.seed} share {number} episodes"
             yield Alarm("repeated", _cell_name(one.spec), what)
+
+
+def _all_different(cell: Sequence[PublishedRun]) -> bool:
+    """Whether no return occurs twice with one policy, as usual; then no pair shares any."""
+    for deterministic in (False, True):
+        returns = np.concatenate([_returns(run, deterministic=deterministic) for run in cell])
+        if len(np.unique(returns)) < len(returns):
+            return False
+    return True
 
 
 def _pairs(cell: Sequence[PublishedRun]) -> Iterator[tuple[PublishedRun, PublishedRun]]:
@@ -194,6 +205,8 @@ def _shared(one: Returns, other: Returns) -> int:
 
 
 def _repeats_itself(returns: Returns) -> int:
+    if len(np.unique(returns)) == len(returns):
+        return 0
     for shift in range(1, len(returns) - _IN_A_ROW + 1):
         again = _longest(returns[:-shift] == returns[shift:], returns[:-shift])
         if again:

@@ -341,23 +341,23 @@ def parse_episodes(text: str) -> EpisodeTable:
     Raises:
         InputError: The text is not such a table. The message does not name a file.
     """
-    rows = csv.DictReader(io.StringIO(text))
+    lines = csv.reader(io.StringIO(text))
     try:
-        if tuple(rows.fieldnames or ()) != EPISODE_COLUMNS:
+        if tuple(next(lines, ())) != EPISODE_COLUMNS:
             raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
-        read = []
+        rows = [row for row in lines if row]
         for number, row in enumerate(rows):
-            if None in row or int(row["episode"]) != number:
+            if len(row) > len(EPISODE_COLUMNS) or int(row[0]) != number:
                 raise InputError(f"row {number + 1} is not that of episode {number}")
-            read.append(
-                {
-                    "raw_return": float(row["raw_return"]),
-                    "length": int(row["length"]),
-                    "terminated": _FLAGS[row["terminated"]],
-                    "deterministic": _FLAGS[row["deterministic"]],
-                }
-            )
-        return episode_table({column: [row[column] for row in read] for column in read[0]})
+        _, deterministic, returns, lengths, terminated = zip(*rows, strict=True)
+        return episode_table(
+            {
+                "raw_return": list(map(float, returns)),
+                "length": list(map(int, lengths)),
+                "terminated": [_FLAGS[word] for word in terminated],
+                "deterministic": [_FLAGS[word] for word in deterministic],
+            }
+        )
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:

@@ -8,6 +8,11 @@ _BEST_KNOWN = ("return_mean", "return", "loss", "accuracy")
 """Last parts of names, the most telling first."""
 
 
+def is_return(name: str) -> bool:
+    """Whether a metric is a return of the environment's own reward, as the references are."""
+    return name.rpartition("/")[2] in ("return_mean", "return")
+
+
 def main_metric(points: Sequence[Mapping[str, float]]) -> tuple[str, float] | None:
     """Chooses the metric that says most about a training, and returns its latest value.
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -212,13 +213,21 @@ class RunSpec(Record):
                 document.pop(name, None)
         return document
 
-    @property
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> RunSpec:
+        """Copies the record; a changed copy has hashes of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("digest", "setting"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    # A results folder has thousands of specifications, whose hashes are asked for again and again.
+    @cached_property
     def digest(self) -> str:
         """Content hash; equal specifications have equal hashes on every machine."""
         identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role"})
         return canonical_digest(identity)
 
-    @property
+    @cached_property
     def setting(self) -> str:
         """Content hash without the seed; runs with different hashes must not be averaged."""
         identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role", "seed"})

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from imitbench.records.main_metric import is_return
 from imitbench.report import race_tables, text
-from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers
+from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers, shape_of
 from imitbench.report.section_comparison import SectionComparison
 from imitbench.stats.curves import ScoreCurve, common_steps, shared_range
 from imitbench.stats.improvement import ImprovementMatrix
@@ -28,24 +30,67 @@ PANEL = 2.3
 """Height of a panel of curves, in inches."""
 
 
-def algorithm_colors(report: Report) -> dict[str, str]:
-    """Returns the color of each algorithm, as in the HTML report; anchors are gray."""
-    return {name: PALETTE[number % len(PALETTE)] for name, number in color_numbers(report).items()}
+_Dashes = Literal["solid"] | tuple[int, tuple[float, ...]]
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
+_LINES: dict[str, _Dashes] = {
+    "circle": "solid",
+    "square": (0, (6, 2)),
+    "diamond": (0, (1, 1.5)),
+    "triangle": (0, (7, 2, 1, 2)),
+}
 
 
-def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figure:
-    """Draws the IQM with its interval, and the mean, of each algorithm."""
-    shown = [result for result in section.algorithms if result.iqm is not None]
+@dataclass(frozen=True)
+class Look:
+    """How figures show an algorithm.
+
+    Attributes:
+        color: Color, as `#rrggbb`.
+        shape: One of `imitbench.report.model.SHAPES`.
+    """
+
+    color: str = GRAY
+    shape: str = "circle"
+
+    @property
+    def marker(self) -> str:
+        """Marker of points."""
+        return _MARKERS[self.shape]
+
+    @property
+    def line(self) -> _Dashes:
+        """Style of lines."""
+        return _LINES[self.shape]
+
+
+PLAIN = Look()
+"""Look of anchors, references and controls."""
+
+
+def algorithm_looks(report: Report) -> dict[str, Look]:
+    """Returns how each algorithm is shown, as in the HTML report; others are `PLAIN`."""
+    return {
+        name: Look(PALETTE[number % len(PALETTE)], shape_of(number))
+        for name, number in color_numbers(report).items()
+    }
+
+
+def intervals(section: Section, looks: Mapping[str, Look], width: float) -> Figure:
+    """Draws the IQM with its interval, and the mean, of each algorithm; all are on the axis."""
+    shown = section.algorithms
     figure, axes = _figure(width, 0.3 * len(shown) + 0.7)
     for place, result in enumerate(shown):
-        color = colors.get(result.algorithm, GRAY)
-        assert result.iqm is not None
+        look = looks.get(result.algorithm, PLAIN)
+        color = look.color
+        if result.iqm is None:
+            axes.text(0.0, place, " no result", color=GRAY, fontsize=8, va="center")
+            continue
         if result.iqm.known:
             ends = (result.iqm.low, result.iqm.high)
             axes.plot(ends, (place, place), color=color, linewidth=4, alpha=0.5)
         if result.mean is not None:
             axes.plot(result.mean.point, place, "|", color=color, markersize=11)
-        axes.plot(result.iqm.point, place, "o", color=color, markeredgecolor="white")
+        axes.plot(result.iqm.point, place, look.marker, color=color, markeredgecolor="white")
     for anchor in (0.0, 1.0):
         axes.axvline(anchor, color="0.75", linestyle=(0, (3, 3)), linewidth=0.8, zorder=0)
     axes.set_yticks(range(len(shown)), [_name(text.label(result)) for result in shown])
@@ -54,14 +99,17 @@ def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figu
     return figure
 
 
-def profiles(comparison: SectionComparison, colors: Mapping[str, str], width: float) -> Figure:
+def profiles(comparison: SectionComparison, looks: Mapping[str, Look], width: float) -> Figure:
     """Draws performance profiles with their bands."""
     figure, axes = _figure(width, 3.2)
     handles = []
     for name, band in comparison.profiles.items():
+        look = looks[name]
         if band.known:
-            axes.fill_between(band.at, band.low, band.high, color=colors[name], alpha=0.15, lw=0)
-        handles += axes.plot(band.at, band.values, color=colors[name], linewidth=1.8)
+            axes.fill_between(band.at, band.low, band.high, color=look.color, alpha=0.15, lw=0)
+        handles += axes.plot(
+            band.at, band.values, color=look.color, linewidth=1.8, linestyle=look.line
+        )
     axes.set(xlabel="score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
     _legend(figure, handles, list(comparison.profiles))
     return figure
@@ -91,7 +139,7 @@ def improvement(matrix: ImprovementMatrix, width: float) -> Figure:
 
 
 def curves(
-    section: Section, details: ReportDetails, metric: str, colors: Mapping[str, str], width: float
+    section: Section, details: ReportDetails, metric: str, looks: Mapping[str, Look], width: float
 ) -> Figure:
     """Draws one metric during training, with a panel for each environment that has it."""
     found: dict[str, dict[str, list[MetricCurve]]] = {}
@@ -108,7 +156,9 @@ def curves(
     handles = {}
     for axes, (environment, algorithms) in zip(grid, sorted(found.items()), strict=False):
         for name, members in algorithms.items():
-            handles[name] = _curves(axes, members, colors.get(name, GRAY))
+            handles[name] = _curves(axes, members, looks.get(name, PLAIN))
+        if is_return(metric):
+            handles.update(_reference_lines(axes, section, environment))
         axes.set_title(_name(environment), fontsize=8.5)
         axes.tick_params(labelsize=7.5)
         axes.set_xlabel("training step", fontsize=8)
@@ -151,7 +201,24 @@ def race(reported: ReportedRace, pair: tuple[str, str], width: float) -> Figure:
     return figure
 
 
-def _curves(axes: Axes, members: Sequence[MetricCurve], color: str) -> Line2D:
+def _reference_lines(axes: Axes, section: Section, environment: str) -> dict[str, Line2D]:
+    """Draws the returns of the scores 0 and 1, if the runs have one version of them."""
+    found = {
+        (row.random, row.expert, row.score_one)
+        for row in section.references
+        if row.env == environment
+    }
+    if len(found) != 1:
+        return {}
+    [(random, expert, kind)] = found
+    top = text.score_one_owner([kind])
+    return {
+        "random": axes.axhline(random, color=GRAY, linestyle=(0, (1, 2)), linewidth=1.0, zorder=0),
+        top: axes.axhline(expert, color=GRAY, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0),
+    }
+
+
+def _curves(axes: Axes, members: Sequence[MetricCurve], look: Look) -> Line2D:
     """Draws the runs of one algorithm and their mean; returns the line for the legend."""
     runs = []
     for curve in members:
@@ -162,10 +229,12 @@ def _curves(axes: Axes, members: Sequence[MetricCurve], color: str) -> Line2D:
     known = len(runs) > 1 and shared_range({"": runs})[0] <= shared_range({"": runs})[1]
     for run in runs:
         width, alpha = (0.7, 0.35) if known else (1.6, 1.0)
-        axes.plot(run.steps, run.scores, color=color, linewidth=width, alpha=alpha)
+        axes.plot(run.steps, run.scores, color=look.color, linewidth=width, alpha=alpha)
     at = common_steps({"": runs}, count=101) if known else np.array([])
     mean = [np.interp(at, run.steps, run.scores) for run in runs] if known else [at]
-    (handle,) = axes.plot(at, np.mean(mean, axis=0), color=color, linewidth=1.8)
+    (handle,) = axes.plot(
+        at, np.mean(mean, axis=0), color=look.color, linewidth=1.8, linestyle=look.line
+    )
     return handle
 
 

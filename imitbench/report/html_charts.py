@@ -63,22 +63,40 @@ class AxisScale:
 
 def axis(scale: AxisScale) -> Markup:
     """Draws the axis above a column of strips."""
+    hidden = tag("span", "IQM and mean score, drawn", class_="hidden")
+    return join(hidden, ticks(scale, scale.ticks()))
+
+
+def ticks(scale: AxisScale, at: Iterable[float]) -> Markup:
+    """Draws numbers of an axis above a column of strips."""
     marks = [
         tag("text", format(tick, ".4g"), x=scale.percent(tick), y="14", text_anchor="middle")
-        for tick in scale.ticks()
+        for tick in at
     ]
-    hidden = tag("span", "IQM and mean score, drawn", class_="hidden")
-    return join(hidden, tag("svg", *marks, class_="strip axis", aria_hidden="true"))
+    return tag("svg", *marks, class_="strip axis", aria_hidden="true")
 
 
 def strip(
-    iqm: Interval | None, mean: Interval | None, scale: AxisScale, name: str, color: int | None
+    iqm: Interval | None,
+    mean: Interval | None,
+    scale: AxisScale,
+    name: str | None,
+    color: int | None,
 ) -> Markup:
-    """Draws the interval plot of one row, as wide as its table cell."""
-    said = f"{name}: IQM {_said(iqm)}, mean {_said(mean)}"
+    """Draws the interval plot of one row, as wide as its table cell.
+
+    Args:
+        iqm: Shown as dot and bar.
+        mean: Shown as a tick, if given.
+        scale: The axis.
+        name: Name of the row, for people who do not see the drawing; `None` if the text beside it
+            says the same.
+        color: Number of the method; `None` for a gray circle.
+    """
+    zero, one = scale.percent(0.0), scale.percent(1.0)
     lines = [
-        tag("line", x1=place, x2=place, y1="0", y2="100%", class_="anchor")
-        for place in (scale.percent(0.0), scale.percent(1.0))
+        tag("line", x1=zero, x2=one, y1="50%", y2="50%", class_="range"),
+        *(tag("line", x1=at, x2=at, y1="0", y2="100%", class_="anchor") for at in (zero, one)),
     ]
     if iqm is not None and iqm.known:
         ends = {"x1": scale.percent(iqm.low), "x2": scale.percent(iqm.high)}
@@ -89,6 +107,9 @@ def strip(
     if iqm is not None and math.isfinite(iqm.point):
         lines.append(dot(scale.percent(iqm.point), color))
     classes = "strip" if color is None else f"strip c{color}"
+    if name is None:
+        return tag("svg", *lines, class_=classes, aria_hidden="true")
+    said = f"{name}: IQM {_said(iqm)}, mean {_said(mean)}"
     return tag("svg", tag("title", said), *lines, class_=classes, role="img")
 
 
@@ -102,6 +123,9 @@ def dot(place: str, color: int | None) -> Markup:
     shape = "circle" if color is None else shape_of(color)
     if shape == "circle":
         return tag("circle", cx=place, cy="50%", r="4.5", class_="dot")
+    if shape == "triangle":
+        triangle = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
+        return tag("svg", triangle, x=place, y="50%")
     turned = "rotate(45)" if shape == "diamond" else None
     square = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")
     return tag("svg", square, x=place, y="50%")

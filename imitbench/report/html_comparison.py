@@ -7,15 +7,15 @@ import math
 from imitbench.report import text
 from imitbench.report.html_charts import legend, profile_chart
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.html_tables import captioned, marks_of
-from imitbench.report.model import Report, Section
+from imitbench.report.html_tables import marks_of
+from imitbench.report.model import Section
 from imitbench.report.section_comparison import SectionComparison
 from imitbench.stats.improvement import Improvement
 
 SHADES = 10
 
 
-def score_matrix(section: Section, report: Report, place: int) -> Markup:
+def score_matrix(section: Section, place: int) -> Markup:
     """Returns the matrix of mean scores, a row per environment and a column per algorithm.
 
     Cells are shaded by score from 0 to 1. Each environment links to its single runs.
@@ -36,25 +36,16 @@ def score_matrix(section: Section, report: Report, place: int) -> Markup:
                 shown = join(shown, " ", tag("span", f"{cell.failures} failed", class_="bad"))
             row.append(tag("td", shown, class_=shade(cell.score)))
         rows.append(tag("tr", *row))
-    caption = (
-        "Mean score of each algorithm on each environment: 0 is the random reference, 1 the "
-        f"{text.score_one_owner(section.score_one)}. Environments link to their runs and curves. "
-        f"{_basis(section, report)}"
-    )
     whole = tag(
         "table",
-        captioned(caption),
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
         class_="matrix",
+        aria_label="Scores at a glance",
     )
     return tag(
         "div", whole, class_="scroll", role="region", aria_label="Scores at a glance", tabindex="0"
     )
-
-
-def _basis(section: Section, report: Report) -> str:
-    return f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
 
 
 def shade(value: float | None) -> str | None:
@@ -64,27 +55,18 @@ def shade(value: float | None) -> str | None:
     return f"h{round(SHADES * min(1.0, max(0.0, value)))}"
 
 
-def profiles(
-    comparison: SectionComparison, section: Section, report: Report, colors: dict[str, int]
-) -> Markup:
-    """Returns the chart of performance profiles, with its caption."""
-    over = len(comparison.environments)
-    caption = (
-        f"Share of runs that score above τ, over the {over} environment{'' if over == 1 else 's'} "
-        "that all of these algorithms have runs on, which weigh equally. "
-        f"Bands are pointwise. {_basis(section, report)}"
-    )
+def profiles(comparison: SectionComparison, colors: dict[str, int]) -> Markup:
+    """Returns the chart of performance profiles, with its legend."""
     chart = tag("div", profile_chart(comparison.profiles, colors), class_="scroll", tabindex="0",
                 role="region", aria_label="Performance profiles")  # fmt: skip
     return tag(
         "figure",
         legend(comparison.profiles, colors),
         chart,
-        tag("figcaption", caption),
     )
 
 
-def improvements(comparison: SectionComparison, section: Section, report: Report) -> Markup:
+def improvements(comparison: SectionComparison) -> Markup:
     """Returns the matrix of the probabilities of improvement of all pairs."""
     matrix = comparison.improvement
     assert matrix is not None
@@ -99,18 +81,12 @@ def improvements(comparison: SectionComparison, section: Section, report: Report
             else:
                 row.append(_pair(matrix.of(first, second)))
         rows.append(tag("tr", *row))
-    caption = (
-        "Probability that a run of the row's algorithm scores above a run of the column's, ties "
-        "counting half, averaged over the environments that the two share. "
-        "Each interval is for its pair alone; bold where 0.5 is outside. "
-        f"{_basis(section, report)}"
-    )
     whole = tag(
         "table",
-        captioned(caption),
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
         class_="matrix pairs",
+        aria_label="Probability of improvement",
     )
     return tag("div", whole, class_="scroll", role="region", tabindex="0",
                aria_label="Probability of improvement")  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from imitbench.records.main_metric import is_return
 from imitbench.records.runs import Provenance, ScoreRow
 from imitbench.report import text
 from imitbench.report.html_markup import Markup
@@ -65,6 +66,11 @@ def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> 
                 runs.append(_run(row, details, names, metrics, origins))
     sections = [
         {
+            "algorithms": [
+                names.setdefault(result.algorithm, len(names))
+                for result in section.algorithms
+                if any(cell.runs or cell.failures for cell in result.cells)
+            ],
             "environments": [
                 {
                     "name": environment,
@@ -83,6 +89,7 @@ def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> 
     return {
         "algorithms": [{"name": name, "color": colors.get(name)} for name in names],
         "metrics": list(metrics),
+        "returns": [place for name, place in metrics.items() if is_return(name)],
         "origins": [json.loads(origin) for origin in origins],
         "runs": runs,
         "sections": sections,

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from imitbench.version import __version__
@@ -32,7 +32,9 @@ def escape(value: str) -> Markup:
     """
     if isinstance(value, Markup):
         return value
-    return Markup(html.escape("".join(c if c.isprintable() else " " for c in value)))
+    if not value.isprintable():
+        value = "".join(c if c.isprintable() else " " for c in value)
+    return Markup(html.escape(value))
 
 
 def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Markup:
@@ -89,6 +91,7 @@ def html_document(
     styles: Sequence[str],
     scripts: Sequence[str],
     served: bool = False,
+    media: bool = False,
 ) -> str:
     """Returns a page that contains its style sheets and scripts.
 
@@ -100,6 +103,7 @@ def html_document(
         styles: File names of the style sheets in this package's assets.
         scripts: File names of the scripts in these assets; they run in this order in one scope.
         served: Whether the page may get data and videos from the server that it comes from.
+        media: Whether the page may show videos that lie beside it.
     """
     style = "\n".join(_asset(name) for name in styles)
     parts = "\n".join(_asset(name) for name in scripts)
@@ -109,7 +113,7 @@ def html_document(
         tag(
             "meta",
             http_equiv="Content-Security-Policy",
-            content=_policy(style, script, served=served),
+            content=_policy(style, script, served=served, media=media),
         ),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="generator", content=f"imitbench {__version__}"),
@@ -132,6 +136,45 @@ def theme_picker() -> Markup:
     return tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
 
 
+def block(
+    place: str, title: str | Markup, *parts: Markup, classes: str = "", **data: str
+) -> Markup:
+    """Returns a section with a heading that links to itself.
+
+    Args:
+        place: HTML id of the section.
+        title: Text or markup of the heading.
+        *parts: Content.
+        classes: Further CSS classes.
+        **data: Further attributes.
+    """
+    link = tag("a", href=f"#{place}", class_="link", aria_label="Link to this section")
+    heading = tag("h2", title, " ", link, id=f"{place}-title")
+    return tag(
+        "section",
+        heading,
+        *parts,
+        id=place,
+        aria_labelledby=f"{place}-title",
+        class_=f"block {classes}".strip(),
+        **data,
+    )
+
+
+def code_block(lines: Iterable[str], label: str) -> Markup:
+    """Returns lines of code in a box that scrolls, with a button that copies them.
+
+    Args:
+        lines: Lines of text, which are escaped.
+        label: What the code is, for screen readers.
+    """
+    code = tag("code", Markup("\n".join(map(escape, lines))))
+    box = tag("pre", code, class_="scroll", role="region", aria_label=label, tabindex="0")
+    button = tag("button", "Copy", type="button", data_copy=True, hidden=True,
+                 aria_label=f"Copy: {label}")  # fmt: skip
+    return tag("div", box, button, class_="code")
+
+
 def fact(count: int, what: str, *, bad: bool = False) -> Markup:
     """Returns a count with its noun, as a list item."""
     number = tag("strong", f"{count:,}", class_="bad" if bad else None)
@@ -142,7 +185,7 @@ def _asset(name: str) -> str:
     return (files("imitbench.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str, *, served: bool) -> str:
+def _policy(style: str, script: str, *, served: bool, media: bool) -> str:
     """Returns a security policy that allows only this style and script.
 
     A page that is not served may not connect to anything.
@@ -151,7 +194,7 @@ def _policy(style: str, script: str, *, served: bool) -> str:
     for content in (style, script):
         digest = hashlib.sha256(content.encode("utf-8")).digest()
         hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
-    own = "connect-src 'self'; media-src 'self'; " if served else ""
+    own = "connect-src 'self'; " * served + "media-src 'self'; " * (served or media)
     return (
         f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:; "
         f"{own}base-uri 'none'; form-action 'none'"

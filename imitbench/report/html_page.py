@@ -7,9 +7,19 @@ from collections import Counter
 from imitbench.report import html_comparison, html_tables, text
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_data import data_element
-from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
+from imitbench.report.html_markup import (
+    Markup,
+    block,
+    fact,
+    html_document,
+    join,
+    named,
+    tag,
+    theme_picker,
+)
 from imitbench.report.html_races import race_charts
 from imitbench.report.html_tables import origin, provenance_table
+from imitbench.report.measures import MEANINGS
 from imitbench.report.model import Report, Section, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.store.run_details import ReportDetails
@@ -41,15 +51,14 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
     for place, section in enumerate(report.sections):
         main.append(_section(place, section, report, colors, comparisons[place]))
     for place, race in enumerate(report.races):
-        heading = tag("h2", f"Race: {race.design.title}", id=f"r{place}-title")
-        main.append(_block(f"r{place}", heading, race_charts(race)))
+        main.append(block(f"r{place}", f"Race: {race.design.title}", race_charts(race)))
     for place, table in enumerate(report.extra):
-        heading = tag("h2", table.title, id=f"x{place}-title")
-        main.append(_block(f"x{place}", heading, html_tables.extra(table)))
+        main.append(block(f"x{place}", table.title, html_tables.extra(table)))
     if report.failures:
-        heading = tag("h2", "Failed runs", id="failures-title")
-        block = html_tables.failures(report.failures, report.method.failed_runs)
-        main.append(_block("failures", heading, block))
+        shown = html_tables.failures(report.failures, report.method.failed_runs)
+        main.append(block("failures", "Failed runs", shown))
+    if report.sections:
+        main.append(_reading(report))
     if known.runs:
         main.append(_provenance(known))
     body = join(
@@ -106,10 +115,6 @@ def _header(report: Report, has_provenance: bool) -> Markup:
     )
 
 
-def _block(id_: str, heading: Markup, *content: Markup) -> Markup:
-    return tag("section", heading, *content, id=id_, aria_labelledby=f"{id_}-title", class_="block")
-
-
 def _section(
     place: int,
     section: Section,
@@ -119,21 +124,30 @@ def _section(
 ) -> Markup:
     """Returns the block of one section: its tables, charts and notes."""
     scale = AxisScale.of(section)
-    parts = [_notes(section), html_tables.aggregates(section, report, colors, scale)]
-    parts += [tag("h3", "Scores at a glance"), html_comparison.score_matrix(section, report, place)]
+    made = f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
+    ids = [f"s{place}-a{number}" for number in range(len(section.algorithms))]
+    parts = [
+        tag("p", made, class_="lead"),
+        _notes(section),
+        html_tables.aggregates(section, colors, scale, ids),
+        tag("h3", "Scores at a glance"),
+        html_comparison.score_matrix(section, place),
+    ]
     if comparison is not None and (comparison.profiles or comparison.improvement):
         sides = []
         if comparison.profiles:
-            chart = html_comparison.profiles(comparison, section, report, colors)
-            sides.append(tag("div", tag("h3", "Performance profiles"), chart))
+            over = len(comparison.environments)
+            title = f"Performance profiles over {over} environment{'' if over == 1 else 's'}"
+            chart = html_comparison.profiles(comparison, colors)
+            sides.append(tag("div", tag("h3", title), chart))
         if comparison.improvement is not None:
-            pairs = html_comparison.improvements(comparison, section, report)
+            pairs = html_comparison.improvements(comparison)
             sides.append(tag("div", tag("h3", "Probability of improvement"), pairs))
         parts.append(tag("div", *sides, class_="pair"))
     parts += [
         tag("h3", "By environment"),
         _filter(f"s{place}-cells"),
-        tag("div", html_tables.cells(section, report, colors), id=f"s{place}-cells"),
+        tag("div", html_tables.cells(section, colors), id=f"s{place}-cells"),
         tag("h3", "Curves and single runs"),
         *(_drill(place, number, section) for number in range(len(section.environments))),
     ]
@@ -143,10 +157,10 @@ def _section(
         parts += [tag("h3", "Further measurements"), html_tables.measured(section)]
     if section.references:
         parts += [tag("h3", "References"), html_tables.references(section)]
-    return _block(f"s{place}", _heading(place, section), *parts)
+    return block(f"s{place}", _heading(section), *parts)
 
 
-def _heading(place: int, section: Section) -> Markup:
+def _heading(section: Section) -> Markup:
     """Returns the heading: the suite, and as labels what its runs share; also readable as text."""
     suite, _, shared = section.title.partition(": ")
     if not section.title.startswith(f"{section.suite}: "):
@@ -154,7 +168,53 @@ def _heading(place: int, section: Section) -> Markup:
     else:
         suite, shared = section.suite, section.title[len(section.suite) + 2 :]
     chips = tag("span", shared, class_="shared") if shared else Markup("")
-    return tag("h2", suite, " ", chips, id=f"s{place}-title")
+    return join(suite, " ", chips)
+
+
+def _reading(report: Report) -> Markup:
+    """Returns how to read the tables and charts, once for the whole page."""
+    measures = {row.measure for section in report.sections for row in section.measured}
+    kinds = {kind for section in report.sections for kind in section.score_one}
+    entries = [
+        (
+            "Scores",
+            f"0 is the random reference, 1 the {text.score_one_owner(kinds)}. References are mean "
+            "raw returns, measured once per version of the suite; scores are linear between.",
+        ),
+        (
+            "Intervals",
+            f"Dot and bar: IQM and its {report.method.level:.0%} interval; tick: mean. Seeds are "
+            "per environment.",
+        ),
+        (
+            "Scores at a glance",
+            "Mean score of each algorithm on each environment. Environments link to their runs "
+            "and curves.",
+        ),
+        (
+            "Performance profiles",
+            "Share of runs that score above τ, over the environments that all of these algorithms "
+            "have runs on, which weigh equally. Bands are pointwise.",
+        ),
+        (
+            "Probability of improvement",
+            "Probability that a run of the row's algorithm scores above a run of the column's, "
+            "ties counting half, averaged over the environments that the two share. Each interval "
+            "is for its pair alone; bold where 0.5 is outside.",
+        ),
+        (
+            "By environment",
+            f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS}",
+        ),
+        (
+            "Curves",
+            "Thin lines are runs, thick ones their mean. Dashed lines are the returns of the "
+            "scores 0 and 1.",
+        ),
+        *((name, MEANINGS[name]) for name in sorted(measures & set(MEANINGS))),
+    ]
+    pairs = [each for name, said in entries for each in (tag("dt", name), tag("dd", said))]
+    return block("reading", "How to read this page", tag("dl", *pairs))
 
 
 def _notes(section: Section) -> Markup:
@@ -196,5 +256,4 @@ def _drill(place: int, number: int, section: Section) -> Markup:
 def _provenance(details: ReportDetails) -> Markup:
     """Returns the block of versions, hardware and commands, with the number of runs of each."""
     counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
-    heading = tag("h2", "Provenance", id="provenance-title")
-    return _block("provenance", heading, provenance_table(counts))
+    return block("provenance", "Provenance", provenance_table(counts))

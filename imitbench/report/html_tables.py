@@ -12,8 +12,7 @@ from imitbench.report import text
 from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
+from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Section
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.intervals import Interval
 
@@ -27,10 +26,12 @@ class TableCell:
     Attributes:
         content: Text, which is escaped, or markup.
         key: Number or text to sort by; `None` is always last. The default is the content.
+        values: What is saved of this cell, by name, if it is more than its key.
     """
 
     content: str
     key: Key = ""
+    values: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,15 @@ class Column:
         label: Text of the heading.
         number: Whether it has numbers: right-aligned, and sorted in descending order first.
         heading: Markup to show instead of the label; the column is then not sortable.
+        title: Longer text, shown when pointed at.
+        drawing: Drawing below the label: the axis of the drawings in its cells.
     """
 
     label: str
     number: bool = False
     heading: Markup | None = None
+    title: str | None = None
+    drawing: Markup | None = None
 
 
 def table(
@@ -56,6 +61,7 @@ def table(
     caption: str,
     classes: str = "",
     names: int = 1,
+    ids: Sequence[str] = (),
 ) -> Markup:
     """Returns a sortable table in a box that scrolls in narrow windows.
 
@@ -66,28 +72,41 @@ def table(
         caption: Explanation of the numbers.
         classes: CSS classes.
         names: Number of leading columns that are row headings.
+        ids: HTML ids of the rows, to which the last of these columns then links.
     """
-    head = [
-        tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
-        if column.heading is not None
-        else tag("th", column.label, scope="col", class_="number" if column.number else None)
-        for column in columns
-    ]
-    body = [
-        tag(
-            "tr",
-            *(_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))),
-        )
-        for row in rows
-    ]
+    head = [_heading(column) for column in columns]
+    body = []
+    for place, row in enumerate(rows):
+        made = [_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))]
+        own = ids[place] if ids else None
+        if own is not None:
+            made[max(0, names - 1)] = linked_to_itself(made[max(0, names - 1)], own)
+        body.append(tag("tr", *made, id=own))
     whole = tag(
         "table",
-        captioned(caption),
+        captioned(caption) if caption else Markup(""),
         tag("thead", tag("tr", *head)),
         tag("tbody", *body),
         class_=f"sortable {classes}".strip(),
+        aria_label=None if caption else label,
     )
     return tag("div", whole, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def _heading(column: Column) -> Markup:
+    if column.heading is not None:
+        return tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
+    kinds = ["number"] * column.number + ["drawn"] * (column.drawing is not None)
+    drawing = column.drawing if column.drawing is not None else Markup("")
+    return tag("th", column.label, drawing, scope="col", class_=" ".join(kinds) or None,
+               title=column.title)  # fmt: skip
+
+
+def linked_to_itself(cell: Markup, id_: str) -> Markup:
+    """Returns a table cell with a link to its row at its end; the style sheet shows a sign."""
+    link = tag("a", href=f"#{id_}", class_="link", aria_label="Link to this row")
+    ending = cell[cell.rindex("</") :]
+    return Markup(f"{cell[: -len(ending)]}{link}{ending}")
 
 
 def captioned(said: str) -> Markup:
@@ -100,7 +119,9 @@ def _cell(column: Column, entry: TableCell, naming: bool) -> Markup:
     sorted_by = None if key is None else format(key, ".10g") if isinstance(key, float) else key
     classes = "number" if column.number else "plot" if column.heading is not None else None
     label = None if naming else column.label
-    attributes = {"class_": classes, "data_key": sorted_by, "data_label": label}
+    values = None if entry.values is None else json.dumps(entry.values)
+    attributes = {"class_": classes, "data_key": sorted_by, "data_label": label,
+                  "data_value": values}  # fmt: skip
     if naming:
         return tag("th", entry.content, scope="row", **attributes)
     return tag("td", entry.content, **attributes)
@@ -120,9 +141,16 @@ def marks_of(result: AlgorithmResult) -> list[Markup]:
 
 
 def aggregates(
-    section: Section, report: Report, colors: dict[str, int], scale: AxisScale
+    section: Section, colors: dict[str, int], scale: AxisScale, ids: Sequence[str]
 ) -> Markup:
-    """Returns the table of aggregates: one row per algorithm, with its interval drawn."""
+    """Returns the table of aggregates: one row per algorithm, with its interval drawn.
+
+    Args:
+        section: Section of the report.
+        colors: Number of each method, see `method_colors`.
+        scale: Axis of the drawings.
+        ids: HTML ids of the rows.
+    """
     columns = [
         Column("Algorithm"),
         Column("Interval", heading=axis(scale)),
@@ -147,12 +175,7 @@ def aggregates(
                 _count(result.failures),
             ]
         )
-    level = f"{report.method.level:.0%}"
-    caption = (
-        f"Dot and bar: IQM and its {level} interval; tick: mean. Seeds are per environment. "
-        f"{text.conditions(section, report)}"
-    )
-    return table(columns, rows, label="All environments", caption=caption, classes="overview")
+    return table(columns, rows, label="All environments", caption="", classes="overview", ids=ids)
 
 
 def _labelled(result: AlgorithmResult, is_reference: bool, color: int | None) -> Markup:
@@ -177,7 +200,7 @@ def _count(failures: int) -> TableCell:
     return TableCell(shown, float(failures))
 
 
-def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
+def cells(section: Section, colors: dict[str, int]) -> Markup:
     """Returns the table of cells: raw returns and scores of each algorithm per environment."""
     columns = [
         Column("Environment"),
@@ -200,9 +223,7 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
         for position in range(len(section.environments))
         for result in section.algorithms
     ]
-    made = text.conditions(section, report)
-    caption = f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS} {made}"
-    return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
+    return table(columns, rows, label="By environment", caption="", classes="cells", names=2)
 
 
 def _cell_row(result: AlgorithmResult, cell: CellResult, color: int | None) -> list[TableCell]:
@@ -246,16 +267,7 @@ def measured(section: Section) -> Markup:
         ]
         for row in section.measured
     ]
-    names = sorted({row.measure for row in section.measured} & set(MEANINGS))
-    sentences = [f"{name}: {MEANINGS[name]}." for name in names]
-    caption = " ".join(
-        [
-            "Mean ± sample standard deviation over runs.",
-            *sentences,
-            f"{text.reference_versions(section).capitalize()}.",
-        ]
-    )
-    return table(columns, rows, label="Further measurements", caption=caption, names=3)
+    return table(columns, rows, label="Further measurements", caption="", names=3)
 
 
 def references(section: Section) -> Markup:
@@ -275,8 +287,7 @@ def references(section: Section) -> Markup:
         ]
         for row in section.references
     ]
-    caption = "Mean raw returns, measured once per version of the suite; scores are linear between."
-    return table(columns, rows, label="References", caption=caption)
+    return table(columns, rows, label="References", caption="")
 
 
 def extra(given: ExtraTable) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Literal
@@ -315,18 +316,34 @@ PALETTE = (
 """Colors by Okabe and Ito, which most people can distinguish; `report.css` has the same."""
 
 
-SHAPES = ("circle", "square", "diamond")
-"""Shapes of spots and dots: with the palette, 30 methods that can be told apart."""
+SHAPES = ("circle", "square", "diamond", "triangle")
+"""Shapes of spots and dots: with the palette, 40 methods that can be told apart."""
+
+KNOWN = (
+    "bc", "gail", "airl", "dagger", "sqil", "density", "preference_comparisons", "iq_learn", "dac",
+    "mce_irl", "adril", "bc_ensemble", "bc_flow", "bc_gmm", "bc_mse", "cpl", "csil",
+    "ensemble_dagger", "hype", "ls_iq", "novelty_dagger", "pebble", "pwil", "value_dice",
+)  # fmt: skip
+"""Methods whose number is their place here, so that they look the same on every page."""
 
 
 def method_colors(names: Iterable[str]) -> dict[str, int]:
-    """Returns a number for each method, in the order of names.
+    """Returns a number for each method, which belongs to its name as far as possible.
 
-    The number's remainder by the length of the palette is its color, and the rest its shape.
-    Methods beyond all combinations share them.
+    The number's remainder by the length of the palette is its color, and the rest its shape. Other
+    names than `KNOWN` have the number of their hash among those that are left, or the next one
+    that is free. Methods beyond all combinations share them.
     """
-    many = len(PALETTE) * len(SHAPES)
-    return {name: place % many for place, name in enumerate(sorted(set(names)))}
+    wanted = set(names)
+    given = {name: KNOWN.index(name) for name in wanted if name in KNOWN}
+    left = range(len(KNOWN), len(PALETTE) * len(SHAPES))
+    for name in sorted(wanted - given.keys()):
+        first = int(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8], 16)
+        turned = [left[(first + step) % len(left)] for step in range(len(left))]
+        taken = set(given.values())
+        free = (each for each in (*turned, *range(len(KNOWN))) if each not in taken)
+        given[name] = next(free, turned[0])
+    return given
 
 
 def shape_of(number: int) -> str:

@@ -201,12 +201,12 @@ def _plots(
     section: Section, report: Report, details: ReportDetails, wanted: Collection[str]
 ) -> Iterator[_Plot]:
     """Yields the figures of a section that are wanted, by name, and have something to show."""
-    colors = figures.algorithm_colors(report)
+    looks = figures.algorithm_looks(report)
     conditions = text.conditions(section, report)
     bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {text.all_seeds(section)}. "
     if "intervals" in wanted:
         yield _Plot(
-            "intervals", bars + conditions, lambda: figures.intervals(section, colors, WIDTH)
+            "intervals", bars + conditions, lambda: figures.intervals(section, looks, WIDTH)
         )
     comparing = "profiles" in wanted or "improvement" in wanted
     comparison = compare_section(section, report.method) if comparing else None
@@ -216,7 +216,7 @@ def _plots(
         yield _Plot(
             "profiles",
             f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
-            lambda: figures.profiles(comparison, colors, WIDTH),
+            lambda: figures.profiles(comparison, looks, WIDTH),
         )
     if "improvement" in wanted and comparison is not None and comparison.improvement is not None:
         matrix = comparison.improvement
@@ -233,7 +233,7 @@ def _plots(
         yield _Plot(
             name,
             f"Thin lines: single runs; thick lines: their mean. Seeds: {text.all_seeds(section)}.",
-            partial(figures.curves, section, details, metric, colors, WIDTH),
+            partial(figures.curves, section, details, metric, looks, WIDTH),
         )
 
 

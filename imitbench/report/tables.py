@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import lru_cache
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -31,7 +31,13 @@ from imitbench.report.model import (
     plain_name,
 )
 from imitbench.report.notes import section_notes
-from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
+from imitbench.stats.aggregates import (
+    Statistic,
+    interquartile_mean,
+    mean,
+    median,
+    optimality_gap,
+)
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.normalization import normalize
@@ -40,6 +46,15 @@ from imitbench.store.external_results import ExternalScoreRow
 
 LEVEL = 0.95
 BUDGET_ORDER = ("quick", "default", "full")
+
+Aggregate = Literal["mean", "iqm", "median", "gap"]
+AGGREGATES: tuple[Aggregate, ...] = ("mean", "iqm", "median", "gap")
+_STATISTICS: dict[Aggregate, Statistic] = {
+    "mean": mean,
+    "iqm": interquartile_mean,
+    "median": median,
+    "gap": optimality_gap,
+}
 
 
 def build_report(
@@ -53,6 +68,7 @@ def build_report(
     replicates: int = 50_000,
     seed: int = 0,
     episodes: int | None = Protocol().episodes,
+    aggregates: Sequence[Aggregate] = AGGREGATES,
 ) -> Report:
     """Builds the report; the order of the rows does not matter.
 
@@ -74,6 +90,8 @@ def build_report(
         seed: Seed of the bootstrap. The bootstrap of every algorithm starts from it, so that its
             interval does not depend on the other algorithms in the report.
         episodes: Evaluation episodes per run, as far as the caller knows.
+        aggregates: Aggregates to compute, `mean` and `iqm` among them; others are `None`. The
+            numbers do not depend on the choice.
 
     Returns:
         The report; it has no sections if there are neither completed nor failed runs.
@@ -100,6 +118,7 @@ def build_report(
             [row for row in references if row.suite == suite],
             [row for row in measures if row.suite == suite],
             method,
+            tuple(aggregates),
         )
     ]
     beside, rest = extra_tables.imports(imported, sections)
@@ -126,6 +145,7 @@ def _suite_sections(
     references: list[ReferenceRow],
     measures: list[MeasureRow],
     method: StatisticsSettings,
+    aggregates: tuple[Aggregate, ...],
 ) -> list[Section]:
     """Returns a section for each set of conditions under which runs may be averaged."""
     roles: dict[str, Role] = {row.algo: row.role for row in [*failures, *rows]}
@@ -155,6 +175,7 @@ def _suite_sections(
                 failed,
                 {row.env: row for row in inside} if name in fixed else {},
                 method,
+                aggregates,
             )
             for name in names
         ]
@@ -260,6 +281,7 @@ def _algorithm_result(
     failed: Mapping[tuple[str, str], int],
     references: Mapping[str, ReferenceRow],
     method: StatisticsSettings,
+    aggregates: tuple[Aggregate, ...],
 ) -> AlgorithmResult:
     """Returns cells and aggregates of one algorithm; `references` replace missing runs."""
     by_environment: dict[str, list[ScoreRow]] = {env: [] for env in environments}
@@ -282,7 +304,8 @@ def _algorithm_result(
         return AlgorithmResult(name, cells, by_definition, by_definition, role)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, role, uses_reward)
-    found = _intervals(tuple((env, tuple(runs)) for env, runs in scores.items()), method)
+    key = tuple((env, tuple(runs)) for env, runs in scores.items())
+    found = _intervals(key, method, aggregates)
     return AlgorithmResult(
         algorithm=name,
         cells=cells,
@@ -290,20 +313,22 @@ def _algorithm_result(
         iqm=found["iqm"],
         role=role,
         uses_reward=uses_reward,
-        median=found["median"],
-        gap=found["gap"],
+        median=found.get("median"),
+        gap=found.get("gap"),
         cost=extra_tables.cost_of([row for runs in by_environment.values() for row in runs]),
     )
 
 
 @lru_cache(maxsize=8)
 def _intervals(
-    scores: tuple[tuple[str, tuple[float, ...]], ...], method: StatisticsSettings
+    scores: tuple[tuple[str, tuple[float, ...]], ...],
+    method: StatisticsSettings,
+    aggregates: tuple[Aggregate, ...],
 ) -> dict[str, Interval]:
     """Returns aggregates of scores by environment; cached, as anchors are in many sections."""
     return stratified_bootstraps(
         dict(scores),
-        {"mean": mean, "iqm": interquartile_mean, "median": median, "gap": optimality_gap},
+        {name: _STATISTICS[name] for name in aggregates},
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),

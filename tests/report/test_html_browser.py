@@ -2,39 +2,19 @@
 
 import pytest
 from support.browser import Watched
-from support.shown_results import SKILLS, write_results
+from support.pages import ODD, write_report
+from support.shown_results import SKILLS
 
 from imitbench.report.html_page import render_html
-from imitbench.report.tables import build_report
-from imitbench.store import database
-from imitbench.store.collector import collect
-from imitbench.store.run_details import MetricCurve, ReportDetails, read_details
+from imitbench.store.run_details import MetricCurve, ReportDetails
 
 pytestmark = pytest.mark.browser
-ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 OVERVIEW, CELLS = "table.overview", "table.cells"
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A report on a small benchmark, in which one algorithm has a name like markup."""
-    folder = tmp_path_factory.mktemp("report")
-    skills = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
-    failing = (("gail", "Pendulum-v1", 4), (ODD, "Pendulum-v1", 0))
-    write_results(folder / "runs", skills=skills, failing=failing, message=ODD)
-    collect(folder / "runs")
-    with database.reader(folder / "runs") as connection:
-        report = build_report(
-            database.read_scores(connection),
-            database.read_failures(connection),
-            database.read_references(connection),
-            database.read_measures(connection),
-            replicates=500,
-        )
-        page = render_html(report, read_details(connection))
-    path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
-    return path
+    return write_report(tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture
@@ -121,7 +101,7 @@ def test_an_environment_opens_into_runs_and_curves(opened):
     assert "seals/CartPole-v0" in details.locator("summary").inner_text()
     details.locator("table.runs").wait_for()
     assert details.locator("table.runs tbody tr").count() == 25
-    assert details.locator("circle.run").count() == 25
+    assert details.locator("svg .run").count() == 25
     runs, curves = details.locator("svg[role=img] > title").all_text_contents()[:2]
     assert runs == "Scores of single runs on seals/CartPole-v0"
     assert curves == "rollout/return_mean on seals/CartPole-v0"

@@ -79,3 +79,17 @@ class Watched:
             ".filter((row) => !row.hidden).map((row) => row.cells[place].textContent.trim())",
             [selector, place],
         )
+
+
+def audit(page):
+    """Returns what axe-core calls serious or critical on a page, with an example of each."""
+    if not os.environ.get("IMITBENCH_REQUIRE_BROWSER"):
+        pytest.importorskip("axe_playwright_python")
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        (each["id"], each["nodes"][0]["html"], each["nodes"][0]["failureSummary"])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]

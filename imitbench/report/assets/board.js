@@ -2,6 +2,7 @@
 startTheme();
 document.querySelectorAll("table.sortable").forEach(makeSortable);
 document.querySelectorAll("table.board, table.landing").forEach(keepSorting);
+startCopying();
 
 function wordsOf(field) {
   return field.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -22,7 +23,7 @@ function startChoices(box) {
       table.hidden = choices.some(({ dataset, value }) => value && table.dataset[dataset.facet] !== value);
       shownTables += !table.hidden;
       for (const row of table.querySelectorAll("tbody tr")) {
-        const said = `${row.cells[1].textContent} ${row.cells[2].textContent}`.toLowerCase();
+        const said = [...row.querySelectorAll("th")].map((cell) => cell.textContent).join(" ").toLowerCase();
         row.hidden = !words.every((word) => said.includes(word));
         allRows += 1;
         shownRows += !row.hidden && !table.hidden;
@@ -34,6 +35,14 @@ function startChoices(box) {
       : "";
   }
 
+  const records = () => tables.filter((table) => !table.hidden).flatMap((section) => {
+    const { dataset } = section;
+    const shared = choices.map((choice) => [choice.dataset.facet, dataset[choice.dataset.facet].slice(1)]);
+    const table = section.querySelector("table");
+    return recordsOf(table, [...table.tBodies[0].rows]).map((record) => ({ table: section.id, ...Object.fromEntries(shared), ...record }));
+  });
+
+  startSaving(box, records);
   box.hidden = false;
   const view = readView();
   for (const choice of choices) {
@@ -70,32 +79,10 @@ function startLanding(box) {
     output.textContent = words.length || suite.value || kind.value ? `${shown} of ${methods().length} rows` : "";
   }
 
-  function records() {
-    const labels = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
-    return methods().filter((row) => !row.hidden && !row.parentNode.hidden).map((row) => {
-      const record = { method: row.cells[0].dataset.key, rows: row.parentNode.dataset.rows };
-      [...row.cells].forEach((cell, place) => {
-        if (place === 0 || cell.hidden) return;
-        if (cell.dataset.suite === undefined) {
-          record[labels[place].toLowerCase()] = cell.textContent === "-" ? null : cell.textContent;
-          return;
-        }
-        const value = JSON.parse(cell.dataset.value || "{}");
-        for (const name of ["iqm", "low", "high", "rank", "budget"])
-          record[`${labels[place]} ${name}`] = value[name] ?? null;
-      });
-      return record;
-    });
-  }
+  const records = () => [...table.tBodies].filter((body) => !body.hidden).flatMap((body) =>
+    recordsOf(table, [...body.querySelectorAll("tr:not(.group)")]).map((record) => ({ rows: body.dataset.rows, ...record })));
 
-  function save(type) {
-    const shown = records();
-    if (type === "json") return saveFile("leaderboard-view.json", "application/json", `${JSON.stringify(shown, null, 1)}\n`);
-    const names = Object.keys(shown[0] || {});
-    const lines = [names, ...shown.map((record) => names.map((name) => record[name]))];
-    return saveFile("leaderboard-view.csv", "text/csv", lines.map((line) => `${line.map(csvField).join(",")}\n`).join(""));
-  }
-
+  startSaving(box, records);
   box.hidden = false;
   const view = readView();
   for (const choice of [suite, kind, field]) {
@@ -106,8 +93,6 @@ function startLanding(box) {
       apply();
     });
   }
-  for (const button of box.querySelectorAll("[data-save]"))
-    button.addEventListener("click", () => save(button.dataset.save));
   apply();
 }
 

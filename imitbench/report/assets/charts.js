@@ -29,6 +29,14 @@ function described(name, detail, attributes, ...parts) {
   return s("svg", { role: "img", class: "chart", ...attributes }, s("title", {}, name), s("desc", {}, detail), ...parts);
 }
 
+// A point in the shape of its method, as in the tables.
+function dot({ color }, x, y, attributes, ...parts) {
+  const shapes = { 1: "M-4.5-4.5h9v9h-9Z", 2: "M0-6L6 0 0 6-6 0Z", 3: "M0-6L5.5 4.5h-11Z" };
+  const path = shapes[Math.floor((color ?? 0) / 10)];
+  if (path === undefined) return s("circle", { cx: x, cy: y, r: 5, ...attributes }, ...parts);
+  return s("path", { d: path, transform: `translate(${x} ${y})`, ...attributes }, ...parts);
+}
+
 // One dot for each run, one row for each algorithm.
 function runChart(width, environment, groups, open) {
   const left = Math.min(190, width * 0.34);
@@ -53,11 +61,13 @@ function runChart(width, environment, groups, open) {
     const name = group.algorithm.name;
     const shown = name.length > most ? `${name.slice(0, most - 1)}…` : name;
     parts.push(s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "label" }, s("title", {}, name), shown));
+    if (!group.runs.length)
+      parts.push(s("text", { x: x(0) + 6, y: y + 4 }, "no completed run"));
     for (const run of group.runs) {
       if (run.score === null) continue;
       const title = `${name}, seed ${run.seed}: score ${fixed(run.score, 3)}, raw return ${rawText(run.raw)}`;
-      const dot = { cx: x(run.score), cy: y, r: 5, class: `run ${colorOf(group.algorithm)}`, onclick: () => open(run) };
-      parts.push(s("circle", dot, s("title", {}, title)));
+      const attributes = { class: `run ${colorOf(group.algorithm)}`, onclick: () => open(run) };
+      parts.push(dot(group.algorithm, x(run.score), y, attributes, s("title", {}, title)));
     }
   });
   const said = groups.map((group) => `${group.algorithm.name}: ${group.runs.map((run) => fixed(run.score, 3)).join(", ")}`);
@@ -116,13 +126,14 @@ function pathOf(curve, x, y) {
   return path;
 }
 
-// Thin lines are runs, thick ones the mean over the runs of an algorithm.
-function curveChart(width, title, metric, unit, groups) {
+// Thin lines are runs, thick ones the mean over the runs of an algorithm; dashed ones are returns
+// of the references.
+function curveChart(width, title, metric, unit, groups, references = []) {
   const [left, right, top, bottom] = [64, 16, 12, 46];
   const height = Math.max(240, Math.min(360, width * 0.5));
   const every = groups.flatMap((group) => group.curves);
   const steps = span(every.flatMap((curve) => [curve.steps[0], curve.steps[curve.steps.length - 1]]));
-  const values = span(every.flatMap((curve) => curve.values));
+  const values = span([...references.map(([, value]) => value), ...every.flatMap((curve) => curve.values)]);
   const x = linear(steps, [left, width - right]);
   const y = linear(values, [height - bottom, top]);
   const parts = [];
@@ -133,6 +144,10 @@ function curveChart(width, title, metric, unit, groups) {
   for (const tick of ticks(...steps, width / 120))
     parts.push(s("text", { x: x(tick), y: height - bottom + 18, "text-anchor": "middle" }, short(tick)));
   parts.push(s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, unit));
+  for (const [name, value] of references) {
+    parts.push(s("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), class: "anchor" }, s("title", {}, `${name}: ${rawText(value)}`)));
+    parts.push(s("text", { x: width - right - 4, y: y(value) + (name === "random" ? -5 : 14), "text-anchor": "end" }, name));
+  }
   for (const group of groups) {
     const color = colorOf(group.algorithm);
     const mean = meanCurve(group.curves);

@@ -5,7 +5,7 @@ const STATES = ["done", "running", "failed", "interrupted", "waiting"];
 const MOVING = ["running", "interrupted"];
 
 const known = { session: "", version: 0, runs: new Map(), complete: false, missing: false, outlook: {}, lost: "" };
-const colors = new Map();
+let colors = {};
 
 async function ask(path, parameters) {
   const response = await fetch(`${path}?${new URLSearchParams(parameters)}`, { cache: "no-store" });
@@ -20,8 +20,8 @@ async function askForRuns() {
   if (news.whole) known.runs.clear();
   for (const key of news.gone) known.runs.delete(key);
   for (const row of news.rows) known.runs.set(row.key, row);
+  colors = news.colors;
   Object.assign(known, { session: news.session, version: news.version, complete: news.complete, missing: news.missing, outlook: news.outlook });
-  if (known.complete) giveColors();
   return news.whole || news.rows.length + news.gone.length > 0;
 }
 
@@ -29,14 +29,8 @@ function allRuns() {
   return [...known.runs.values()];
 }
 
-// Algorithms keep the color that they had first; after ten, they share the plain one.
-function giveColors() {
-  for (const name of [...new Set(allRuns().map((run) => run.algo))].sort())
-    if (!colors.has(name)) colors.set(name, colors.size < 10 ? colors.size : null);
-}
-
 function algorithmOf(run) {
-  return { name: run.algo, color: colors.get(run.algo) ?? null };
+  return { name: run.algo, color: colors[run.algo] ?? null };
 }
 
 function labelOf(run) {

@@ -16,7 +16,7 @@ function openButton(run) {
 }
 
 const COLUMNS = {
-  algo: { label: "Algorithm", value: (run) => run.algo, mark: (run) => [run.algo, colors.get(run.algo)], cell: (run) => named(algorithmOf(run)) },
+  algo: { label: "Algorithm", value: (run) => run.algo, mark: (run) => [run.algo, colors[run.algo]], cell: (run) => named(algorithmOf(run)) },
   env: { label: "Environment", value: (run) => run.env },
   seed: { label: "Seed", number: true, value: (run) => run.seed },
   state: { label: "State", value: (run) => run.state, cell: stateMark },

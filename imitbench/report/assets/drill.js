@@ -1,10 +1,8 @@
 // What opens below an environment: single runs, learning curves, and everything on one run.
-function grouped(runs) {
-  const groups = new Map();
-  for (const run of runs) {
-    if (!groups.has(run.algorithm)) groups.set(run.algorithm, []);
-    groups.get(run.algorithm).push(run);
-  }
+// Every algorithm of the section has a group, in the order of its table; some have no run here.
+function grouped(algorithms, runs) {
+  const groups = new Map(algorithms.map((index) => [index, []]));
+  for (const run of runs) groups.get(run.algorithm).push(run);
   return [...groups].map(([index, members]) => ({ algorithm: data.algorithms[index], runs: members }));
 }
 
@@ -36,7 +34,8 @@ function curvesPart(environment, groups) {
     const name = data.metrics[Number(select.value)];
     const visible = shown().filter((group) => !off.has(group.algorithm));
     const unit = unitOf(visible.flatMap((group) => group.runs).map((run) => run.spec && run.spec.budget.unit));
-    return curveChart(width, `${name} on ${environment.name}`, name, unit, visible);
+    const lines = data.returns.includes(Number(select.value)) ? referenceLines(environment) : [];
+    return curveChart(width, `${name} on ${environment.name}`, name, unit, visible, lines);
   });
   const refresh = () => {
     const present = shown();
@@ -59,6 +58,14 @@ function curvesPart(environment, groups) {
   select.addEventListener("change", refresh);
   refresh();
   return h("figure", {}, h("p", { class: "filter" }, h("label", {}, "Metric ", select)), legend, box, caption);
+}
+
+// The returns of the scores 0 and 1, if all runs here have the same.
+function referenceLines({ references }) {
+  const known = new Set(references.map(({ random, expert }) => `${random} ${expert}`));
+  if (known.size !== 1) return [];
+  const [{ random, expert, score_one: one = "expert" }] = references;
+  return [[one === "expert" ? "expert" : `score 1 (${one})`, expert], ["random", random]];
 }
 
 const RUN_COLUMNS = [
@@ -142,7 +149,7 @@ function drill(box) {
     box.replaceChildren(h("p", {}, "No run was completed here."));
     return;
   }
-  const groups = grouped(runs);
+  const groups = grouped(data.sections[box.dataset.section].algorithms, runs);
   const [chart] = fitted("runs", (width) => runChart(width, environment.name, groups, (run) => openRun(environment, run)));
   box.replaceChildren(
     h("h4", {}, "Scores of single runs"),

@@ -30,8 +30,9 @@ function makeSortable(table) {
     if ("fixed" in heading.dataset) continue;
     const first = heading.classList.contains("number") ? "descending" : "ascending";
     const second = first === "ascending" ? "descending" : "ascending";
-    const button = h("button", { type: "button" }, ...heading.childNodes);
-    heading.append(button);
+    // The axis of drawings stands below the label, and is no part of the button.
+    const button = h("button", { type: "button" }, ...[...heading.childNodes].filter((node) => node.nodeName !== "svg"));
+    heading.prepend(button);
     heading.setAttribute("aria-sort", "none");
     button.addEventListener("click", () => {
       sortBy(table, heading, heading.getAttribute("aria-sort") === first ? second : first);

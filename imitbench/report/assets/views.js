@@ -40,3 +40,36 @@ function csvField(value) {
   const said = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
   return /[",\n]/.test(said) ? `"${said.replaceAll('"', '""')}"` : said;
 }
+
+// The shown rows of a table: a record each, with numbers where a column has them.
+function recordsOf(table, rows) {
+  const headings = [...table.tHead.rows[0].cells];
+  return rows.filter((row) => !row.hidden).map((row) => Object.fromEntries(headings.flatMap((heading, place) => {
+    const cell = row.cells[place];
+    if (heading.hidden || "fixed" in heading.dataset) return [];
+    const label = heading.title || (heading.querySelector("button") || heading).textContent.trim();
+    if (cell.dataset.value)
+      return Object.entries(JSON.parse(cell.dataset.value)).map(([name, each]) => [`${label} ${name}`, each]);
+    const key = cell.dataset.key ?? "";
+    return [[label, key === "" ? null : heading.classList.contains("number") ? Number(key) : key]];
+  })));
+}
+
+// Buttons that save what is shown; each record has the names of all.
+function startSaving(box, records) {
+  const whole = (shown) => {
+    const names = [...new Set(shown.flatMap((record) => Object.keys(record)))];
+    return shown.map((record) => Object.fromEntries(names.map((name) => [name, record[name] ?? null])));
+  };
+  const write = {
+    json: (shown) => ["application/json", `${JSON.stringify(shown, null, 1)}\n`],
+    csv: (shown) => {
+      const lines = [Object.keys(shown[0] || {}), ...shown.map((record) => Object.values(record))];
+      return ["text/csv", lines.map((line) => `${line.map(csvField).join(",")}\n`).join("")];
+    },
+  };
+  for (const button of box.querySelectorAll("[data-save]")) {
+    const type = button.dataset.save;
+    button.addEventListener("click", () => saveFile(`leaderboard-view.${type}`, ...write[type](whole(records()))));
+  }
+}

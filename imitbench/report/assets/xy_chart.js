@@ -3,11 +3,7 @@ const SHAPE_SIZE = 10; // colors of the palette; the number's rest is the shape
 
 // The dot of a method, in its color and shape.
 function markOf(algorithm, x, y, extra, ...children) {
-  const shape = algorithm.color === null ? 0 : Math.floor(algorithm.color / SHAPE_SIZE);
-  const attributes = { class: `mark-of ${extra || ""} ${colorOf(algorithm)}` };
-  if (shape === 0) return s("circle", { cx: x, cy: y, r: 5, ...attributes }, ...children);
-  const turned = shape === 2 ? ` rotate(45)` : "";
-  return s("rect", { x: -4.5, y: -4.5, width: 9, height: 9, transform: `translate(${x} ${y})${turned}`, ...attributes }, ...children);
+  return dot(algorithm, x, y, { class: `mark-of ${extra || ""} ${colorOf(algorithm)}` }, ...children);
 }
 
 // Positions on an axis: linear, or logarithmic with a place of its own for 0 at the left.

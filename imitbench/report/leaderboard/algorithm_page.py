@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
-from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
+from imitbench.report.html_markup import (
+    Markup,
+    block,
+    fact,
+    html_document,
+    join,
+    named,
+    tag,
+    theme_picker,
+)
 from imitbench.report.html_tables import Column, TableCell, finite, origin, provenance_table
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
@@ -58,9 +67,10 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
     specs = [run.run.spec for _, _, row in shown for run in row.runs]
     specs += [failure.run.spec for _, _, row in shown for failure in row.failures]
     if specs:
-        main.append(_block("settings", "Settings", _settings(specs)))
+        main.append(block("settings", "Settings", _settings(specs)))
     if origins:
-        main.append(_block("provenance", "Provenance", provenance_table(origins, ids)))
+        main.append(block("provenance", "Provenance", provenance_table(origins, ids)))
+    main.append(_reading(imported=first.imported is not None))
     back = join(
         tag("a", "← ", board.title, href=f"{up}index.html"),
         " · ",
@@ -97,24 +107,24 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
     return html_document(f"{first.name} · {board.title}", body, styles=STYLES, scripts=SCRIPTS)
 
 
-def _block(id_: str, title: str, *content: Markup) -> Markup:
-    heading = tag("h2", title, id=f"{id_}-title")
-    return tag("section", heading, *content, id=id_, aria_labelledby=f"{id_}-title", class_="block")
-
-
 def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
     """Returns the block of an algorithm for one table of the board."""
-    number, part, row = each
+    _, part, row = each
     anchor, section = row.anchor, part.section
     ranked = sum(other.rank is not None for other in part.rows)
     place = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
     table = up + model.suite_page(section.suite)
     said = join(
         "IQM score ", interval(row.result.iqm, row), ", mean score ",
-        interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#s{number}"), ".",
+        interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#{part.anchor}"), ".",
     )  # fmt: skip
-    parts = [tag("p", said), tag("h3", "By environment", id=f"{anchor}-cells"),
-             _cells(row, part, board)]  # fmt: skip
+    made = text.conditions(section, Report(board.method, (), ()))
+    parts = [
+        tag("p", said),
+        tag("p", made, class_="lead"),
+        tag("h3", "By environment", id=f"{anchor}-cells"),
+        _cells(row),
+    ]
     parts.append(tag("h3", "Runs", id=f"{anchor}-runs"))
     for place_of, environment in enumerate(section.environments):
         heading = tag("h4", named(environment), id=f"{anchor}-e{place_of}")
@@ -128,10 +138,23 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
             parts += [heading, _runs(runs, row, environment, up, origins)]
     if row.failures:
         parts += [tag("h3", "Failed runs", id=f"{anchor}-failures"), _failures(row)]
-    return _block(anchor, part.title, *parts)
+    return block(anchor, part.title, *parts)
 
 
-def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
+def _reading(*, imported: bool) -> Markup:
+    """Returns how to read the tables, once for all of them."""
+    said = "Raw return: mean ± sample standard deviation over seeds. "
+    if imported:
+        said += "Runs are as the source has them; they were not made by this package."
+    else:
+        said += (
+            "Seconds are of the whole run, evaluation included; steps are of training. A run's "
+            "name is the start of its digest, which is over all that determines its numbers."
+        )
+    return block("reading", "How to read this page", tag("p", said, class_="lead"))
+
+
+def _cells(row: BoardRow) -> Markup:
     columns = [
         Column("Environment"),
         *(
@@ -147,11 +170,7 @@ def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
         ),
     ]
     rows = [_cell(row, cell, place) for place, cell in enumerate(row.result.cells)]
-    made = text.conditions(part.section, Report(board.method, (), ()))
-    caption = f"Raw return: mean ± sample standard deviation over seeds. {made}"
-    return html_tables.table(
-        columns, rows, label="By environment", caption=caption, classes="cells"
-    )
+    return html_tables.table(columns, rows, label="By environment", caption="", classes="cells")
 
 
 def _cell(row: BoardRow, cell: CellResult, place: int) -> list[TableCell]:
@@ -206,15 +225,11 @@ def _runs(
         Column("Submitted by"),
         Column("Digest of the specification"),
     ]
-    caption = (
-        "Seconds are of the whole run, evaluation included; steps are of training. The run's name "
-        "is the start of its digest, which is over all that determines its numbers."
-    )
     return html_tables.table(
         columns,
         [_run(each, row, up, origins) for each in runs],
         label=f"Runs on {environment}",
-        caption=caption,
+        caption="",
         classes="runs",
     )
 
@@ -223,7 +238,8 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
     shown, run = each.row, each.run
     result, spec = run.result, run.spec
     assert result is not None
-    code = tag("code", spec.run_id, id=f"{row.anchor}-r{shown.run_id}")
+    place = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
+    code = tag("a", tag("code", spec.run_id), href=f"#{place}", id=place)
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
     return [
@@ -276,9 +292,8 @@ def _external_runs(runs: Sequence[ExternalRun], environment: str) -> Markup:
         ]
         for run in runs
     ]
-    caption = "As the source has them; these runs were not made by this package."
     return html_tables.table(
-        columns, rows, label=f"Imported runs on {environment}", caption=caption, classes="runs"
+        columns, rows, label=f"Imported runs on {environment}", caption="", classes="runs"
     )
 
 

@@ -19,6 +19,7 @@ from imitbench.report.leaderboard.model import (
     episodes_folder,
     external_page,
     page_of,
+    section_anchor,
 )
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
 from imitbench.report.leaderboard.standings import (
@@ -66,7 +67,14 @@ def external_rows(
             variant = f" [{config[:8]}]" if config else ""
             key = f"{header.name}: {algo}{variant}"
             rows = list(_score_rows(section, key, runs))
-            report = build_report(rows, [], [], replicates=method.replicates, seed=method.seed)
+            report = build_report(
+                rows,
+                [],
+                [],
+                replicates=method.replicates,
+                seed=method.seed,
+                aggregates=("mean", "iqm"),
+            )
             [built] = report.sections
             [result] = [each for each in built.algorithms if each.algorithm == key]
             made.append(
@@ -167,7 +175,6 @@ def build_board(
     every = make_rows(found.sources)
     method = StatisticsSettings(every.episodes, replicates, 0, LEVEL, failed_runs)
     colors = _colors(every)
-    numbers: dict[str, int] = defaultdict(int)
     sections = []
     for version, rows in separate(every):
         report = build_report(
@@ -178,17 +185,18 @@ def build_board(
             replicates=replicates,
             seed=method.seed,
             episodes=every.episodes,
+            aggregates=("mean", "iqm"),
         )
         for section in report.sections:
-            number = numbers[section.suite]
-            numbers[section.suite] += 1
+            anchor = section_anchor(section, version)
             own, pairs = _with_places(
-                _own_rows(section, f"t{number}", rows, report, found.sources, colors), method
+                _own_rows(section, anchor, rows, report, found.sources, colors), method
             )
-            others = external_rows(section, method, found.external, anchor=f"t{number}")
+            others = external_rows(section, method, found.external, anchor=anchor)
             last = [row for row in own if row.result.role != "method"]
             contenders = [row for row in own if row.result.role == "method"]
-            sections.append(BoardSection(section, (*contenders, *others, *last), version, pairs))
+            shown = (*contenders, *others, *last)
+            sections.append(BoardSection(section, shown, anchor, version, pairs))
     tracks = make_tracks(sections, method)
     return Board(title, method, found.sources, tuple(sections), tracks, submit_to)
 

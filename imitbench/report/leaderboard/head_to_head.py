@@ -6,11 +6,10 @@ from urllib.parse import urlencode
 
 from imitbench.report import text
 from imitbench.report.html_data import json_element
-from imitbench.report.html_markup import Markup, fact, tag
+from imitbench.report.html_markup import Markup, block, fact, tag
 from imitbench.report.leaderboard import head_to_head_data as data
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardSection
-from imitbench.report.leaderboard.page import block
 
 SCRIPTS = (
     "theme.js", "elements.js", "tables.js", "views.js", "charts.js", "xy_chart.js",

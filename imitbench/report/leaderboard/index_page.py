@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from imitbench.published.results_sources import ResultsSource
-from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import AxisScale, dot
-from imitbench.report.html_markup import Markup, fact, join, named, tag
-from imitbench.report.html_tables import Column, TableCell
+from imitbench.report.html_charts import AxisScale, strip, ticks
+from imitbench.report.html_markup import Markup, block, fact, join, named, tag
+from imitbench.report.html_tables import Column, TableCell, linked_to_itself
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_page
+from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
-from imitbench.report.leaderboard.page import block, interval, place_text, row_name
+from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.report.leaderboard.table_alarms import TableAlarm, table_alarms
 from imitbench.report.leaderboard.trust import level, level_text, trained_again
 
@@ -51,10 +51,10 @@ def _alarms(board: Board) -> list[tuple[str, TableAlarm]]:
     """Returns the alarms of all tables, with links, the title of the table first."""
     return [
         (
-            f"{model.suite_page(part.section.suite)}#s{number}",
+            f"{model.suite_page(part.section.suite)}#{part.anchor}",
             replace(each, text=f"{part.title}: {each.text}"),
         )
-        for number, part in enumerate(board.sections)
+        for part in board.sections
         for each in table_alarms(part, board.method)
     ]
 
@@ -108,9 +108,7 @@ def _filters(board: Board) -> Markup:
             "Method ",
             tag("input", type="search", data_view="q", placeholder="name, year or paper"),
         ),
-        tag("button", "CSV of this view", type="button", data_save="csv"),
-        tag("button", "JSON of this view", type="button", data_save="json"),
-        tag("output", aria_live="polite"),
+        *page.save_buttons(),
         class_="filters",
         role="search",
         id="filters",
@@ -137,7 +135,14 @@ def _table(board: Board) -> Markup:
         rows[_kind(first.at.row)].append(_row(name, held, board.tracks, scales))
     head = [tag("th", "Method", scope="col")]
     head += [
-        tag("th", track.title, scope="col", class_="number standing", data_suite=str(place))
+        tag(
+            "th",
+            track.title,
+            ticks(scales[place], (0.0, 1.0)),
+            scope="col",
+            class_="number standing drawn",
+            data_suite=str(place),
+        )
         for place, track in enumerate(board.tracks)
     ]
     head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]
@@ -196,7 +201,7 @@ def _row(
 ) -> Markup:
     known = [each for each in held if each is not None]
     row = known[0].at.row
-    card = bundled_algorithm(row.name.partition("[")[0]) if row.kind == "run" else None
+    card = card_of(row.specs)
     paper = card.paper if card else None
     about = row.kind == "run" and row.result.role in ("method", "reference")
     shown: list[str] = [row_name(row, model.method_page(row.name) if about else None)]
@@ -204,7 +209,8 @@ def _row(
         shown.append(tag("span", model.submitter_text(row), class_="how"))
     elif paper is not None:
         shown.append(tag("a", paper.title, href=paper.url, rel="noreferrer", class_="how"))
-    cells = [tag("th", join(*shown), scope="row", data_key=name)]
+    id_ = f"m-{model.slug(name)}"
+    cells = [linked_to_itself(tag("th", join(*shown), scope="row", data_key=name), id_)]
     for place, (standing, track) in enumerate(zip(held, tracks, strict=True)):
         cells.append(_standing(standing, track, scales[place], place))
     walls = [each.at.row.wall_s for each in known]
@@ -216,8 +222,9 @@ def _row(
         tag("td", text.fixed(mean, 1) if mean is not None else "-", class_="number",
             data_key="" if mean is None else mean, data_label="Minutes")
     )  # fmt: skip
-    cells.append(tag("td", _checked(known), data_label="Checks"))
-    return tag("tr", *cells, id=f"m-{model.slug(name)}")
+    checked = _checked(known)
+    cells.append(tag("td", checked, data_key=checked, data_label="Checks"))
+    return tag("tr", *cells, id=id_)
 
 
 def _checked(known: Sequence[Standing]) -> str:
@@ -261,7 +268,7 @@ def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: 
         "td",
         tag("span", rank, class_="rank") if rank else Markup(""),
         score,
-        _drawing(row, scale) if point is not None else Markup(""),
+        strip(iqm, None, scale, None, row.color) if point is not None else Markup(""),
         tag("span", ", ".join(told), class_="how"),
         class_="number standing",
         data_suite=str(place),
@@ -269,22 +276,6 @@ def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: 
         data_label=track.title,
         data_value=json.dumps(data),
     )
-
-
-def _drawing(row: BoardRow, scale: AxisScale) -> Markup:
-    """Draws an interval; the text beside it says the same."""
-    iqm = row.result.iqm
-    assert iqm is not None
-    lines = [
-        tag("line", x1=at, x2=at, y2="100%", class_="anchor")
-        for at in (scale.percent(0.0), scale.percent(1.0))
-    ]
-    if iqm.known:
-        ends = {"x1": scale.percent(iqm.low), "x2": scale.percent(iqm.high)}
-        lines.append(tag("line", **ends, y1="50%", y2="50%", class_="bar"))
-    color = "" if row.color is None else f" c{row.color}"
-    return tag("svg", *lines, dot(scale.percent(iqm.point), row.color),
-               class_=f"strip{color}", aria_hidden="true")  # fmt: skip
 
 
 def _checks(source: ResultsSource) -> tuple[str, str]:
@@ -353,5 +344,6 @@ def _submissions(board: Board) -> Markup:
         "leaderboard validate” checks all of it. Runs are trained again by others than the "
         "submitter, after a public draw where the table says so."
     )
-    whole = html_tables.table(columns, rows, label="Submissions", caption=caption)
+    ids = [f"from-{model.slug(source.name or 'own')}" for source in board.sources]
+    whole = html_tables.table(columns, rows, label="Submissions", caption=caption, ids=ids)
     return block("submissions", "Submissions", whole)

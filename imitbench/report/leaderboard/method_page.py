@@ -4,54 +4,82 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from imitbench.cards.algorithm import AlgorithmCard, Paper
+from imitbench.cards.tuned import load_tuned
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
-from imitbench.report.html_markup import Markup, fact, join, tag
+from imitbench.report.html_markup import Markup, block, code_block, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.head_to_head_data import compared_rows
-from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection, OnBoard
-from imitbench.report.leaderboard.page import block, interval, place_text, row_name
+from imitbench.report.leaderboard.model import (
+    Board,
+    BoardFailure,
+    BoardRow,
+    BoardSection,
+    OnBoard,
+)
+from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.suite_page import short_names
+from imitbench.report.leaderboard.videos import Video, Videos
 
 
-def render_method(board: Board, name: str, shown: Sequence[OnBoard]) -> str:
+def render_method(
+    board: Board, name: str, shown: Sequence[OnBoard], videos: Videos | None = None
+) -> str:
     """Writes the page of a method.
 
     Args:
         board: The whole leaderboard.
         name: Name of the method in its runs, with its variant.
         shown: Its rows on the board, at least one.
+        videos: Videos of the site.
 
     Returns:
-        Self-contained HTML, which links to other pages of the site.
+        Self-contained HTML, which links to other files of the site.
     """
     row = shown[0].row
     specs = [spec for each in shown for spec in each.row.specs]
-    card = _card(specs)
-    main = [
-        block("about", "What it is", *_about(card)),
-        block("standing", "Results", _table(shown)),
-    ]
+    card = card_of(specs)
+    main = [block("about", "What it is", *_about(card, name))]
     if card is not None and card.paper is not None:
-        cite = tag("pre", tag("code", bibtex(card.paper)), tabindex="0", class_="scroll")
-        main.insert(1, block("cite", "Cite", cite))
+        cite = code_block(bibtex(card.paper).splitlines(), "BibTeX of the paper")
+        main.append(block("cite", "Cite", cite))
+    main.append(block("standing", "Results", _table(shown)))
+    if failures := [failure for each in shown for failure in each.row.failures]:
+        main.append(block("failures", "Failures", _failures(failures)))
+    if limits := _limits(card, shown):
+        main.append(block("limits", "Known limits", tag("ul", *(tag("li", x) for x in limits))))
+    filmed = [(each, found) for each in shown if (found := (videos or Videos()).of(each))]
+    if filmed:
+        main.append(block("videos", "Videos", *(_videos(*each) for each in filmed)))
     main.append(block("commands", "Repeat it", _commands(shown)))
     if card is not None and card.hyperparameters:
-        main.append(block("hyperparameters", "Hyper-parameters of the card", _parameters(card)))
+        tuned = load_tuned(card) or {}
+        main.append(block("hyperparameters", "Hyper-parameters of the card",
+                          _parameters(card, tuned)))  # fmt: skip
     failed = sum(len(each.row.failures) for each in shown)
     facts = [
         fact(sum(len(each.row.runs) for each in shown), "completed run"),
         fact(failed, "failed run", bad=bool(failed)),
     ]
-    return page.render(board, model.method_page(name), row_name(row), main, facts=facts, title=name)
+    return page.render(
+        board,
+        model.method_page(name),
+        row_name(row),
+        main,
+        facts=facts,
+        title=name,
+        media=bool(filmed),
+    )
 
 
-def _card(specs: Sequence[RunSpec]) -> AlgorithmCard | None:
+def card_of(specs: Sequence[RunSpec]) -> AlgorithmCard | None:
     """Returns the card that ships with this package, if the runs used its implementation."""
     if not specs or specs[0].implementation_digest is not None:
         return None
@@ -59,7 +87,7 @@ def _card(specs: Sequence[RunSpec]) -> AlgorithmCard | None:
     return card if card is not None and card.implementation == specs[0].implementation else None
 
 
-def _about(card: AlgorithmCard | None) -> list[Markup]:
+def _about(card: AlgorithmCard | None, name: str) -> list[Markup]:
     if card is None:
         return [tag("p", "This method does not ship with imitbench; its submitters can tell more.")]
     needs = card.needs
@@ -74,6 +102,7 @@ def _about(card: AlgorithmCard | None) -> list[Markup]:
         ("Needs", ", ".join(name for holds, name in wanted if holds) or "nothing"),
         ("Action spaces", ", ".join(needs.action_spaces)),
         ("Budget counts", card.budget_unit.replace("_", " ")),
+        ("Tuned", _tuned(card, name)),
         ("Tunable", f"{len(card.search_space)} of {len(card.hyperparameters)} hyper-parameters"),
         ("Implementation", card.implementation),
     ]
@@ -84,6 +113,53 @@ def _about(card: AlgorithmCard | None) -> list[Markup]:
         parts.append(tag("p", link, f" ({paper.authors}, {paper.year})"))
     pairs = [each for name, value in entries for each in (tag("dt", name), tag("dd", value))]
     return [*parts, tag("dl", *pairs)]
+
+
+def _tuned(card: AlgorithmCard, name: str) -> str:
+    """Returns whether the method's values were tuned, and for what it has tuned ones."""
+    values = "the card's values" if name == card.name else "values other than the card's"
+    environments = ", ".join(load_tuned(card) or ()) or "no environment"
+    return f"these rows have {values}; tuned values exist for {environments}"
+
+
+def _failures(failures: Sequence[BoardFailure]) -> Markup:
+    """Returns the causes of failed runs, with their numbers."""
+    causes = Counter(
+        (each.row.suite, each.row.env, each.row.error_type, text.message(each.row.message))
+        for each in failures
+    )
+    columns = [Column("Suite"), Column("Environment"), Column("Error"), Column("Message"),
+               Column("Failed runs", number=True)]  # fmt: skip
+    rows = [
+        [*(TableCell(part) for part in cause), TableCell(str(count), float(count))]
+        for cause, count in sorted(causes.items())
+    ]
+    return html_tables.table(columns, rows, label="Failures", caption="", classes="cards", names=2)
+
+
+def _limits(card: AlgorithmCard | None, shown: Sequence[OnBoard]) -> list[str]:
+    """Returns the limits that the card states, and what the tables note on the method."""
+    limits = list(card.limits) if card is not None else []
+    for each in shown:
+        result, section = each.row.result, each.part.section
+        if result.partial:
+            missing = [cell.environment for cell in result.cells if not cell.runs]
+            limits.append(f"{section.title}: no completed run on {', '.join(missing)}")
+    return list(dict.fromkeys(limits))
+
+
+def _videos(each: OnBoard, videos: Sequence[Video]) -> Markup:
+    """Returns the videos of a row."""
+    figures = []
+    for video in videos:
+        run = video.run.row
+        said = (
+            f"{run.env}, {video.which} of the seeds: seed {run.seed}, score {text.score(run.score)}"
+        )
+        film = tag("video", src=f"../{video.place}", controls=True, preload="none",
+                   aria_label=said)  # fmt: skip
+        figures.append(tag("figure", film, tag("figcaption", said)))
+    return join(tag("h3", each.part.section.title), tag("div", *figures, class_="films"))
 
 
 def bibtex(paper: Paper) -> str:
@@ -115,7 +191,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         row, section = each.row, each.part.section
         up = "../"
         conditions = each.part.title.removeprefix(section.suite).removeprefix(": ") or "none"
-        table = f"{up}{model.suite_page(section.suite)}#s{each.number}"
+        table = f"{up}{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
         score: str = interval(row.result.iqm, row)
         if row.page is not None:
             score = tag("a", score, href=f"{up}{row.page}#{row.anchor}")
@@ -134,8 +210,15 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
             ]
         )
     caption = "One row per table of the board; the score links to the runs behind it."
+    ids = [f"row--{each.part.section.suite}--{model.row_id(each.part, each.row)}" for each in shown]
     return html_tables.table(
-        columns, rows, label="Results", caption=caption, classes="cards", names=2
+        columns,
+        rows,
+        label="Results",
+        caption=caption,
+        classes="cards",
+        names=2,
+        ids=[model.slug(each) for each in ids],
     )
 
 
@@ -156,12 +239,24 @@ def _rank(row: BoardRow, each: OnBoard) -> str:
 
 
 def _commands(shown: Sequence[OnBoard]) -> Markup:
-    lines = dict.fromkeys(
-        command(each.part.section.suite, spec) for each in shown for spec in each.row.specs
-    )
-    said = "With all seeds of the table, e.g. --seeds 10; plug-ins and own experts come first."
-    code = tag("pre", tag("code", "\n".join(lines)), tabindex="0", class_="scroll")
-    return join(tag("p", said), code)
+    seeds: dict[str, set[int]] = {}
+    for each in shown:
+        for spec in each.row.specs:
+            seeds.setdefault(command(each.part.section.suite, spec), set()).add(spec.seed)
+    lines = [f"{given} --seeds {_ranges(own)}" for given, own in seeds.items()]
+    said = "Plug-ins and own experts must be there before."
+    return join(tag("p", said), code_block(lines, "Commands"))
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Returns numbers as the option --seeds takes them, such as `0-9,20-20`."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def command(suite: str, spec: RunSpec) -> str:
@@ -173,7 +268,7 @@ def command(suite: str, spec: RunSpec) -> str:
         parts += ["--n-demos", str(spec.demos.count)]
     if spec.source not in (None, "bundled"):
         parts += ["--source", str(spec.source)]
-    card = _card([spec])
+    card = card_of([spec])
     if card is not None and spec.variant:
         usual = card.resolve({})
         for name, value in card.completed(spec.hyperparameters).items():
@@ -182,18 +277,32 @@ def command(suite: str, spec: RunSpec) -> str:
     return " ".join(shlex.quote(text.one_line(part)) for part in parts)
 
 
-def _parameters(card: AlgorithmCard) -> Markup:
-    columns = [Column("Name"), Column("Default"), Column("Search"), Column("Meaning")]
+def _parameters(card: AlgorithmCard, tuned: Mapping[str, Mapping[str, object]]) -> Markup:
+    columns = [Column("Name"), Column("Default"), *(Column("Tuned") for _ in [0] if tuned),
+               Column("Search"), Column("Meaning")]  # fmt: skip
     rows = [
         [
             TableCell(tag("code", name), name),
             TableCell(str(each.default)),
+            *(TableCell(_changed(name, each.default, tuned)) for _ in [0] if tuned),
             TableCell(str(each.search) if each.search else "-"),
             TableCell(each.help),
         ]
         for name, each in card.hyperparameters.items()
     ]
     caption = "Values of today's card; those of each run are on the pages of its results."
+    ids = [f"parameter-{model.slug(name)}" for name in card.hyperparameters]
     return html_tables.table(
-        columns, rows, label="Hyper-parameters", caption=caption, classes="cards"
+        columns, rows, label="Hyper-parameters", caption=caption, classes="cards", ids=ids
     )
+
+
+def _changed(name: str, default: object, tuned: Mapping[str, Mapping[str, object]]) -> str:
+    """Returns the tuned values that differ from the default, with their environments."""
+    found: dict[str, list[str]] = {}
+    for environment, values in tuned.items():
+        if values.get(name, default) != default:
+            value = values[name]
+            shown = format(value, ".4g") if isinstance(value, float) else str(value)
+            found.setdefault(shown, []).append(short_names([environment])[environment])
+    return "; ".join(f"{value} ({', '.join(where)})" for value, where in found.items()) or "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Literal
 
 from imitbench.published.results_sources import ResultsSource
@@ -173,6 +173,8 @@ class BoardSection:
     Attributes:
         section: Section of the report with these runs.
         rows: Ranked ones first, then partial ones, external ones and anchors.
+        anchor: HTML id of the table on the page of its suite, and of its runs on the pages of
+            its rows. It follows from what the runs share, so that other results do not change it.
         version: Version of the suite's references, if the board has several; otherwise empty.
         pairs: Outcomes of all pairs of rows with runs and finite scores, by the names of their
             results.
@@ -180,6 +182,7 @@ class BoardSection:
 
     section: Section
     rows: tuple[BoardRow, ...]
+    anchor: str = ""
     version: str = ""
     pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
 
@@ -302,6 +305,18 @@ def methods(board: Board) -> dict[str, list[OnBoard]]:
 def external_page(label: str, suite: str, algorithm: str) -> str:
     """Returns the path in the site of an imported algorithm's page for a suite."""
     return f"external/{slug(label)}/{slug(suite)}/{slug(algorithm)}.html"
+
+
+def section_anchor(section: Section, version: str = "") -> str:
+    """Returns the HTML id of a table, from what its runs share."""
+    _, *shared = astuple(section.conditions)
+    parts = ["none" if value is None else slug(str(value)) for value in shared]
+    return "--".join([*parts, *([slug(version)] if version else [])])
+
+
+def row_id(part: BoardSection, row: BoardRow) -> str:
+    """Returns the HTML id of a row of a table, on the page of its suite."""
+    return f"{part.anchor}--{slug(row.result.algorithm)}"
 
 
 def episodes_folder(submitter: str, suite: str) -> str:

@@ -14,7 +14,7 @@ from imitbench.stats.intervals import Interval
 from imitbench.version import __version__
 
 STYLES = ("report.css", "board.css")
-SCRIPTS = ("theme.js", "elements.js", "tables.js", "views.js", "board.js")
+SCRIPTS = ("theme.js", "elements.js", "tables.js", "views.js", "copying.js", "board.js")
 
 
 def render(
@@ -26,6 +26,7 @@ def render(
     facts: list[Markup],
     title: str | None = None,
     scripts: tuple[str, ...] = SCRIPTS,
+    media: bool = False,
     styles: tuple[str, ...] = STYLES,
 ) -> str:
     """Writes a page of the site.
@@ -38,6 +39,7 @@ def render(
         facts: List items below its heading.
         title: Title of the window; the heading's text if `None`.
         scripts: File names of its scripts.
+        media: Whether it shows videos of the site.
         styles: File names of its style sheets.
 
     Returns:
@@ -59,7 +61,7 @@ def render(
     )
     shown = title if title is not None else str(heading)
     whole = shown if page == "index.html" else f"{shown} · {board.title}"
-    return html_document(whole, body, styles=styles, scripts=scripts)
+    return html_document(whole, body, styles=styles, scripts=scripts, media=media)
 
 
 def _navigation(board: Board, page: str, up: str) -> Markup:
@@ -81,15 +83,13 @@ def footer(board: Board) -> Markup:
     return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
 
 
-def block(place: str, title: str | Markup, *parts: Markup) -> Markup:
-    """Returns a section with a heading that links to itself."""
-    heading = tag(
-        "h2", title, " ", tag("a", "#", href=f"#{place}", class_="link", aria_label="Link here"),
-        id=f"{place}-title",
-    )  # fmt: skip
-    return tag(
-        "section", heading, *parts, id=place, aria_labelledby=f"{place}-title", class_="block"
-    )
+def save_buttons() -> list[Markup]:
+    """Returns the buttons that save what is shown, and the place for the number of rows."""
+    return [
+        tag("button", "CSV of this view", type="button", data_save="csv"),
+        tag("button", "JSON of this view", type="button", data_save="json"),
+        tag("output", aria_live="polite"),
+    ]
 
 
 def row_name(row: BoardRow, href: str | None = None) -> Markup:

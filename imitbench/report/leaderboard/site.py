@@ -25,6 +25,7 @@ from imitbench.report.leaderboard.model import (
 )
 from imitbench.report.leaderboard.submit_page import render_submit
 from imitbench.report.leaderboard.suite_page import render_suite
+from imitbench.report.leaderboard.videos import FOLDER, Video, Videos
 from imitbench.util import files
 
 MARK = "leaderboard.json"
@@ -40,6 +41,7 @@ _OURS = {
     "methods",
     SUBMIT_PAGE,
     "suites",
+    FOLDER,
 }
 
 
@@ -63,13 +65,16 @@ def check_place(site: Path, results: Path) -> None:
     files.check_place(site, _check_old)
 
 
-def write_site(board: Board, site: Path, *, results: Sequence[Path]) -> int:
+def write_site(
+    board: Board, site: Path, *, results: Sequence[Path], videos: Videos | None = None
+) -> int:
     """Writes all files of a board.
 
     Args:
         board: The whole leaderboard.
         site: Folder of the site; created, or replaced if it is an earlier site.
         results: Folders of the results, which must not be inside the site.
+        videos: Videos to include.
 
     Returns:
         The number of files.
@@ -81,15 +86,15 @@ def write_site(board: Board, site: Path, *, results: Sequence[Path]) -> int:
         check_place(site, place)
     count = 0
     with files.new_folder(site, _check_old) as draft:
-        for name, content in _files(board):
+        for name, content in _files(board, videos or Videos()):
             path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.encode("utf-8"))
+            path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
             count += 1
     return count
 
 
-def _files(board: Board) -> Iterator[tuple[str, str]]:
+def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield "index.html", render_index(board)
     yield MARK, render_json(board)
     yield SUBMIT_PAGE, render_submit(board)
@@ -99,7 +104,9 @@ def _files(board: Board) -> Iterator[tuple[str, str]]:
         yield suite_page(suite), render_suite(board, suite)
         yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
-        yield method_page(name), render_method(board, name, rows)
+        yield method_page(name), render_method(board, name, rows, videos)
+    for place, video in {video.place: video for video in videos.shown.values()}.items():
+        yield place, _content(video)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()
@@ -109,6 +116,13 @@ def _files(board: Board) -> Iterator[tuple[str, str]]:
                 if each.episodes not in written and each.run.episodes is not None:
                     written.add(each.episodes)
                     yield each.episodes, episodes_text(each.run.episodes)
+
+
+def _content(video: Video) -> bytes:
+    try:
+        return video.file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{video.file}: cannot be read ({error.strerror})") from error
 
 
 def _check_old(site: Path) -> None:

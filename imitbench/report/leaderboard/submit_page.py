@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from imitbench.report.html_markup import Markup, tag
+from imitbench.report.html_markup import Markup, block, tag
 from imitbench.report.leaderboard import page
 from imitbench.report.leaderboard.model import SUBMIT_PAGE, Board
-from imitbench.report.leaderboard.page import block
 
 _Step = tuple[str, str, str, Sequence[str]]
 

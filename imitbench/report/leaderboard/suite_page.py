@@ -7,8 +7,8 @@ from dataclasses import astuple, replace
 
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import AxisScale, axis, strip
-from imitbench.report.html_markup import Markup, fact, named, tag
+from imitbench.report.html_charts import AxisScale, strip, ticks
+from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
@@ -17,7 +17,6 @@ from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.report.leaderboard.table_alarms import table_alarms
 from imitbench.report.leaderboard.trust import level_text, package_versions
 from imitbench.report.leaderboard.tuning import tuning_text
-from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
 
 
@@ -31,9 +30,8 @@ def render_suite(board: Board, suite: str) -> str:
     Returns:
         Self-contained HTML, which links to other pages of the site.
     """
-    shown = [(n, part) for n, part in enumerate(board.sections) if part.section.suite == suite]
-    parts = [part for _, part in shown]
-    main = [_filters(parts), *(_table(n, part, board) for n, part in shown)]
+    parts = [part for part in board.sections if part.section.suite == suite]
+    main = [_filters(parts), *(_table(part, board) for part in parts), _reading(parts, board)]
     card = bundled_suite(suite)
     if card is not None:
         main.insert(0, tag("p", card.description, class_="lead"))
@@ -49,9 +47,8 @@ def render_suite(board: Board, suite: str) -> str:
 
 def _facets(part: BoardSection) -> dict[str, str]:
     """Returns the values of a table that filters compare, as text."""
-    suite, budget, n_demos, source = astuple(part.section.conditions)
+    _, budget, n_demos, source = astuple(part.section.conditions)
     return {
-        "suite": suite,
         "source": source or "none",
         "demonstrations": "none" if n_demos is None else str(n_demos),
         "budget": budget or "none",
@@ -64,64 +61,74 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
     choices = []
     for name in facets[0] if facets else ():
         values = dict.fromkeys(each[name] for each in facets)
-        options = [tag("option", "all", value="")]
+        if len(values) < 2:
+            continue
+        options = [tag("option", "any", value="")]
         options += [tag("option", value, value=f"={value}") for value in values]
         select = tag("select", *options, data_facet=name)
         choices.append(tag("label", f"{name.capitalize()} ", select))
     field = tag("input", type="search", id="algorithm", placeholder="name or submitter")
     choices.append(tag("label", "Algorithm ", field))
-    count = tag("output", aria_live="polite")
-    return tag("div", *choices, count, class_="filters", role="search", hidden=True)
+    choices += page.save_buttons()
+    return tag("div", *choices, class_="filters", role="search", hidden=True)
 
 
-def _table(number: int, part: BoardSection, board: Board) -> Markup:
+def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
+    """Returns how to read the tables, once for all of them."""
+    said = (
+        f"Dot and bar: IQM and its {board.method.level:.0%} interval, drawn from the score 0 to "
+        "1 (dashed); tick: mean. A rank is 1 + the number of algorithms that are decided to be "
+        "better, as by “imitbench compare”; “=” marks ranks that several share. Environments have "
+        "mean scores. Seeds are per environment. Numbers link to their runs. "
+        f"{board.method.failed_runs.statement}"
+    )
+    if any(row.kind == "external" for part in parts for row in part.rows):
+        said += " External rows are imported numbers, which are neither ranked nor averaged."
+    return block("reading", "How to read these tables", tag("p", said, class_="lead"))
+
+
+def short_names(environments: Sequence[str]) -> dict[str, str]:
+    """Returns environments without their namespaces, where that leaves them different."""
+    short = [name.rpartition("/")[2] for name in environments]
+    return {
+        name: name if not plain or short.count(plain) > 1 else plain
+        for name, plain in zip(environments, short, strict=True)
+    }
+
+
+def _table(part: BoardSection, board: Board) -> Markup:
     section = part.section
-    report = Report(board.method, (), ())
     scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
         Column("Rank", number=True),
         Column("Algorithm"),
-        Column("Submitted by"),
-        Column("Interval", heading=axis(scale)),
-        Column("IQM score", number=True),
-        *(Column(environment, number=True) for environment in section.environments),
+        Column("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
+        *(
+            Column(short, number=True, title=environment)
+            for environment, short in short_names(section.environments).items()
+        ),
         Column("Seeds", number=True),
-        Column("Failed runs", number=True),
-        Column("Steps per run", number=True),
-        Column("Minutes per run", number=True),
+        Column("Cost", number=True),
         Column("Tuning"),
         Column("Checks"),
-        Column("Version"),
     ]
     imported = [row for row in part.rows if row.kind == "external"]
-    rows = [_row(row, part, scale) for row in part.rows if row.kind != "external"]
-    level = f"{board.method.level:.0%}"
-    caption = (
-        f"Dot and bar: IQM and its {level} interval; tick: mean. A rank is 1 + the number of "
-        "algorithms that are decided to be better, as by “imitbench compare”; “=” marks ranks that "
-        "several share. Environments have mean scores. Seeds are per environment; numbers "
-        "link to their runs. "
-        f"{text.conditions(section, report)}"
-    )
-    caption += (
-        " Tuning is what was spent to find tuned values. Version is that of imitbench which made "
-        "the runs: their specifications, not the version, say which numbers compare."
-    )
+    own = [row for row in part.rows if row.kind != "external"]
     whole = html_tables.table(
-        columns, rows, label=part.title, caption=caption, classes="board cards", names=3
+        columns,
+        [_row(row, part, scale) for row in own],
+        label=part.title,
+        caption="",
+        classes="board cards",
+        names=2,
+        ids=[model.row_id(part, row) for row in own],
     )
     shared = part.title.removeprefix(section.suite).removeprefix(": ")
-    chips = tag("span", shared, class_="shared") if shared else Markup("")
-    link = tag("a", "#", href=f"#s{number}", class_="link", aria_label="Link to this table")
-    heading = tag("h2", section.suite, " ", chips, " ", link, id=f"s{number}-title")
+    told = f"{shared}, " * bool(shared) + text.reference_versions(section)
+    heading = join(section.suite, " ", tag("span", told, class_="shared"))
     found = [("", each) for each in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
-    parts = [
-        heading,
-        page.alarms(found),
-        whole,
-        tag("p", compare, class_="beside"),
-    ]
+    parts = [page.alarms(found), whole, tag("p", compare, class_="beside")]
     if imported:
         parts += [
             tag("h3", "External, imported numbers"),
@@ -133,14 +140,7 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
         said = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
         parts.append(tag("details", tag("summary", said), notes, class_="notes"))
     facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
-    return tag(
-        "section",
-        *parts,
-        id=f"s{number}",
-        aria_labelledby=f"s{number}-title",
-        class_="block table",
-        **facets,
-    )
+    return block(part.anchor, heading, *parts, classes="table", **facets)
 
 
 def _external(
@@ -156,7 +156,8 @@ def _external(
         label=f"{part.title}, external",
         caption=caption,
         classes="board cards external",
-        names=3,
+        names=2,
+        ids=[model.row_id(part, row) for row in rows],
     )
 
 
@@ -164,23 +165,36 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
     result = row.result
     place = None if row.page is None else f"../{row.page}#{row.anchor}"
 
-    def linked(shown: str, part_of_page: str = "") -> str:
+    def linked(shown: str, part_of_page: str = "") -> Markup:
         if place is None or shown == text.NOTHING:
-            return shown
+            return escape(shown)
         return tag("a", shown, href=f"{place}{part_of_page}")
 
     failed = result.failures
-    count: str = tag("span", str(failed), class_="bad") if failed else "0"
+    broken = Markup("")
+    if failed:
+        broken = linked(tag("span", f"{failed} failed", class_="bad"), "-failures")
     is_run = row.kind in ("run", "external")
     steps, wall = row.env_steps, row.wall_s
     rank = place_text(row.place, tied=[each.place for each in part.rows].count(row.place) > 1)
     about = row.kind == "run" and result.role in ("method", "reference")
     return [
         TableCell(rank, _key(row.place)),
-        TableCell(row_name(row, f"../{model.method_page(row.name)}" if about else None), row.name),
-        TableCell(named(model.submitter_text(row)), model.submitter_text(row)),
-        TableCell(strip(result.iqm, result.mean, scale, row.name, row.color)),
-        TableCell(linked(interval(result.iqm, row)), _point(result.iqm)),
+        TableCell(
+            join(
+                row_name(row, f"../{model.method_page(row.name)}" if about else None),
+                tag("span", model.submitter_text(row), class_="how"),
+            ),
+            row.name,
+        ),
+        TableCell(
+            join(
+                linked(interval(result.iqm, row)),
+                strip(result.iqm, result.mean, scale, row.name, row.color),
+            ),
+            _point(result.iqm),
+            _ends(result.iqm),
+        ),
         *(
             TableCell(
                 linked(text.score(html_tables.finite(cell.score)), f"-e{at}" * bool(cell.runs)),
@@ -189,18 +203,52 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             for at, cell in enumerate(result.cells)
         ),
         TableCell(
-            linked(model.seeds(row), "-runs") if is_run else text.NOTHING,
+            join(linked(model.seeds(row), "-runs"), _below(broken)) if is_run else text.NOTHING,
             float(result.seeds[0]) if is_run else None,
+            {"fewest": result.seeds[0], "most": result.seeds[1], "failed runs": failed}
+            if is_run
+            else {},
         ),
-        TableCell(linked(count, "-failures") if failed else count, float(failed)),
-        TableCell(linked(text.NOTHING if steps is None else f"{steps:,.0f}", "-runs"), steps),
         TableCell(
-            linked(text.NOTHING if wall is None else text.fixed(wall / 60, 1), "-runs"), wall
+            join(
+                linked(
+                    text.NOTHING if wall is None else f"{text.fixed(wall / 60, 1)} min", "-runs"
+                ),
+                _below(f"{_amount(steps)} steps" if steps else ""),
+            ),
+            wall,
+            {"seconds": wall, "environment steps": steps},
         ),
         TableCell(*tuning_text(row.specs)),
-        TableCell(level_text(row) or text.NOTHING),
-        TableCell(named(", ".join(package_versions((*row.runs, *row.failures))) or text.NOTHING)),
+        TableCell(
+            join(
+                level_text(row) or text.NOTHING,
+                _below(", ".join(package_versions((*row.runs, *row.failures)))),
+            ),
+            level_text(row),
+        ),
     ]
+
+
+def _ends(value: Interval | None) -> dict[str, float | None]:
+    known = value is not None and value.known
+    return {
+        "point": _point(value),
+        "low": value.low if value is not None and known else None,
+        "high": value.high if value is not None and known else None,
+    }
+
+
+def _below(said: str) -> Markup:
+    return tag("span", said, class_="how") if said else Markup("")
+
+
+def _amount(count: float) -> str:
+    """Returns a number of steps, short: 49 k, 2 M."""
+    for unit, sign in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if count >= unit:
+            return f"{count / unit:.3g}{sign}"
+    return f"{count:.3g}"
 
 
 def _key(rank: int | None) -> float | None:

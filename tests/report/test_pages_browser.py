@@ -1,0 +1,180 @@
+"""All kinds of pages in Chromium: widths, themes, paper, keyboard, and an audit with axe-core."""
+
+import os
+from pathlib import Path
+
+import pytest
+from support.browser import Watched, audit
+from support.pages import SUITE, TABLES, write_board, write_report
+
+pytestmark = pytest.mark.browser
+WIDTHS = (390, 1024, 1400, 2560)
+THEMES = ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A page of each kind, by name."""
+    folder = tmp_path_factory.mktemp("pages")
+    site = write_board(folder)
+    (folder / "own").mkdir()
+    return {
+        "landing": site / "index.html",
+        "suite": site / SUITE,
+        "method": site / "methods/gail.html",
+        "runs": next(site.glob("algorithms/classic/gail*.html")),
+        "report": write_report(folder / "own"),
+    }
+
+
+@pytest.fixture
+def opened(chromium, pages):
+    """Opens a page; it must log nothing and request nothing."""
+    shown = []
+
+    def open_page(kind, fragment="", **options):
+        place = pages[kind].as_uri() + fragment
+        shown.append(Watched(chromium, place, **options))
+        return shown[-1]
+
+    yield open_page
+    for watched in shown:
+        assert watched.complaints == []
+        assert watched.requests == []
+        watched.page.close()
+
+
+def keep(watched, name):
+    """Keeps a picture where IMITBENCH_SCREENSHOTS says."""
+    folder = os.environ.get("IMITBENCH_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        watched.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def cut_off(watched):
+    """Returns what sticks out of the window, other than inside an area that scrolls."""
+    return watched.page.evaluate(
+        """() => [...document.body.querySelectorAll("*")].filter((element) => {
+          if (element.closest(".scroll") && !element.matches(".scroll")) return false;
+          if (element.closest(".skip, .hidden, svg, [hidden]")) return false;
+          const box = element.getBoundingClientRect();
+          return box.width > 0 && (box.right > innerWidth + 1 || box.left < -1);
+        }).map((element) => element.outerHTML.slice(0, 120))"""
+    )
+
+
+@pytest.mark.parametrize("kind", ["landing", "suite", "method", "runs", "report"])
+def test_nothing_is_cut_at_any_width_in_either_theme(opened, kind):
+    for theme in THEMES:
+        watched = opened(kind, width=WIDTHS[0], color_scheme=theme)
+        for width in WIDTHS:
+            watched.page.set_viewport_size({"width": width, "height": 900})
+            assert watched.overflow() <= 0, (width, theme)
+            assert cut_off(watched) == [], (width, theme)
+            keep(watched, f"{kind}-{width}-{theme}")
+
+
+@pytest.mark.parametrize("kind", ["landing", "suite"])
+def test_tables_of_a_board_need_no_scrolling_from_1024_pixels_on(opened, kind):
+    watched = opened(kind, width=1024)
+    for width in WIDTHS[1:]:
+        watched.page.set_viewport_size({"width": width, "height": 900})
+        hidden = watched.page.evaluate(
+            "[...document.querySelectorAll('.scroll:has(.board, .landing)')]"
+            ".map((box) => box.scrollWidth - box.clientWidth)"
+        )
+        assert max(hidden) <= 1, width
+
+
+@pytest.mark.parametrize("kind", ["landing", "suite", "method", "runs", "report"])
+def test_an_audit_finds_nothing_serious(opened, kind):
+    for theme in THEMES:
+        watched = opened(kind, color_scheme=theme)
+        if kind == "report":
+            for details in watched.page.locator("details.environment").all():
+                details.locator("summary").click()
+            watched.page.locator("table.runs").last.wait_for()
+        assert audit(watched.page) == []
+
+
+def test_filters_and_sorting_work_by_keyboard_alone(opened):
+    watched = opened("landing")
+    page = watched.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    reached = []
+    while len(reached) < 60:
+        page.keyboard.press("Tab")
+        name = page.evaluate("document.activeElement.dataset.view || ''")
+        reached.append(name)
+        if name == "q":
+            page.keyboard.type("gail")
+            break
+    assert [name for name in reached if name] == ["suite", "rows", "q"]
+    shown = page.locator("#landing tbody tr:not(.group)").filter(visible=True)
+    assert shown.count() == 1
+    for _ in range(4):  # over both buttons and the table's box to its first heading
+        page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.closest('th')?.textContent ?? ''")
+    assert focused.startswith(("Method", "classic"))
+    page.keyboard.press("Enter")
+    assert "sort=landing." in page.url
+
+
+def test_rows_and_sections_have_addresses_that_other_results_do_not_change(opened):
+    watched = opened("suite", f"#{TABLES[0]}")
+    page = watched.page
+    links = page.locator("table.board tbody a.link")
+    assert links.count() == page.locator("table.board tbody tr").count()
+    target = links.first.get_attribute("href")
+    assert target.startswith(f"#{TABLES[0]}--")
+    assert page.locator(f"[id='{target[1:]}']").count() == 1
+    assert page.locator("section > h2 > a.link").count() == page.locator("section > h2").count()
+
+
+def test_code_is_copied_with_its_lines(opened, chromium):
+    watched = opened("method")
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.get_by_role("button", name="Copy: BibTeX of the paper")
+    button.click()
+    page.get_by_text("Copied").wait_for()
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith("@misc{ho2016generative,\n  title = ")
+    assert "\n" not in page.locator("section#commands code").inner_text().strip().split(" ")[0]
+
+
+def test_paper_has_whole_tables_and_no_controls(opened):
+    watched = opened("suite")
+    page = watched.page
+    page.emulate_media(media="print")
+    for hidden in (".theme", "nav", ".filters", "a.link"):
+        assert page.locator(hidden).first.is_hidden(), hidden
+    assert page.locator("table.board").first.is_visible()
+    keep(watched, "suite-print")
+
+
+def test_curves_open_with_the_returns_of_the_references(opened):
+    watched = opened("report")
+    details = watched.page.locator("details.environment", has_text="Pendulum-v1")
+    details.locator("summary").click()
+    chart = details.locator("figure svg.chart")
+    chart.wait_for()
+    assert chart.locator("line.anchor").count() == 2
+    assert {"expert", "random"} <= set(chart.locator("text").all_text_contents())
+
+
+def test_every_method_has_one_color_and_shape_on_all_pages(opened):
+    found = {}
+    for kind in ("landing", "suite", "method", "report"):
+        watched = opened(kind)
+        for name, look in watched.page.evaluate(
+            """() => [...document.querySelectorAll(".spotted[class*=' c']")].map((spot) =>
+              [spot.textContent, spot.className.match(/ c(\\d+)/)[1]])"""
+        ):
+            found.setdefault(name, set()).add(look)
+    assert {"bc", "gail"} <= set(found)
+    assert all(len(looks) == 1 for looks in found.values()), found
+    assert len({tuple(looks) for looks in found.values()}) == len(found)

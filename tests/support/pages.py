@@ -1,0 +1,60 @@
+"""A leaderboard and a report as pages, with failures, an import, and a name like markup."""
+
+from imitbench.published.results_sources import find_results
+from imitbench.report.html_page import render_html
+from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.site import write_site
+from imitbench.report.tables import build_report
+from imitbench.store import database
+from imitbench.store.collector import collect
+from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
+from imitbench.store.run_details import read_details
+from support.published import publish
+from support.shown_results import SKILLS, write_results
+from support.submissions import write_submitted_runs
+
+ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
+SUITE = "suites/classic.html"
+TABLES = ["quick--10--bundled", "default--all--bundled"]
+_SKILLS = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
+
+
+def write_board(folder):
+    """Writes the site of three submissions in two tables, and an import; returns its folder."""
+    write_results(folder / "a", seeds=3, skills=_SKILLS, message=ODD, version="1",
+                  failing=(("gail", "Pendulum-v1", 2), (ODD, "Pendulum-v1", 0)))  # fmt: skip
+    write_submitted_runs(folder / "b", env=None, n_demos=10)
+    write_submitted_runs(folder / "c", algorithms=("bc", "random"), env=None, budget="default")
+    for name in "abc":
+        publish(folder / name, folder / "results" / f"team-{name}")
+    runs = [
+        ExternalRun(place=str(seed), status="completed", algo="bc", env="Pendulum-v1",
+                    raw_return=-150.0, score=1.5, seed=seed)
+        for seed in range(3)
+    ]  # fmt: skip
+    write_external(
+        ImportedResults("csv", "t.csv", {}, runs), folder / "results", "paper", version="0"
+    )
+    found = find_results(folder / "results", external=True)
+    board = build_board(found, title="Board", replicates=300)
+    write_site(board, folder / "site", results=[folder / "results"])
+    return folder / "site"
+
+
+def write_report(folder):
+    """Writes the report on a small benchmark; returns its file."""
+    failing = (("gail", "Pendulum-v1", 4), (ODD, "Pendulum-v1", 0))
+    write_results(folder / "runs", skills=_SKILLS, failing=failing, message=ODD)
+    collect(folder / "runs")
+    with database.reader(folder / "runs") as connection:
+        report = build_report(
+            database.read_scores(connection),
+            database.read_failures(connection),
+            database.read_references(connection),
+            database.read_measures(connection),
+            replicates=500,
+        )
+        page = render_html(report, read_details(connection))
+    path = folder / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
