@@ -24,7 +24,7 @@ def site(tmp_path_factory):
     """A submission with learning curves and a name like markup, and one with other budgets."""
     folder = tmp_path_factory.mktemp("board")
     skills = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
-    write_results(folder / "a", seeds=5, skills=skills)
+    write_results(folder / "a", seeds=5, skills=skills, version="1")
     # Their two methods have other names than usual, because the first submission has them as well.
     write_submitted_runs(folder / "b", algorithms=("bc", "gail", "zero_reward", "random"),
                          env=None, budget="default")  # fmt: skip
