@@ -129,6 +129,16 @@ Verifications = Annotated[
 ]
 
 
+Videos = Annotated[
+    Path | None,
+    typer.Option(
+        "--videos",
+        metavar="DIR",
+        help="Also include MP4 files of median and worst runs, at most 2 MiB each, from a folder "
+        "where their names have the ids of the runs.",
+        file_okay=False,
+    ),
+]
 SubmitTo = Annotated[
     str | None,
     typer.Option(
@@ -158,16 +168,7 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
-    videos: Annotated[
-        Path | None,
-        typer.Option(
-            "--videos",
-            metavar="DIR",
-            help="Also include MP4 files of median and worst runs, at most 2 MiB each, from a "
-            "folder where their names have the ids of the runs.",
-            file_okay=False,
-        ),
-    ] = None,
+    videos: Videos = None,
     submit_to: SubmitTo = None,
     verifications: Verifications = [],  # noqa: B006 (typer copies it)
     failed_runs: options.FailedRuns = "count-as-random",

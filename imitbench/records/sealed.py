@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from typing_extensions import Self
-
 from imitbench.records.runs import Record, canonical_digest
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class SealedRecord(Record):

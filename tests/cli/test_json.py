@@ -12,7 +12,9 @@ from imitbench.cli.main import app
 from imitbench.cli.output import print_json
 
 # Commands without results to print, each with the reason. There is none at present.
-WITHOUT_JSON = dict.fromkeys(("init-algo", "init-suite"), "prints the folder that it wrote")
+WITHOUT_JSON = dict.fromkeys(
+    ("init-algo", "init-suite", "leaderboard init"), "prints the folder that it wrote"
+)
 
 # Commands whose example uses another command.
 OTHER_EXAMPLES = {"suites": "suites show", "train eval-policy": "eval", "label open": "label --env"}

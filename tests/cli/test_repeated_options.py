@@ -59,6 +59,7 @@ def test_no_value_is_lost_silently(path, option, tmp_path, monkeypatch):
 MEANT = {
     "--algo", "--baseline", "--env", "--fail-if", "--out", "--results", "--set", "--suite",
     "--against", "--annotator", "--figure", "--obs", "--policy",
+    "--verifications",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ FREE = {
     "record": "is written",
     "card": "is changed; text of limited size",
     "verifications": "records of `verify`, validated",
+    "videos": "copied, if size and first bytes are those of a short MP4 file",
     "entity": "", "project": "", "repo": "downloaded with size and digest; read later by a path",
 }  # fmt: skip
 # Names of options that are neither paths nor repositories.

@@ -311,7 +311,7 @@ SEEN = {
     "tensors of type F4": expert("policy.safetensors", tensors("F4")),
     "tensors of type F8_E8M0": expert("policy.safetensors", tensors("F8_E8M0")),
     "arguments that a policy refuses": policy(kwargs={"net_arch": [-1]}),
-    "arguments of another type": policy(kwargs={"log_std_init": {"a": []}}),
+    "arguments of another type": policy(kwargs={"net_arch": {"pi": 64}}),
     "layers that do not chain": foreign((8, 4), (2, 9)),
     "an output of another size": foreign((3, 4)),
     "names that are not UTF-8": file(
