@@ -7,7 +7,7 @@ from support.browser import Watched
 from support.pages import ODD, SUITE, TABLES, write_board
 
 pytestmark = pytest.mark.browser
-FIRST, SECOND = (f"#{name} table.board" for name in TABLES)
+FIRST, SECOND = (f"#{name} table.board:not(.external)" for name in TABLES)
 
 
 @pytest.fixture(scope="module")
