@@ -247,9 +247,12 @@ def plan_suites(
 
 
 def _check_some_run(plans: Sequence[Plan]) -> None:
-    if any(True for plan in plans for _ in plan):
+    pairs = sum(len(plan.algorithms) * len(plan.environments) for plan in plans)
+    # Specifications are not made here: they read demonstrations, whose faults are told later.
+    misfits = [pair for plan in plans for pair in plan.not_applicable]
+    if len(misfits) < pairs:
         return
-    first = next(pair for plan in plans for pair in plan.not_applicable)
+    first = misfits[0]
     raise InputError(
         f"--algo, --env: no method fits any environment ({first.algo} on {first.env}: "
         f"{first.why}); name others"

@@ -54,8 +54,8 @@ def dashboard(
             print_json({"url": server.url, "folder": str(place.path)})
         else:
             typer.echo(server.url)
-        note("Ctrl-C ends the dashboard")
         try:
+            note("Ctrl-C ends the dashboard")
             if browser and not open_browser(server.url):
                 note("no browser found: open the address yourself")
             server.serve_forever()
