@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.disk_works import tiny_plan
 from support.observer import Recorder
-from support.plugins import write_plugin
+from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training
 from imitbench.bench.hidden_rewards import hide_demo_rewards
@@ -46,19 +46,6 @@ class Mine(ZeroRewardLearner):
         Path(os.environ["SEEN"]).write_text(" ".join(map(str, map(float, seen))))
         return super().make_trainer(task, demos, rng)
 """
-HYPERPARAMETERS = """
-  n_envs: {type: int, default: 2, help: x}
-  n_steps: {type: int, default: 200, help: x}
-  n_epochs: {type: int, default: 1, help: x}
-  gamma: {type: float, default: 0.9, help: x}
-  gae_lambda: {type: float, default: 0.9, help: x}
-  clip_range: {type: float, default: 0.2, help: x}
-  ent_coef: {type: float, default: 0.0, help: x}
-  vf_coef: {type: float, default: 0.5, help: x}
-  max_grad_norm: {type: float, default: 0.5, help: x}
-  learning_rate_decay: {type: str, default: none, help: x}
-  lean_ppo: {type: bool, default: true, help: x}
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +71,7 @@ def train(monkeypatch, tmp_path):
         monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
         folder = write_plugin(tmp_path / f"mine{len(needs)}", SEES, unit="env_steps", needs=needs)
         with (folder / "card.yaml").open("a") as card:
-            card.write(HYPERPARAMETERS.lstrip("\n"))
+            card.write(PPO_OPTIONS.lstrip("\n"))
         [spec] = planned(folder)
         config = dataclasses.replace(
             training.TrainingConfig.of(spec),

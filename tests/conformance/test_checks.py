@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from support.plugins import write_plugin
+from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench.isolation import isolation_of
 from imitbench.bench.plan import make_plan
@@ -347,26 +347,13 @@ FAULTY = {
     "remembers other episodes": (REMEMBERS, BC, {"memory"}, "keeps something between calls"),
     "acts elsewhere": (WRONG_SPACES, BC, {"spaces"}, "action space is float64"),
 }
-PPO_CARD = """
-  n_envs: {type: int, default: 2, help: x}
-  n_steps: {type: int, default: 200, help: x}
-  n_epochs: {type: int, default: 1, help: x}
-  gamma: {type: float, default: 0.9, help: x}
-  gae_lambda: {type: float, default: 0.9, help: x}
-  clip_range: {type: float, default: 0.2, help: x}
-  ent_coef: {type: float, default: 0.0, help: x}
-  vf_coef: {type: float, default: 0.5, help: x}
-  max_grad_norm: {type: float, default: 0.5, help: x}
-  learning_rate_decay: {type: str, default: none, help: x}
-  lean_ppo: {type: bool, default: true, help: x}
-"""
 
 
 def write(folder, source, unit="batches"):
     write_plugin(folder, source, unit=unit)
     if unit == "env_steps":
         with (folder / "card.yaml").open("a") as card:
-            card.write(PPO_CARD.lstrip("\n"))
+            card.write(PPO_OPTIONS.lstrip("\n"))
     return str(folder)
 
 

@@ -20,6 +20,20 @@ hyperparameters:
   l2_weight: {{type: float, default: 0.0, help: Weight.}}
 """
 
+PPO_OPTIONS = """
+  n_envs: {type: int, default: 2, help: x}
+  n_steps: {type: int, default: 200, help: x}
+  n_epochs: {type: int, default: 1, help: x}
+  gamma: {type: float, default: 0.9, help: x}
+  gae_lambda: {type: float, default: 0.9, help: x}
+  clip_range: {type: float, default: 0.2, help: x}
+  ent_coef: {type: float, default: 0.0, help: x}
+  vf_coef: {type: float, default: 0.5, help: x}
+  max_grad_norm: {type: float, default: 0.5, help: x}
+  learning_rate_decay: {type: str, default: none, help: x}
+  lean_ppo: {type: bool, default: true, help: x}
+"""
+
 LEARNER = """
 from imitbench.bench.learners.bc import BCLearner
 

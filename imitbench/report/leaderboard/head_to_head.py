@@ -44,7 +44,7 @@ def render_head_to_head(board: Board, suite: str) -> str:
     Returns:
         Self-contained HTML, which links to other pages of the site.
     """
-    parts = [part for part in board.sections if part.section.suite == suite]
+    parts = board.of_suite(suite)
     rows = [row for part in parts for row in data.compared_rows(part).values()]
     facts = [
         fact(len({row.name for row in rows if row.result.role == "method"}), "method"),

@@ -52,7 +52,7 @@ def payload(board: Board, suite: str) -> dict[str, Any]:
     Returns:
         Texts, numbers (some NaN) and lists; tables in the order of the suite's page.
     """
-    parts = [part for part in board.sections if part.section.suite == suite]
+    parts = board.of_suite(suite)
     tables = [_table(part, board.method) for part in parts]
     return {
         "suite": suite,

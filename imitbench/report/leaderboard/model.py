@@ -260,6 +260,10 @@ class Board:
     tracks: tuple[Track, ...] = ()
     submit_to: str | None = None
 
+    def of_suite(self, suite: str) -> list[BoardSection]:
+        """Returns the tables of a suite, in the board's order."""
+        return [part for part in self.sections if part.section.suite == suite]
+
 
 def _mean(values: list[int] | list[float]) -> float | None:
     return sum(values) / len(values) if values else None

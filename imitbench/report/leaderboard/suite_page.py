@@ -30,7 +30,7 @@ def render_suite(board: Board, suite: str) -> str:
     Returns:
         Self-contained HTML, which links to other pages of the site.
     """
-    parts = [part for part in board.sections if part.section.suite == suite]
+    parts = board.of_suite(suite)
     main = [_filters(parts), *(_table(part, board) for part in parts), _reading(parts, board)]
     card = bundled_suite(suite)
     if card is not None:
