@@ -66,18 +66,25 @@ def tables_of(board):
     return "\n\n".join(f"#{each}" if each.startswith("## ") else each for each in blocks)
 
 
-def first_table_of_classic(board):
-    [part] = [
-        part
-        for part in board.sections
-        if (part.section.suite, part.section.conditions.budget) == ("classic", "default")
-    ]
-    return render_section(part, board)[1]
+def first_table_of(suite):
+    def make(board):
+        [part] = [
+            part
+            for part in board.of_suite(suite)
+            if part.section.conditions.budget == "default"
+        ]
+        return render_section(part, board)[1]
+
+    return make
 
 
 @pytest.mark.parametrize(
     ("page", "name", "make"),
-    [("docs/results.md", "tables", tables_of), ("README.md", "classic", first_table_of_classic)],
+    [
+        ("docs/results.md", "tables", tables_of),
+        ("README.md", "classic", first_table_of("classic")),
+        ("README.md", "seals", first_table_of("seals")),
+    ],
 )
 def test_tables_in_the_documents_are_those_of_the_board(board, page, name, make):
     path, start, end = ROOT / page, f"<!-- {name}: start -->", f"<!-- {name}: end -->"
