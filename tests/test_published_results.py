@@ -69,9 +69,7 @@ def tables_of(board):
 def first_table_of(suite):
     def make(board):
         [part] = [
-            part
-            for part in board.of_suite(suite)
-            if part.section.conditions.budget == "default"
+            part for part in board.of_suite(suite) if part.section.conditions.budget == "default"
         ]
         return render_section(part, board)[1]
 
