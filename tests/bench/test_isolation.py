@@ -69,9 +69,13 @@ def train(monkeypatch, tmp_path):
 
     def train(needs=""):
         monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
-        folder = write_plugin(tmp_path / f"mine{len(needs)}", SEES, unit="env_steps", needs=needs)
-        with (folder / "card.yaml").open("a") as card:
-            card.write(PPO_OPTIONS.lstrip("\n"))
+        folder = write_plugin(
+            tmp_path / f"mine{len(needs)}",
+            SEES,
+            unit="env_steps",
+            needs=needs,
+            options=PPO_OPTIONS,
+        )
         [spec] = planned(folder)
         config = dataclasses.replace(
             training.TrainingConfig.of(spec),

@@ -350,11 +350,8 @@ FAULTY = {
 
 
 def write(folder, source, unit="batches"):
-    write_plugin(folder, source, unit=unit)
-    if unit == "env_steps":
-        with (folder / "card.yaml").open("a") as card:
-            card.write(PPO_OPTIONS.lstrip("\n"))
-    return str(folder)
+    options = PPO_OPTIONS if unit == "env_steps" else ""
+    return str(write_plugin(folder, source, unit=unit, options=options))
 
 
 @pytest.fixture(autouse=True)

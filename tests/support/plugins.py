@@ -20,7 +20,7 @@ hyperparameters:
   l2_weight: {{type: float, default: 0.0, help: Weight.}}
 """
 
-PPO_OPTIONS = """
+PPO_OPTIONS = """\
   n_envs: {type: int, default: 2, help: x}
   n_steps: {type: int, default: 200, help: x}
   n_epochs: {type: int, default: 1, help: x}
@@ -51,10 +51,11 @@ def write_plugin(
     unit="batches",
     needs="",
     role="method",
+    options="",
 ):
-    """Writes a plug-in, and returns its folder."""
+    """Writes a plug-in with more `options`, lines of its card, and returns its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     card = CARD.format(name=name, implementation=implementation, unit=unit, needs=needs, role=role)
-    (folder / "card.yaml").write_text(card)
+    (folder / "card.yaml").write_text(card + options)
     (folder / "learner.py").write_text(source)
     return folder
