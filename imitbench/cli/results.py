@@ -102,7 +102,12 @@ app.command("wandb")(upload_to_wandb)
 
 @app.command("pull")
 def pull_results(
-    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository, owner/name.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="REPO", help="Repository, owner/name, or a local folder of published results."
+        ),
+    ],
     out: options.Out = options.DEFAULT_OUT,
     revision: Annotated[
         str | None, typer.Option("--revision", metavar="REV", help="Commit, branch or tag.")
@@ -113,29 +118,44 @@ def pull_results(
     """Fetch published results, check them, and write run directories that reports read.
 
     Every file is checked against its digest, every run against its specification, and every
-    result against its episodes. Existing runs of the results folder are not changed. The designs of
-    races and published learning curves come with their runs.
+    result against its episodes. Existing runs of the results folder are not changed, and `imitbench
+    run` trains only what is missing there. The designs of races and published learning curves come
+    with their runs.
 
     Example: imitbench results pull me/my-results --out theirs
+
+    Example: imitbench results pull results/imitbench-seals-gail-airl --out more
     """
     from imitbench.cli.output import make_notifier, note, print_json
+    from imitbench.errors import InputError
     from imitbench.published.findings import StrictFindings
     from imitbench.published.results_folder import PATTERNS
     from imitbench.published.submission import read_submission, restore_runs
     from imitbench.untrusted import gate
     from imitbench.util import hub_client, hub_upload
 
-    hub_upload.check_repository_name(repo)
-    fetched = hub_client.fetch(
-        repo, files=PATTERNS, kind="dataset", revision=revision, notify=make_notifier(quiet=quiet)
-    )
-    folder = fetched.folder
+    folder, commit = Path(source), None
+    if not folder.is_dir():
+        if source.count("/") != 1:
+            raise InputError(f"{source}: no such folder, and not owner/name of a repository")
+        hub_upload.check_repository_name(source)
+        fetched = hub_client.fetch(
+            source,
+            files=PATTERNS,
+            kind="dataset",
+            revision=revision,
+            notify=make_notifier(quiet=quiet),
+        )
+        folder, commit = fetched.folder, fetched.commit
+    elif revision is not None:
+        raise InputError(f"--revision {revision}: {source} is a local folder; leave it out")
     found = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
     made, present = restore_runs([each.run for each in found.runs], out, found.races)
     if json:
-        print_json({"repo": repo, "revision": fetched.commit, "added": made, "present": present})
+        print_json({"repo": source, "revision": commit, "added": made, "present": present})
     elif not quiet:
-        note(f"{out}: {made} runs added, {present} existed, from commit {fetched.commit[:12]}")
+        origin = source if commit is None else f"commit {commit[:12]}"
+        note(f"{out}: {made} runs added, {present} existed, from {origin}")
 
 
 @app.command("export")

@@ -28,6 +28,7 @@ SETTINGS = {
     "fragment_length": "10",
     "reward_epochs": "1",
     "learning_starts": "20",
+    "steps_per_update": "10",
     "buffer_size": "1000",
     "bc_updates": "2",
     "critic_updates": "2",
