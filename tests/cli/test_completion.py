@@ -78,8 +78,9 @@ def test_completion_loads_nothing_heavy():
 
 
 def test_a_script_for_the_shell_is_printed():
+    # Typer asks which shell started it; `exit` keeps bash from replacing itself with the program.
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "--show-completion", "bash"],
+        ["bash", "-c", '"$@"; exit $?', "bash", sys.executable, "-c", PROGRAM, "--show-completion"],
         capture_output=True,
         text=True,
     )
