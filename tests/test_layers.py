@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ LAYERS = [
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 MODULES = sorted(PACKAGE.rglob("*.py"))
+# One test for each package, since there are hundreds of modules.
+PACKAGES = {}
 
 
 @functools.cache
@@ -42,6 +45,25 @@ def part_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+for module in MODULES:
+    PACKAGES.setdefault(part_of(module), []).append(module)
+every_package = pytest.mark.parametrize("modules", PACKAGES.values(), ids=PACKAGES)
+
+
+def place_of(path):
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def found_in(modules, look):
+    """What is found in the syntax trees of modules, by module."""
+    found = {place_of(path): set(look(parsed(path))) for path in modules}
+    return {place: names for place, names in found.items() if names}
+
+
+def allowed_in(modules, table):
+    return {place: table[place] for place in map(place_of, modules) if place in table}
+
+
 def imports(path):
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
@@ -51,12 +73,12 @@ def imports(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_downwards(path):
-    own = part_of(path)
+@every_package
+def test_imports_point_downwards(modules):
+    own = part_of(modules[0])
     if own in ("__init__", "__main__"):
         return
-    for name in imports(path):
+    for name in itertools.chain.from_iterable(map(imports, modules)):
         parts = name.split(".")
         if parts[0] != "imitbench" or len(parts) < 2:
             continue
@@ -147,10 +169,9 @@ def executing_calls(tree):
             yield called
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_module_executes_what_it_reads(path):
-    found = set(executing_calls(parsed(path)))
-    assert found == EXECUTING.get(path.relative_to(PACKAGE).as_posix(), set())
+@every_package
+def test_no_module_executes_what_it_reads(modules):
+    assert found_in(modules, executing_calls) == allowed_in(modules, EXECUTING)
 
 
 # Modules that change what other code of the process sees, and what each of them changes. Patches
@@ -206,18 +227,18 @@ def changes_elsewhere(tree):
                 yield ast.unparse(target)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_libraries_are_changed_in_one_module(path):
-    found = set(changes_elsewhere(parsed(path)))
-    assert found == CHANGING.get(path.relative_to(PACKAGE).as_posix(), set())
+@every_package
+def test_libraries_are_changed_in_one_module(modules):
+    assert found_in(modules, changes_elsewhere) == allowed_in(modules, CHANGING)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_modules_and_functions_stay_short(path):
-    assert len(path.read_text().splitlines()) <= 600
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < 80, node.name
+@every_package
+def test_modules_and_functions_stay_short(modules):
+    for path in modules:
+        assert len(path.read_text().splitlines()) <= 600, path
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno - node.lineno < 80, (path, node.name)
 
 
 def test_every_package_is_shipped():
