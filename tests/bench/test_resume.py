@@ -35,6 +35,7 @@ SETTINGS = {
     "fragment_length": "10",
     "reward_epochs": "2",
     "learning_starts": "100",
+    "steps_per_update": "4",
     "bc_updates": "20",
     "critic_updates": "20",
     "exploration_steps": "50",

@@ -37,13 +37,13 @@ def verify(tmp_path, monkeypatch):
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
-    def call(implementation=None, *, algo="bc", seed=0, kills=1, folder="runs", batches=60):
+    def call(implementation=None, *, algo="bc", kills=1, batches=60):
         suite, env = TABULAR if algo == "mce_irl" else ("classic", "Pendulum-v1")
         [spec] = make_plan(
             algorithms=[algo],
             suite=suite,
             environment=env,
-            seeds=[seed],
+            seeds=[0],
             settings=SweepSettings(**CHEAP),
         )
         changes = {"protocol": Protocol(episodes=2, environments=1)}
@@ -55,7 +55,7 @@ def verify(tmp_path, monkeypatch):
             spec.model_copy(update=changes),
             source_root=suite_directory(suite),
             references=reference_scores(load_suite(suite), env, "bundled"),
-            folder=tmp_path / folder,
+            folder=tmp_path / "runs",
             kills=kills,
         )
 
@@ -66,18 +66,15 @@ def verify(tmp_path, monkeypatch):
 def test_behavioral_cloning_resumes_bit_for_bit_at_seeded_interruptions(verify):
     found = verify()
     assert (found.exact, found.hint, found.offers) == (True, None, 20)
-    assert sorted(each.kind for each in found.interruptions) == ["damaged", "killed"]
-    first, second = found.interruptions
-    assert 0 < first.offer < second.offer < 20
-    assert first.lost > 0
-    assert second.lost > 0
+    # Drawn from the seed of the run.
+    assert [(each.offer, each.kind) for each in found.interruptions] == [
+        (3, "damaged"),
+        (10, "killed"),
+    ]
+    assert all(each.lost > 0 for each in found.interruptions)
     counts = {part.part: part.count for part in found.parts}
     assert counts["evaluation episodes"] == "4 episodes"
     assert counts["learning curve"] == "20 points"
-    again = verify(folder="again")
-    assert [(i.offer, i.kind, i.lost) for i in again.interruptions] == [
-        (i.offer, i.kind, i.lost) for i in found.interruptions
-    ]
 
 
 @pytest.mark.slow
@@ -100,10 +97,8 @@ def test_a_method_that_offers_no_checkpoint_is_reported(verify):
 
 
 @pytest.mark.slow
-def test_a_forgotten_generator_is_reported_at_any_interruption(verify):
-    for seed in range(2):
-        found = verify("ForgetsGenerator", seed=seed, folder=f"seed-{seed}")
-        assert found.hint.startswith(LACKS)
+def test_a_forgotten_generator_is_reported(verify):
+    assert verify("ForgetsGenerator").hint.startswith(LACKS)
 
 
 @pytest.mark.slow

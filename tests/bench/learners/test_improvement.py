@@ -16,12 +16,13 @@ from imitbench.testing.reward_improvement import (
 pytestmark = pytest.mark.slow
 
 # Enough for a clear difference on Pendulum: from about -1,200 of random actions to -150.
-AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 80_000, "airl": 160_000, "density": 80_000}
-AMOUNTS |= {"sqil": 8000, "preference_comparisons": 40_000}
+AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 80_000, "airl": 160_000, "density": 200_000}
+AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 40_000}
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
-AMOUNTS |= dict.fromkeys(("adril", "csil", "dac", "hype", "iq_learn", "ls_iq", "pwil"), 3000)
-AMOUNTS |= {"value_dice": 3000, "pebble": 5000, "cpl": 2000}
+AMOUNTS |= dict.fromkeys(("adril", "csil", "dac", "ls_iq", "value_dice"), 3000)
+AMOUNTS |= dict.fromkeys(("hype", "iq_learn", "pwil"), 8000)
+AMOUNTS |= {"pebble": 5000, "cpl": 2000}
 TRAINED = [
     name
     for name in algorithm_names()
