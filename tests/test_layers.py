@@ -32,8 +32,6 @@ LAYERS = [
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-# One test for each package, since there are hundreds of modules.
-PACKAGES = {}
 
 
 @functools.cache
@@ -45,8 +43,8 @@ def part_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-for module in MODULES:
-    PACKAGES.setdefault(part_of(module), []).append(module)
+# One test for each package, since there are hundreds of modules.
+PACKAGES = {part: list(modules) for part, modules in itertools.groupby(MODULES, part_of)}
 every_package = pytest.mark.parametrize("modules", PACKAGES.values(), ids=PACKAGES)
 
 

@@ -83,15 +83,16 @@ def test_results_pushed_and_pulled_give_the_same_report(imitbench, hub, results,
     assert json.loads(again.out)["present"] == 4
 
 
-def test_results_are_pulled_from_a_local_folder_and_continued(imitbench, results, tmp_path):
+def test_results_are_pulled_from_a_local_folder(imitbench, results, tmp_path):
     imitbench("results", "export", "published")
     answer = imitbench("results", "pull", "published", "--out", "theirs")
     assert answer.err.rstrip() == "theirs: 4 runs added, 0 existed, from published"
     imitbench("results", "export", "again", "--out", "theirs")
     [one], [other] = ((tmp_path / each / "runs").iterdir() for each in ("published", "again"))
     assert one.read_text() == other.read_text()
-    line = imitbench("results", "pull", "published", "--revision", "main").err
-    assert "published is a local folder" in line
+    refused = imitbench("results", "pull", "published", "--revision", "main", "--out", "none")
+    assert (refused.code, "published is a local folder" in refused.err) == (2, True)
+    assert not (tmp_path / "none").exists()
 
 
 def test_results_of_one_suite_are_chosen(imitbench, hub, results, tmp_path):
