@@ -7,11 +7,12 @@ offers, and are drawn from a seed, so that the check is repeatable.
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from imitbench.conformance.resume_trial import (
     ResumeReport,
     TrialConfig,
     TrialReport,
+    run_trial,
     state_file,
 )
 from imitbench.executors.base import STOPPED
@@ -38,7 +40,6 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 from imitbench.util.state_file import load_state
 
-TRIAL = "imitbench.conformance.resume_trial"
 Kind = Literal["stopped", "killed", "damaged"]
 _CHECKPOINTS = 10  # about this many are written in a whole training
 _NEVER_S = 1e9
@@ -279,23 +280,22 @@ class _ResumeChecker:
         """Runs a trial in a new process; returns its exit code and the end of its output."""
         notes = Path(config.notes)
         notes.mkdir(parents=True)
-        path = notes / "config.json"
+        path, errors = notes / "config.json", notes / "stderr"
         atomic_write_text(path, config.model_dump_json())
-        process = subprocess.Popen(
-            [sys.executable, "-m", TRIAL, str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
+        process = _trial_processes().Process(
+            target=run_trial,
+            args=(str(path), str(errors), str(Path.cwd()), dict(os.environ)),
         )
+        process.start()
         try:
-            _, errors = process.communicate()
+            process.join()
         finally:
             process.kill()
-            process.wait()
-        words = errors.strip()[-_STDERR_TAIL:]
-        return process.returncode, f"; end of its output: {words}" if words else ""
+            process.join()
+        words = errors.read_text(errors="replace").strip() if errors.exists() else ""
+        words = words[-_STDERR_TAIL:]
+        assert process.exitcode is not None, "it was waited for"
+        return process.exitcode, f"; end of its output: {words}" if words else ""
 
     def _taken_up(self, number: int) -> tuple[int, list[Difference]]:
         """Returns the offer from which a trial resumed, and values that it did not restore."""
@@ -337,6 +337,13 @@ class _ResumeChecker:
     @property
     def _twin_notes(self) -> Path:
         return Path(self._notes(0))
+
+
+def _trial_processes() -> ForkServerContext:
+    """Returns what starts processes that do not have to import torch again."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([run_trial.__module__, "stable_baselines3"])
+    return context
 
 
 def _kind_of_name(difference: Difference) -> str:

@@ -1,10 +1,7 @@
 """A worker for one run that is observed, and interrupted if its configuration requests it.
 
-python -m imitbench.conformance.resume_trial CONFIG     a file with a `TrialConfig`
-
 It runs the usual worker with a learner that counts the checkpoints that the method offers, saves
-its state at some of them, and at one of them sends a signal to its own process. Exit codes are the
-worker's.
+its state at some of them, and at one of them sends a signal to its own process.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -156,21 +153,31 @@ class InterruptibleLearner(LearnerWrapper):
         save_state(state_file(self._notes, offer), state)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Entry point.
+def run_trial(config: str, errors: str, folder: str, environment: Mapping[str, str]) -> NoReturn:
+    """Runs a trial in this process, which nothing else uses, and ends it.
+
+    The exit code is 0, also when the run failed; 75 when a stop was requested; 2 for a bad file.
 
     Args:
-        arguments: Path of the configuration; from the command line when `None`.
-
-    Returns:
-        As the worker: 0, also when the run failed; 75 when a stop was requested; 2 for a bad file.
+        config: Path of a file with a `TrialConfig`.
+        errors: Path of the file that gets the output on stderr; stdout is discarded.
+        folder: Working directory.
+        environment: All environment variables.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    os.chdir(folder)
+    with Path(errors).open("wb") as file, Path(os.devnull).open("r+b") as nowhere:
+        for number, opened in enumerate((nowhere, nowhere, file)):
+            os.dup2(opened.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.exit(_run_trial(Path(config)))
+
+
+def _run_trial(path: Path) -> int:
     use_one_thread()
     leave_compiler_unloaded()
     try:
-        [path] = arguments
-        config = TrialConfig.model_validate_json(Path(path).read_bytes())
+        config = TrialConfig.model_validate_json(path.read_bytes())
         with catch_stop_signals() as stop:
             run_job(
                 Job.read(Path(config.job)),
@@ -183,7 +190,3 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"trial: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

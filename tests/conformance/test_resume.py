@@ -1,10 +1,6 @@
 """A method that resumes bit for bit passes; otherwise the missing state is reported."""
 
-import os
-from pathlib import Path
-
 import pytest
-import support
 
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import SweepSettings, reference_scores
@@ -22,20 +18,19 @@ from imitbench.conformance.resume import (
 )
 from imitbench.records.runs import Protocol
 
-TESTS = Path(support.__file__).parents[1]
 TABULAR = ("tabular", "seals/CliffWorld7x4-v0")
 CHEAP = {"budget": "quick", "n_demos": 2}  # for many passes over the demonstrations
-ENVIRONMENTS = {
-    "mce_irl": ("tabular", "seals/CliffWorld7x4-v0"),
-    "dagger": ("classic", "Pendulum-v1"),
+SHORT_ROUNDS = {
+    "n_envs": "2",
+    "rollout_round_min_episodes": "2",
+    "rollout_round_min_timesteps": "400",
+    "bc_epochs": "1",
 }
 
 
 @pytest.fixture
-def verify(tmp_path, monkeypatch):
+def verify(tmp_path):
     """Checks an algorithm, or another implementation of behavioral cloning."""
-    paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
     def call(implementation=None, *, algo="bc", kills=1, batches=60):
         suite, env = TABULAR if algo == "mce_irl" else ("classic", "Pendulum-v1")
@@ -44,11 +39,11 @@ def verify(tmp_path, monkeypatch):
             suite=suite,
             environment=env,
             seeds=[0],
-            settings=SweepSettings(**CHEAP),
+            settings=SweepSettings(**CHEAP, overrides=SHORT_ROUNDS if algo == "dagger" else {}),
         )
         changes = {"protocol": Protocol(episodes=2, environments=1)}
-        if algo == "bc":
-            changes["budget"] = spec.budget.model_copy(update={"amount": batches})
+        amount = {"bc": batches, "dagger": 2800}.get(algo, spec.budget.amount)
+        changes["budget"] = spec.budget.model_copy(update={"amount": amount})
         if implementation:
             changes["implementation"] = f"support.forgetful:{implementation}"
         return check_resume(
