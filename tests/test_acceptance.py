@@ -4,10 +4,8 @@ import csv
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from support.command import call_imitbench
@@ -55,21 +53,6 @@ def test_repeating_a_sweep_runs_nothing(uninterrupted):
     assert numbers(again) == numbers(document)
 
 
-def test_a_sweep_killed_half_way_completes_with_the_same_numbers(tmp_path, uninterrupted):
-    victim = subprocess.Popen(
-        COMMAND, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    while len(list(tmp_path.glob("runs/*/*/*/*/result.json"))) < 4:
-        assert victim.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    os.kill(victim.pid, signal.SIGKILL)
-    victim.wait()
-    document = run(tmp_path)
-    assert document["done"] + document["already_done"] == 9
-    assert numbers(document) == numbers(uninterrupted[1])
-    assert len(list(tmp_path.glob("runs/*/*/*/*/result.json"))) == 9
-
-
 def test_adversarial_training_reaches_the_expert_on_cartpole(tmp_path):
     command = [
         *COMMAND[:4], "--algo", "gail", "--algo", "airl", "--env", "seals/CartPole-v0",
@@ -81,10 +64,9 @@ def test_adversarial_training_reaches_the_expert_on_cartpole(tmp_path):
     assert min(scores.values()) >= 0.9
 
 
-@pytest.mark.parametrize("env", ["seals/CartPole-v0", "Pendulum-v1"])
-def test_preferences_reach_the_expert_and_recover_the_reward(tmp_path, env):
+def test_preferences_reach_the_expert_and_recover_the_reward(tmp_path):
     command = [
-        *COMMAND[:4], "--algo", "preference_comparisons", "--env", env,
+        *COMMAND[:4], "--algo", "preference_comparisons", "--env", "Pendulum-v1",
         "--seeds", "1", "--json", "--quiet",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -100,35 +82,6 @@ def test_preferences_reach_the_expert_and_recover_the_reward(tmp_path, env):
     assert measured["preference_accuracy"] >= 0.9
     assert -0.5 < measured["transfer_score"] < 1.5
     assert len(list(tmp_path.glob("runs/*/*/*/*/reward/*"))) >= 1
-
-
-def test_a_killed_training_resumes_from_its_checkpoint_with_the_same_numbers(tmp_path):
-    command = [
-        *COMMAND[:4], "--algo", "gail", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "quick",
-        "--checkpoint-minutes", "0", "--json", "--quiet",
-    ]  # fmt: skip
-
-    def complete(folder):
-        folder.mkdir(exist_ok=True)
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-        return numbers(json.loads(done.stdout))
-
-    killed = tmp_path / "killed"
-    killed.mkdir()
-    victim = subprocess.Popen(
-        command, cwd=killed, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    while not list(killed.glob("runs/*/*/*/*/checkpoint/000003.state")):
-        assert victim.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
-    [status] = killed.glob("runs/*/*/*/*/status.json")
-    os.kill(json.loads(status.read_text())["pid"], signal.SIGKILL)  # the worker itself
-    assert complete(killed) == complete(tmp_path / "whole")
-    [log] = killed.glob("runs/*/*/*/*/log.txt")
-    assert "resumed after" in log.read_text()
-    assert not list(killed.glob("runs/*/*/*/*/checkpoint"))
 
 
 def test_airl_on_seals_runs_and_reports_without_network(tmp_path):

@@ -75,7 +75,7 @@ MORE_OPTIONS = {
     "reproducing_the_leaderboard": ["--env", "Pendulum-v1"],
 }
 # Replaced in each `imitbench run` of a tutorial.
-OTHER_OPTIONS = {"first_run": {"--seeds": "1"}}
+OTHER_OPTIONS = {"first_run": {"--seeds": "1"}, "reading_the_report": {"--seeds": "2"}}
 # The input at the terminal, for the tutorial that asks questions.
 ANSWERS = "left\nnonsense\nright\nundo\nr\nt\ns\n"
 

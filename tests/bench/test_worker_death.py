@@ -160,9 +160,7 @@ def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep
 
 
 @pytest.mark.slow
-def test_runs_whose_workers_crash_are_retried_until_the_last_attempt(
-    tmp_path, plan_of, sweep_with
-):
+def test_runs_whose_workers_crash_are_retried_until_the_last_attempt(tmp_path, plan_of, sweep_with):
     plan = plan_of(seeds=[0, 1])
     program = f"if seed == 0 or attempt == 1: {KILL}"
     outcome = sweep_with(plan, program, retries=2, runs_per_job=1)

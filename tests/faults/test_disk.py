@@ -36,13 +36,13 @@ def check_all(records, least):
     assert any(record["code"] == 2 or record["failures"] for record in records)
 
 
-@pytest.mark.parametrize(("error", "mode"), [("EIO", "once"), ("ENOSPC", "stays")])
 @pytest.mark.parametrize(
-    ("work", "step"),
+    ("work", "step", "error", "mode"),
     [
-        pytest.param("worker", 5, marks=pytest.mark.slow),
-        pytest.param("sweep", 15, marks=pytest.mark.slow),
-        ("collection", 8),
+        pytest.param("worker", 5, "EIO", "once", marks=pytest.mark.slow),
+        pytest.param("sweep", 15, "ENOSPC", "stays", marks=pytest.mark.slow),
+        ("collection", 8, "EIO", "once"),
+        ("collection", 8, "ENOSPC", "stays"),
     ],
 )
 def test_whichever_call_fails_going_on_gives_the_same(trials, work, step, error, mode):
@@ -84,9 +84,3 @@ def test_a_disk_that_is_full_sooner_or_later_is_enough_once_there_is_room(disk):
 
 def test_a_database_that_does_not_fit_leaves_the_old_one(disk):
     check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 1_000_000)))
-
-
-@pytest.mark.slow
-def test_a_disk_that_is_full_at_many_moments_is_enough_once_there_is_room(disk):
-    check_until_it_fits(fill(disk, "sweep", range(0, 400_000, 16_384)))
-    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 262_144)))

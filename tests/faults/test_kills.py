@@ -69,21 +69,21 @@ def chaos():
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_change_nothing(tmp_path, chaos):
+def test_fifty_kills_change_nothing(tmp_path, chaos):
     algorithms = ("bc", "random")
-    whole = sweep("0-7", "*", algorithms)
+    whole = sweep("0-3", "*", algorithms)
     expected = undisturbed_twin(tmp_path / "twin", whole)
-    assert len(expected) == 48
+    assert len(expected) == 24
     kills = dict.fromkeys(ROLES, 0)
-    for number in range(100):
-        parts = [[*sweep(seeds, "*", algorithms), "--jobs", 2] for seeds in ("0-5", "2-7")]
+    for number in range(50):
+        parts = [[*sweep(seeds, "*", algorithms), "--jobs", 2] for seeds in ("0-2", "1-3")]
         out = tmp_path / f"out {number}" / "runs"
         disturbed = chaos(out, [part[1:] for part in parts], seed=number, pause_s=1.5)
-        disturbed.kill(100 - sum(kills.values()))
+        disturbed.kill(50 - sum(kills.values()))
         disturbed.let_finish()
         assert disturbed.complaints == []
         check(out, whole, expected)
         kills = {role: kills[role] + disturbed.kills[role] for role in ROLES}
-        if sum(kills.values()) >= 100:
+        if sum(kills.values()) >= 50:
             break
-    assert min(kills.values()) >= 10
+    assert min(kills.values()) >= 5

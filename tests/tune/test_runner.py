@@ -97,12 +97,12 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2, 5])
-def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path, jobs):
+def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path):
     request = suite_request(make_request)
     whole, _ = run_tuning(request, tmp_path / "whole")
-    stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
-    assert stopped.stopped
+    for jobs in (1, 2):
+        stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
+        assert stopped.stopped
     finished, _ = run_tuning(request, tmp_path / "parts")
     assert finished.comparisons == whole.comparisons
     assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
@@ -172,11 +172,8 @@ def test_failing_trials_are_reported_and_do_not_end_the_search(make_request, run
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["return", "demo-likelihood"])
-def test_an_interrupted_tuning_ends_with_the_same_numbers(
-    make_request, run_tuning, tmp_path, objective
-):
-    request = make_request(trials=3, search_seeds=(100, 101), objective=objective)
+def test_an_interrupted_tuning_ends_with_the_same_numbers(make_request, run_tuning, tmp_path):
+    request = make_request(trials=3, search_seeds=(100, 101), objective="demo-likelihood")
     whole, _ = run_tuning(request, tmp_path / "whole")
     for jobs in (0, 1, 3):
         stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
