@@ -125,6 +125,7 @@ def test_a_run_stopped_at_random_moments_gives_the_same_numbers_despite_a_damage
         assert stop(job, start, rng.uniform(0.0, 0.2 * train_s), number) == STOPPED
         assert not directory.has_outcome
         assert not directory.is_claimed()
+        assert list(directory.checkpoints.glob("*.state"))
         assert {p.name for p in directory.path.iterdir()} == {
             "spec.json", "status.json", "log.txt", "checkpoint", "metrics.jsonl",
         }  # fmt: skip
@@ -137,6 +138,7 @@ def test_a_run_stopped_at_random_moments_gives_the_same_numbers_despite_a_damage
     log = directory.log.read_text()
     assert "checkpoint not used" in log
     assert "resumed after" in log[log.index("checkpoint not used") :]  # from the one before
+    assert not directory.checkpoints.exists()
     assert outcome(job) == expected
 
 

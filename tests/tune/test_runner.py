@@ -100,7 +100,7 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
 def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path):
     request = suite_request(make_request)
     whole, _ = run_tuning(request, tmp_path / "whole")
-    for jobs in (1, 2):
+    for jobs in (1, 2, 2):
         stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
         assert stopped.stopped
     finished, _ = run_tuning(request, tmp_path / "parts")
