@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.score_tables import score_table
 
 from imitbench.published.results_sources import find_results
 from imitbench.published.submission import is_submission
@@ -76,9 +77,20 @@ def first_table_of(suite):
     return make
 
 
+def generator_table(board):
+    names = ("imitbench-seals-gail-airl", "imitbench-seals-ppo")
+    return score_table(
+        ["environment", "ppo_true_reward", "gail"],
+        [run for source in board.sources if source.name in names for run in source.runs],
+        lambda spec: (spec.environment.id,),
+        lambda spec: spec.algo if spec.algo != "airl" else None,
+    )
+
+
 @pytest.mark.parametrize(
     ("page", "name", "make"),
     [
+        ("docs/results.md", "generator", generator_table),
         ("docs/results.md", "tables", tables_of),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
