@@ -70,20 +70,37 @@ def tables_of(board):
 def first_table_of(suite):
     def make(board):
         [part] = [
-            part for part in board.of_suite(suite) if part.section.conditions.budget == "default"
-        ]
+            part for part in board.of_suite(suite)
+            if part.section.conditions.budget == "default"
+            and part.section.conditions.n_demos == "all"
+        ]  # fmt: skip
         return render_section(part, board)[1]
 
     return make
 
 
+def runs_of(board, *names):
+    return [run for source in board.sources if source.name in names for run in source.runs]
+
+
 def generator_table(board):
-    names = ("imitbench-seals-gail-airl", "imitbench-seals-ppo")
     return score_table(
         ["environment", "ppo_true_reward", "gail"],
-        [run for source in board.sources if source.name in names for run in source.runs],
+        runs_of(board, "imitbench-seals-gail-airl", "imitbench-seals-ppo"),
         lambda spec: (spec.environment.id,),
-        lambda spec: spec.algo if spec.algo != "airl" else None,
+        lambda spec: spec.algo,
+    )
+
+
+def demonstrations_table(board):
+    few = runs_of(board, "imitbench-seals-demos")
+    environments = {run.spec.environment.id for run in few}
+    every = runs_of(board, "imitbench-seals", "imitbench-seals-gail-airl")
+    return score_table(
+        ["environment", "demonstrations", "bc", "gail", "airl"],
+        few + [run for run in every if run.spec.environment.id in environments],
+        lambda spec: (spec.environment.id, spec.demos and spec.demos.count),
+        lambda spec: spec.algo,
     )
 
 
@@ -91,6 +108,7 @@ def generator_table(board):
     ("page", "name", "make"),
     [
         ("docs/results.md", "generator", generator_table),
+        ("docs/results.md", "demonstrations", demonstrations_table),
         ("docs/results.md", "tables", tables_of),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
