@@ -3,7 +3,10 @@
 from collections import defaultdict
 from statistics import fmean
 
+import numpy as np
+
 from imitbench.report.markdown import table
+from imitbench.stats.mean_test import mean_test
 
 
 def score_table(head, runs, row_of, column_of):
@@ -18,10 +21,8 @@ def score_table(head, runs, row_of, column_of):
     """
     cells = defaultdict(list)
     for run in runs:
-        column = column_of(run.spec)
-        if column in head:
-            score = run.result.references.score(run.result.raw_return)
-            cells[row_of(run.spec), column].append(score)
+        if (column := column_of(run.spec)) in head:
+            cells[row_of(run.spec), column].append(_score(run))
     rows = sorted({row for row, _ in cells})
     names = len(rows[0])
     body = [
@@ -30,5 +31,35 @@ def score_table(head, runs, row_of, column_of):
     return table(head, body, names)
 
 
+def ablation_table(runs):
+    """Returns a Markdown table of an algorithm's variants, each with p against the defaults."""
+    cells = defaultdict(list)
+    for run in runs:
+        cells[run.spec.variant, run.spec.environment.id].append(_score(run))
+    environments = sorted({environment for _, environment in cells})
+    variants = sorted({variant for variant, _ in cells})
+    body = []
+    for variant in variants:
+        row = [variant.replace(",", ", ") or "nothing"]
+        for environment in environments:
+            scores = cells[variant, environment]
+            p = _p(scores, cells["", environment]) if variant and scores else ""
+            row += [_cell(scores), p]
+        body.append(row)
+    heads = [each for environment in environments for each in (environment, "p")]
+    return table(["changed", *heads], body, 1)
+
+
+def _score(run):
+    return run.result.references.score(run.result.raw_return)
+
+
 def _cell(scores):
+    if not scores:
+        return "n/a"
     return f"{fmean(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})"
+
+
+def _p(scores, others):
+    rng = np.random.default_rng(0)
+    return f"{mean_test({'': scores}, {'': others}, rng=rng).p_value:.2g}"
