@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from support.score_tables import score_table
+from support.score_tables import ablation_table, score_table
 
-from imitbench.published.results_sources import find_results
+from imitbench.published.results_sources import find_results, read_source
 from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
 from imitbench.report.leaderboard.board import build_board
@@ -18,6 +18,7 @@ REPLICATES = 50_000
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 SUBMISSIONS = sorted(path for path in RESULTS.iterdir() if is_submission(path))
+ABLATIONS = sorted(path for path in (ROOT / "ablations").iterdir() if is_submission(path))
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +28,13 @@ def board():
     )
 
 
-@pytest.mark.parametrize("folder", SUBMISSIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", SUBMISSIONS + ABLATIONS, ids=lambda path: path.name)
 def test_published_results_are_valid(folder):
     assert not validate(folder).failed
 
 
 def test_published_results_name_no_machine_or_absolute_path():
-    for folder in SUBMISSIONS:
+    for folder in SUBMISSIONS + ABLATIONS:
         manifest = json.loads((folder / "manifest.json").read_text())
         commands = [manifest["command"]]
         for made in manifest["provenances"].values():
@@ -104,11 +105,17 @@ def demonstrations_table(board):
     )
 
 
+def ablation_of_gail(board):
+    del board  # it has no such runs
+    return ablation_table(read_source(ROOT / "ablations" / "gail").runs)
+
+
 @pytest.mark.parametrize(
     ("page", "name", "make"),
     [
         ("docs/results.md", "generator", generator_table),
         ("docs/results.md", "demonstrations", demonstrations_table),
+        ("docs/results.md", "ablation", ablation_of_gail),
         ("docs/results.md", "tables", tables_of),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
