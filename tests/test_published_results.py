@@ -100,7 +100,7 @@ def demonstrations_table(board):
     return score_table(
         ["environment", "demonstrations", "bc", "gail", "airl"],
         few + [run for run in every if run.spec.environment.id in environments],
-        lambda spec: (spec.environment.id, spec.demos and spec.demos.count),
+        lambda spec: (spec.environment.id, spec.demos.count),
         lambda spec: spec.algo,
     )
 

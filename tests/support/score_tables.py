@@ -43,8 +43,7 @@ def ablation_table(runs):
         row = [variant.replace(",", ", ") or "nothing"]
         for environment in environments:
             scores = cells[variant, environment]
-            p = _p(scores, cells["", environment]) if variant and scores else ""
-            row += [_cell(scores), p]
+            row += [_cell(scores), _p(scores, cells["", environment]) if variant else ""]
         body.append(row)
     heads = [each for environment in environments for each in (environment, "p")]
     return table(["changed", *heads], body, 1)
@@ -55,8 +54,6 @@ def _score(run):
 
 
 def _cell(scores):
-    if not scores:
-        return "n/a"
     return f"{fmean(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})"
 
 
