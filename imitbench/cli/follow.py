@@ -34,7 +34,7 @@ def follow_run(out: Path, directory: RunDirectory, tail: int | None) -> None:
         directory: Directory of the run.
         tail: Number of present lines to print first; all if `None`.
     """
-    log = _GrowingLog(directory.log)
+    log = GrowingLog(directory.log)
     lines = log.new_lines()
     for line in lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]:
         typer.echo(line)
@@ -46,7 +46,7 @@ def follow_run(out: Path, directory: RunDirectory, tail: int | None) -> None:
     _tell_end(out, directory)
 
 
-def _wait(out: Path, directory: RunDirectory, log: _GrowingLog, show: _Show) -> None:
+def _wait(out: Path, directory: RunDirectory, log: GrowingLog, show: _Show) -> None:
     last_sign = time.monotonic()
     while True:
         ended = directory.has_outcome and not directory.is_claimed()
@@ -73,7 +73,7 @@ def _tell_end(out: Path, directory: RunDirectory) -> None:
         note(f"no process is working on it: `{command_for(out, 'resume')}` continues")
 
 
-class _GrowingLog:
+class GrowingLog:
     """The lines of a log file that other processes append to, and may replace.
 
     Args:
@@ -93,10 +93,9 @@ class _GrowingLog:
             whole: Whether to return the last line even if it is not complete.
         """
         text = self._rest + self._decoder.decode(self._new_bytes())
-        complete, end, self._rest = text.rpartition("\n")
-        if whole:
-            complete, self._rest = text, ""
-        return printable_log(complete + end).splitlines()
+        end = len(text) if whole else text.rfind("\n") + 1
+        self._rest = text[end:]
+        return printable_log(text[:end]).splitlines()
 
     def _new_bytes(self) -> bytes:
         try:

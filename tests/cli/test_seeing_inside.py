@@ -13,6 +13,8 @@ import pytest
 from support.command import call_imitbench
 from support.plugins import write_plugin
 
+from imitbench.cli.follow import GrowingLog
+
 HALF, LAST, BUDGET = 500, 950, 1000  # points of the curve, and batches
 LABEL = "mine on Pendulum-v1, seed 0"
 RUN = ("run", "--algo", "./mine", "--env", "Pendulum-v1", "--seeds", 1, "--budget", "quick",
@@ -206,6 +208,17 @@ def test_on_a_terminal_finished_runs_have_score_and_time(tmp_path):
 def test_following_a_run_that_ended_ends_at_once(held, finished):
     answer = call_imitbench("logs", held.path.name, "-f", "--tail", 1, cwd=held.folder)
     assert (answer.code, answer.out) == (0, f"at step {LAST}\n")
+
+
+def test_a_growing_log_gives_each_line_once_and_its_unfinished_end_last(tmp_path):
+    path = tmp_path / "log.txt"
+    log = GrowingLog(path)
+    seen = []
+    for text, whole in [("first\nsec", False), ("ond\n", False), ("third\n", True), ("four", True)]:
+        with path.open("a") as stream:
+            stream.write(text)
+        seen.append(log.new_lines(whole=whole))
+    assert seen == [["first"], ["second"], ["third"], ["four"]]
 
 
 @pytest.mark.parametrize("option", ["--failed", "--json"])
