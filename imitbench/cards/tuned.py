@@ -75,7 +75,8 @@ class TunedValues(Card):
 
     Attributes:
         source: Origin of the values: a publication, or the command that found them.
-        values: Values by name; others keep the card's default.
+        values: Values by name; others keep the card's default. None if nothing better than the
+            defaults was found.
         tuning: Provenance, if from `imitbench tune`.
     """
 

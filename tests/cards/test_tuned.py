@@ -5,8 +5,14 @@ import pytest
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import SweepSettings
 from imitbench.cards import tuned as module
-from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
-from imitbench.cards.tuned import load_tuned
+from imitbench.cards.catalog import (
+    algorithm_directory,
+    algorithm_names,
+    load_algorithm,
+    load_suite,
+    suite_names,
+)
+from imitbench.cards.tuned import TUNED_FILE, load_tuned, read_tuned
 from imitbench.errors import InputError
 
 TUNED = [name for name in algorithm_names() if load_tuned(load_algorithm(name)) is not None]
@@ -54,11 +60,13 @@ def tuned_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", TUNED)
 def test_tuned_values_are_for_existing_environments(name):
     card = load_algorithm(name)
+    stated = read_tuned(algorithm_directory(name) / TUNED_FILE).environments
     tuned = load_tuned(card)
     assert set(tuned) <= ENVIRONMENTS
-    for values in tuned.values():
+    for environment, values in tuned.items():
         assert list(values) == list(card.hyperparameters)
-        assert values != card.resolve({})
+        # No value at all says that nothing better than the defaults was found.
+        assert (values != card.resolve({})) == bool(stated[environment].values)
 
 
 def test_runs_with_tuned_values_have_their_own_label(plan):
