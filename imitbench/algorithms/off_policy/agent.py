@@ -90,6 +90,10 @@ class Adam:
             keep_graph: Whether another step will use parts of the loss's graph.
         """
         (gradient,) = th.autograd.grad(loss, self._tensor, retain_graph=keep_graph)
+        self.step_along(gradient)
+
+    def step_along(self, gradient: th.Tensor) -> None:
+        """Takes a step down a gradient, of the tensor's shape."""
         assert self._tensor.grad is not None, "the constructor made it"
         self._tensor.grad.copy_(gradient)
         self._step()
@@ -219,13 +223,14 @@ class Agent(ABC):
         """Moves the targets towards the critics."""
         self.targets.follow(self.critics, self.options.tau)
 
-    def _critics(self, inputs: th.Tensor, critics: Critics) -> th.Tensor:
+    def _critics(
+        self, obs: th.Tensor, critics: Critics, acts: th.Tensor | None = None
+    ) -> th.Tensor:
         """Outputs of each critic, shape (critics, seeds, batch, outputs)."""
-        passes: dict[Critics, Callable[[th.Tensor], th.Tensor]] = {
+        passes: dict[Critics, Callable[..., th.Tensor]] = {
             "online": self.critics, "target": self.targets, "frozen": self.critics.frozen
         }  # fmt: skip
-        copies = inputs.repeat(self.n_critics, 1, 1) if self.n_critics > 1 else inputs
-        return passes[critics](copies).view(self.n_critics, *inputs.shape[:2], -1)
+        return passes[critics](obs, acts).view(self.n_critics, *obs.shape[:2], -1)
 
     def state_dict(self) -> dict[str, Any]:
         """Parameters and optimizers."""
@@ -278,7 +283,7 @@ class SoftActorCritic(Agent):
 
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """Q(s, a) by each critic; see `Agent.values`."""
-        return self._critics(th.cat([obs, acts], dim=-1), critics).squeeze(-1)
+        return self._critics(obs, critics, acts).squeeze(-1)
 
     def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """V(s) by each critic; see `Agent.soft_values`."""
@@ -328,7 +333,8 @@ class SoftActorCritic(Agent):
     def act(self, obs: th.Tensor) -> th.Tensor:
         """Samples actions; see `Agent.act`."""
         with th.no_grad():
-            return self.sample(obs)[0]
+            noise = self.streams.normal(obs.shape[1], self._actions)
+            return self._where_alive(obs, squashed_gaussian.actions(self.actor(obs), noise))
 
     def log_prob(self, obs: th.Tensor, acts: th.Tensor) -> th.Tensor:
         """Log-probability of actions; see `Agent.log_prob`."""
@@ -348,9 +354,8 @@ class SoftActorCritic(Agent):
         if self.absorbing:  # the mean over states in which something is chosen
             entropy = entropy / (1 - obs[..., -1]).mean(dim=1).clamp_min(1 / obs.shape[1])
         if self.options.learn_temperature:
-            self._temperature_adam.step(
-                (self.log_temperature * (entropy - self._target_entropy)).sum()
-            )
+            # The derivative of log_temperature * (entropy - target entropy).
+            self._temperature_adam.step_along(entropy - self._target_entropy)
         return {"actor_loss": loss.detach(), "entropy": entropy}
 
     def state_dict(self) -> dict[str, Any]:

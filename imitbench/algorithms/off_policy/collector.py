@@ -79,8 +79,15 @@ class Collector:
         for index in np.flatnonzero(dones):
             next_obs[index] = infos[index]["terminal_observation"]
             terminal[index] = not infos[index].get("TimeLimit.truncated", False)
-        parts = (np.split(each, len(self._streams)) for each in (obs, acts, next_obs, terminal))
-        return [encoded_rows(*each) for each in zip(self._encoders, *parts, strict=True)]
+        return [
+            encoded_rows(encoder, *(each[own] for each in (obs, acts, next_obs, terminal)))
+            for encoder, own in zip(self._encoders, self._places(), strict=True)
+        ]
+
+    def _places(self) -> list[slice]:
+        """Where the environments of each seed are."""
+        starts = range(0, self._venv.num_envs, self.n_envs)
+        return [slice(start, start + self.n_envs) for start in starts]
 
     def _random(self) -> Array:
         space = self._venv.action_space
@@ -91,8 +98,9 @@ class Collector:
         return np.asarray((2 * uniform - 1).reshape(self._venv.num_envs, -1))
 
     def _chosen(self, agent: Agent, obs: Array) -> Array:
-        parts = np.split(obs, len(self._streams))
-        encoded = np.stack([code(part) for code, part in zip(self._encoders, parts, strict=True)])
+        encoded = np.stack(
+            [code(obs[own]) for code, own in zip(self._encoders, self._places(), strict=True)]
+        )
         acts = agent.act(th.from_numpy(encoded).to(self._streams.device)).cpu().numpy()
         return acts.reshape(len(obs), *acts.shape[2:])
 

@@ -90,9 +90,12 @@ class TransitionStore:
         """
         count = len(rows["acts"])
         start = self._added[seed] % self.capacity
-        places = th.arange(start, start + count) % self.capacity
+        before_end = min(count, self.capacity - start)
         for name, column in self._columns.items():
-            column[seed, places] = th.as_tensor(rows[name]).to(column)
+            values = th.as_tensor(rows[name])
+            column[seed, start : start + before_end] = values[:before_end]
+            if before_end < count:
+                column[seed, : count - before_end] = values[before_end:]
         self._added[seed] += count
 
     def column(self, name: str, seed: int) -> th.Tensor:

@@ -35,8 +35,9 @@ def twin(stack, member):
     return nn.Sequential(*modules[:-1])
 
 
-def test_each_member_of_a_stack_computes_what_torchs_layers_do():
-    stack = StackedMlp([3, 8, 8, 2], generators(2))
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_each_member_of_a_stack_computes_what_torchs_layers_do(outputs):
+    stack = StackedMlp([3, 8, 8, outputs], generators(2))
     x = th.randn(2, 5, 3, requires_grad=True)
     loss = stack(x).square().sum()
     by_x, by_vector = th.autograd.grad(loss, [x, stack.vector])
@@ -48,6 +49,24 @@ def test_each_member_of_a_stack_computes_what_torchs_layers_do():
         for (weight, bias), layer in zip(own, network[::2], strict=True):
             th.testing.assert_close(weight[member].t(), layer.weight.grad)
             th.testing.assert_close(bias[member, 0], layer.bias.grad)
+
+
+@pytest.mark.parametrize("differentiated", [(0,), (1,), (0, 1)])
+def test_members_share_inputs_that_come_in_two_parts(differentiated):
+    stack = StackedMlp([5, 8, 8, 1], generators(4))
+    parts = [th.randn(2, 6, size) for size in (3, 2)]
+    for each in differentiated:
+        parts[each].requires_grad_()
+    asked = [stack.vector, *(parts[each] for each in differentiated)]
+    weights = th.randn(4, 6, 1)
+    found = stack(*parts)
+    wanted = stack(th.cat(parts, dim=2).repeat(2, 1, 1))
+    th.testing.assert_close(found, wanted)
+    gradients = (th.autograd.grad((each * weights).sum(), asked) for each in (found, wanted))
+    th.testing.assert_close(*gradients)
+    frozen = th.autograd.grad((stack.frozen(*parts) * weights).sum(), asked[1:])
+    wanted = th.autograd.grad((stack(*parts) * weights).sum(), asked[1:])
+    th.testing.assert_close(frozen, wanted)
 
 
 def test_input_gradients_and_their_derivatives_are_those_of_torch():
@@ -91,6 +110,24 @@ def test_squashed_actions_have_stable_baselines3s_probabilities():
     th.testing.assert_close(
         squashed_gaussian.log_prob(outputs, acts), log_prob, atol=1e-3, rtol=1e-3
     )
+    th.testing.assert_close(squashed_gaussian.actions(outputs, noise), acts)
+
+
+def test_sampled_actions_and_their_probabilities_have_torchs_derivatives():
+    noise = th.randn(5, 3, dtype=th.float64)
+    outputs = 2 * th.randn(5, 6, dtype=th.float64)
+    outputs[0, 3], outputs[1, 4] = 3.0, -30.0  # log standard deviations beyond their limits
+    outputs.requires_grad_()
+    mean, log_std = squashed_gaussian.parameters_of(outputs)
+    raw = mean + log_std.exp() * noise
+    slopes = 2 * (math.log(2) - raw - th.nn.functional.softplus(-2 * raw))
+    normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+    wanted = th.tanh(raw), (normal - slopes).sum(dim=-1)
+    found = squashed_gaussian.sample(outputs, noise)
+    th.testing.assert_close(found, wanted)
+    weights = th.randn(5, 3, dtype=th.float64), th.randn(5, dtype=th.float64)
+    gradients = (th.autograd.grad(each, outputs, weights) for each in (found, wanted))
+    th.testing.assert_close(*gradients)
 
 
 def test_densities_of_squashed_actions_integrate_to_one():
