@@ -86,10 +86,12 @@ def runs_of(board, *names):
 
 def generator_table(board):
     return score_table(
-        ["environment", "ppo_true_reward", "gail"],
-        runs_of(board, "imitbench-seals-gail-airl", "imitbench-seals-ppo"),
+        ["environment", "ppo_true_reward", "ppo_true_reward[tuned]", "gail"],
+        runs_of(
+            board, "imitbench-seals-gail-airl", "imitbench-seals-ppo", "imitbench-seals-ppo-tuned"
+        ),
         lambda spec: (spec.environment.id,),
-        lambda spec: spec.algo,
+        lambda spec: spec.algo_label,
     )
 
 
@@ -105,9 +107,12 @@ def demonstrations_table(board):
     )
 
 
-def ablation_of_gail(board):
-    del board  # it has no such runs
-    return ablation_table(read_source(ROOT / "ablations" / "gail").runs)
+def ablation(name):
+    def make(board):
+        del board  # it has no such runs
+        return ablation_table(read_source(ROOT / "ablations" / name).runs)
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,7 @@ def ablation_of_gail(board):
     [
         ("docs/results.md", "generator", generator_table),
         ("docs/results.md", "demonstrations", demonstrations_table),
-        ("docs/results.md", "ablation", ablation_of_gail),
+        ("docs/results.md", "ablation", ablation("gail")),
         ("docs/results.md", "tables", tables_of),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
