@@ -121,6 +121,7 @@ def ablation(name):
         ("docs/results.md", "generator", generator_table),
         ("docs/results.md", "demonstrations", demonstrations_table),
         ("docs/results.md", "ablation", ablation("gail")),
+        ("docs/results.md", "additions", ablation("gail-halfcheetah")),
         ("docs/results.md", "tables", tables_of),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
