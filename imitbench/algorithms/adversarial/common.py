@@ -23,7 +23,6 @@ from imitbench.algorithms.adversarial.discriminator import (
     gradient_penalty,
     log_action_probability,
     train_step,
-    with_noise,
 )
 from imitbench.algorithms.adversarial.expert_batches import (
     FIELDS,
@@ -362,8 +361,6 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             obs, acts = (safe_to_tensor(batch[name], device=device) for name in ("obs", "acts"))
             log_probability = log_action_probability(self.policy, obs, acts)
         inputs = self.reward_train.preprocess(*(batch[name] for name in FIELDS))
-        if self._regularization.input_noise:
-            inputs = with_noise(inputs, self._regularization.input_noise, self._rng)
         return self.logits_expert_is_high(*inputs, log_probability)
 
     def _penalty_of(self, expert: Mapping[str, Array], generated: Mapping[str, Array]) -> th.Tensor:

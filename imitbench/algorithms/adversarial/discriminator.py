@@ -187,10 +187,6 @@ class Summaries:
             self._writer.flush()
 
 
-Inputs = tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor]
-"""Encoded observations, actions, next observations and ends of episodes."""
-
-
 @dataclass(frozen=True)
 class Regularization:
     """Settings of the discriminator's regularization; all are off by default.
@@ -202,9 +198,6 @@ class Regularization:
         label_smoothing: Target probability of the wrong label, in [0, 0.5) (Szegedy et al. 2016,
             "Rethinking the Inception Architecture for Computer Vision", §7): the logits of a
             perfect discriminator then lie within ±log((1 - s) / s).
-        input_noise: Standard deviation of Gaussian noise on observations and actions, in standard
-            deviations of each input (Arjovsky and Bottou 2017, "Towards Principled Methods for
-            Training Generative Adversarial Networks", §3).
 
     Raises:
         ValueError: A value is out of range.
@@ -212,12 +205,10 @@ class Regularization:
 
     gradient_penalty: float = 0.0
     label_smoothing: float = 0.0
-    input_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("gradient_penalty", "input_noise"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        if not self.gradient_penalty >= 0:
+            raise ValueError(f"gradient_penalty must be at least 0, not {self.gradient_penalty}")
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"label_smoothing must lie in [0, 0.5), not {self.label_smoothing}")
 
@@ -261,24 +252,6 @@ def gradient_penalty(
     return ((squares + 1e-12).sqrt() - 1).square().mean()
 
 
-def with_noise(inputs: Inputs, amount: float, rng: np.random.Generator) -> Inputs:
-    """Adds noise to encoded observations and actions.
-
-    Args:
-        inputs: A batch, each part of shape (batch, …).
-        amount: Standard deviation of the noise, in standard deviations of each input.
-        rng: Draws the noise.
-    """
-
-    def noisy(batch: th.Tensor) -> th.Tensor:
-        noise = th.from_numpy(rng.standard_normal(batch.shape, dtype=np.float32)).to(batch)
-        return batch + amount * deviations(batch) * noise
-
-    state, action, next_state, done = inputs
-    return noisy(state), noisy(action), noisy(next_state), done
-
-
 def deviations(*batches: th.Tensor) -> th.Tensor:
-    """Standard deviation of each entry over the rows of several batches."""
-    joined = th.cat(batches) if len(batches) > 1 else batches[0]
-    return joined.std(dim=0, correction=0)
+    """Standard deviation of each entry over the rows of all batches."""
+    return th.cat(batches).std(dim=0, correction=0)

@@ -54,13 +54,12 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
         """Creates GAIL or AIRL."""
         options = self.options
         transitions = flatten_trajectories(demos)
-        decay = options["disc_weight_decay"]
         return self.algorithm(
             demonstrations=transitions,
             # A few demonstrations make smaller batches, not an error.
             demo_batch_size=min(options["demo_batch_size"], len(transitions)),
             n_disc_updates_per_round=options["n_disc_updates_per_round"],
-            disc_opt_kwargs={"lr": options["disc_learning_rate"], "weight_decay": decay},
+            disc_opt_kwargs={"lr": options["disc_learning_rate"]},
             venv=self.episodes,
             gen_algo=self.ppo,
             gen_replay_buffer_capacity=options["replay_rounds"]
@@ -73,7 +72,6 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
             regularization=Regularization(
                 gradient_penalty=options["gradient_penalty"],
                 label_smoothing=options["disc_label_smoothing"],
-                input_noise=options["disc_input_noise"],
             ),
             start=_start(options),
             **self._own_options(),

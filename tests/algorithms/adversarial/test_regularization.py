@@ -9,7 +9,6 @@ from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.discriminator import (
     Regularization,
     gradient_penalty,
-    with_noise,
 )
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.rewards.reward_nets import BasicRewardNet, BasicShapedRewardNet
@@ -79,21 +78,10 @@ def test_training_on_the_penalty_gives_gradients_of_norm_one(cls):
     assert losses[-1] < 0.1 * losses[0]
 
 
-def test_noise_is_in_standard_deviations_of_each_input():
-    net = linear([0.0] * 5)
-    inputs = net.preprocess(*samples(0, 20000).values())
-    noisy = with_noise(inputs, 0.5, np.random.default_rng(0))
-    for before, after in zip(inputs[:3], noisy[:3], strict=True):
-        ratio = ((after - before).std(dim=0) / before.std(dim=0)).numpy()
-        np.testing.assert_allclose(ratio, 0.5, rtol=0.05)
-    assert noisy[3] is inputs[3]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"gradient_penalty": -1.0}, "gradient_penalty must be at least 0"),
-        ({"input_noise": -0.1}, "input_noise must be at least 0"),
         ({"label_smoothing": 0.5}, r"label_smoothing must lie in \[0, 0.5\), not 0.5"),
     ],
 )
@@ -131,11 +119,10 @@ def sure_logits(algorithm, regularization, **net_options):
     [
         (Regularization(gradient_penalty=10.0), {}),
         (Regularization(label_smoothing=0.1), {}),
-        (Regularization(input_noise=2.0), {}),
         (None, {"spectral_norm": True}),
         (None, {"spectral_norm": True, "lipschitz": 2.0}),
     ],
-    ids=["penalty", "smoothing", "noise", "spectral norm", "larger slopes"],
+    ids=["penalty", "smoothing", "spectral norm", "larger slopes"],
 )
 def test_each_regularization_makes_the_discriminator_less_certain(
     algorithm, regularization, net_options
