@@ -142,7 +142,8 @@ def test_hyperparameters_of_the_discriminator_are_fixed(make_request):
     judged = set(make_request("gail", objective="discriminator").space)
     assert usual - judged == {
         "demo_batch_size", "n_disc_updates_per_round", "disc_learning_rate", "replay_rounds",
-        "reward_hidden_size", "disc_absolute_positions", "disc_lipschitz", "gradient_penalty",
+        "reward_hidden_size", "disc_absolute_positions", "disc_label_smoothing", "disc_lipschitz",
+        "gradient_penalty",
     }  # fmt: skip
     assert "ent_coef" in judged
 
