@@ -29,6 +29,7 @@ class StackedMlp:
         vector: All parameters, shape (members, parameters of one), float32. Each layer's weight
             stands before its bias.
         members: Number of perceptrons.
+        current: Views of each layer's part of `vector`, without derivatives; see `layers`.
     """
 
     def __init__(
@@ -133,9 +134,7 @@ class _Pass(th.autograd.Function):
             x = th.cat([x, more], dim=2)
         if ctx.groups < stack.members:
             x = th.cat([x] * (stack.members // ctx.groups))
-        trace = [x]
-        for weight, bias in stack.current[:-1]:
-            trace.append(th.relu_(th.baddbmm(bias, trace[-1], weight)))
+        trace = _hidden(x, stack)
         ctx.save_for_backward(vector, *trace)
         return _last(trace[-1], stack.current[-1])
 
@@ -176,9 +175,7 @@ class _InputGradients(th.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: th.Tensor, vector: th.Tensor, stack: StackedMlp) -> th.Tensor:
-        trace = [x]
-        for weight, bias in stack.current[:-1]:
-            trace.append(th.relu_(th.baddbmm(bias, trace[-1], weight)))
+        trace = _hidden(x, stack)
         delta = stack.current[-1][0].transpose(1, 2).expand(-1, x.shape[1], -1)
         deltas = []
         for depth in range(len(trace) - 1, 0, -1):
@@ -201,6 +198,14 @@ class _InputGradients(th.autograd.Function):
             by_result = _gated(th.bmm(by_result, current[depth][0]), on)
         th.sum(by_result, 1, keepdim=True, out=slots[-1][0].transpose(1, 2))
         return None, gradient, None
+
+
+def _hidden(x: th.Tensor, stack: StackedMlp) -> list[th.Tensor]:
+    """Returns the inputs of every layer."""
+    trace = [x]
+    for weight, bias in stack.current[:-1]:
+        trace.append(th.relu_(th.baddbmm(bias, trace[-1], weight)))
+    return trace
 
 
 # Products with a single column: batched routines take several times as long as element by element.
