@@ -246,12 +246,7 @@ def gradient_penalty(
     squares = logits.new_zeros(len(logits))
     for gradient, *pair in zip(gradients, *sides, strict=False):
         if gradient is not None:
-            scaled = gradient * deviations(*pair)
+            scaled = gradient * th.cat(pair).std(dim=0, correction=0)
             squares = squares + scaled.flatten(1).square().sum(dim=1)
     # The root of 0 has no derivative.
     return ((squares + 1e-12).sqrt() - 1).square().mean()
-
-
-def deviations(*batches: th.Tensor) -> th.Tensor:
-    """Standard deviation of each entry over the rows of all batches."""
-    return th.cat(batches).std(dim=0, correction=0)

@@ -227,7 +227,7 @@ class Agent(ABC):
         self, obs: th.Tensor, critics: Critics, acts: th.Tensor | None = None
     ) -> th.Tensor:
         """Outputs of each critic, shape (critics, seeds, batch, outputs)."""
-        passes: dict[Critics, Callable[..., th.Tensor]] = {
+        passes: dict[Critics, Callable[[th.Tensor, th.Tensor | None], th.Tensor]] = {
             "online": self.critics, "target": self.targets, "frozen": self.critics.frozen
         }  # fmt: skip
         return passes[critics](obs, acts).view(self.n_critics, *obs.shape[:2], -1)
@@ -310,9 +310,8 @@ class SoftActorCritic(Agent):
         if self.prior is None:
             return self.sample(obs)
         outputs = self.actor(obs)
-        acts, _ = squashed_gaussian.sample(
-            outputs, self.streams.normal(obs.shape[1], self._actions)
-        )
+        noise = self.streams.normal(obs.shape[1], self._actions)
+        acts = squashed_gaussian.actions(outputs, noise)
         with th.no_grad():
             prior = self.prior(obs)
         cost = squashed_gaussian.divergence(outputs, prior)

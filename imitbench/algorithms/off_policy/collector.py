@@ -49,6 +49,8 @@ class Collector:
         self._encoders = encoders
         self._streams = streams
         self.n_envs = venv.num_envs // len(streams)
+        starts = range(0, venv.num_envs, self.n_envs)
+        self._places = [slice(start, start + self.n_envs) for start in starts]  # of each seed
         self._obs: Array | None = None
         self._steps = np.zeros(venv.num_envs, np.int64)
         self.lengths: list[int] = []
@@ -81,13 +83,8 @@ class Collector:
             terminal[index] = not infos[index].get("TimeLimit.truncated", False)
         return [
             encoded_rows(encoder, *(each[own] for each in (obs, acts, next_obs, terminal)))
-            for encoder, own in zip(self._encoders, self._places(), strict=True)
+            for encoder, own in zip(self._encoders, self._places, strict=True)
         ]
-
-    def _places(self) -> list[slice]:
-        """Where the environments of each seed are."""
-        starts = range(0, self._venv.num_envs, self.n_envs)
-        return [slice(start, start + self.n_envs) for start in starts]
 
     def _random(self) -> Array:
         space = self._venv.action_space
@@ -99,7 +96,7 @@ class Collector:
 
     def _chosen(self, agent: Agent, obs: Array) -> Array:
         encoded = np.stack(
-            [code(obs[own]) for code, own in zip(self._encoders, self._places(), strict=True)]
+            [code(obs[own]) for code, own in zip(self._encoders, self._places, strict=True)]
         )
         acts = agent.act(th.from_numpy(encoded).to(self._streams.device)).cpu().numpy()
         return acts.reshape(len(obs), *acts.shape[2:])
