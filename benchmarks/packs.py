@@ -87,20 +87,24 @@ def make_products(units: int, batch: int) -> list[tuple[th.Tensor, th.Tensor, th
         one, other = th.randn(members, rows, inner), th.randn(members, inner, columns)
         products.append((one, other, th.empty(members, rows, columns)))
 
-    def passes(members: int, sizes: Sequence[int], *, weights: bool, inputs: bool) -> None:
-        """Forward, and backward to weights or inputs where there are derivatives."""
+    def passes(
+        members: int, sizes: Sequence[int], *, weights: bool = False, inputs: int = 0
+    ) -> None:
+        """Forward, and backward to the weights or to some inputs."""
         for depth, (size, out) in enumerate(itertools.pairwise(sizes)):
             add(members, batch, size, out)
             if weights:
                 add(members, size, batch, out)
-            if inputs or (weights and depth):
+            if depth and (weights or inputs):
                 add(members, batch, out, size)
+            elif inputs:
+                add(members, batch, out, inputs)
 
-    passes(1, actor, weights=False, inputs=False)  # the targets' next actions
-    passes(2, critics, weights=False, inputs=False)  # the targets
-    passes(2, critics, weights=True, inputs=False)  # the critics' step
-    passes(1, actor, weights=True, inputs=False)  # the actor's step,
-    passes(2, critics, weights=False, inputs=True)  # through the critics
+    passes(1, actor)  # the targets' next actions
+    passes(2, critics)  # the targets
+    passes(2, critics, weights=True)  # the critics' step
+    passes(1, actor, weights=True)  # the actor's step,
+    passes(2, critics, inputs=acts)  # through the critics
     return products
 
 
