@@ -5,14 +5,16 @@ import os
 from pathlib import Path
 
 import pytest
-from support.score_tables import ablation_table, score_table
+from support.score_tables import ablation_table, score_cell, score_table
 
+from imitbench.cards.tuned import read_tuned
 from imitbench.published.results_sources import find_results, read_source
 from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.markdown_tables import render_section
 from imitbench.report.leaderboard.site import write_site
+from imitbench.report.markdown import table
 
 REPLICATES = 50_000
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,9 +88,13 @@ def runs_of(board, *names):
 
 def generator_table(board):
     return score_table(
-        ["environment", "ppo_true_reward", "ppo_true_reward[tuned]", "gail"],
+        ["environment", "ppo_true_reward", "ppo_true_reward[tuned]", "gail", "gail[tuned]"],
         runs_of(
-            board, "imitbench-seals-gail-airl", "imitbench-seals-ppo", "imitbench-seals-ppo-tuned"
+            board,
+            "imitbench-seals-gail-airl",
+            "imitbench-seals-gail-tuned",
+            "imitbench-seals-ppo",
+            "imitbench-seals-ppo-tuned",
         ),
         lambda spec: (spec.environment.id,),
         lambda spec: spec.algo_label,
@@ -107,6 +113,20 @@ def demonstrations_table(board):
     )
 
 
+def search_table(board):
+    del board  # the runs of a search are not published one by one
+    found = read_tuned(ROOT / "algorithms" / "gail" / "tuned.yaml").environments
+    environments = [env for env, each in found.items() if each.tuning.per == "suite"]
+    tuning = found[environments[0]].tuning
+    every = len(tuning.held_out_seeds)
+    parts = [slice(index * every, (index + 1) * every) for index in range(len(environments))]
+    body = [
+        [env, score_cell(tuning.default.runs[part]), score_cell(tuning.tuned.runs[part])]
+        for env, part in zip(environments, parts, strict=True)
+    ]
+    return table(["environment", "defaults", "found"], body, 1)
+
+
 def ablation(name):
     def make(board):
         del board  # it has no such runs
@@ -122,6 +142,7 @@ def ablation(name):
         ("docs/results.md", "demonstrations", demonstrations_table),
         ("docs/results.md", "ablation", ablation("gail")),
         ("docs/results.md", "additions", ablation("gail-halfcheetah")),
+        ("docs/results.md", "search", search_table),
         ("docs/results.md", "tables", tables_of),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),

@@ -26,7 +26,8 @@ def score_table(head, runs, row_of, column_of):
     rows = sorted({row for row, _ in cells})
     names = len(rows[0])
     body = [
-        [*map(str, row), *(_cell(cells[row, column]) for column in head[names:])] for row in rows
+        [*map(str, row), *(score_cell(cells[row, column]) for column in head[names:])]
+        for row in rows
     ]
     return table(head, body, names)
 
@@ -43,7 +44,7 @@ def ablation_table(runs):
         row = [variant.replace(",", ", ") or "nothing"]
         for environment in environments:
             scores = cells[variant, environment]
-            row += [_cell(scores), _p(scores, cells["", environment]) if variant else ""]
+            row += [score_cell(scores), _p(scores, cells["", environment]) if variant else ""]
         body.append(row)
     heads = [each for environment in environments for each in (environment, "p")]
     return table(["changed", *heads], body, 1)
@@ -63,7 +64,7 @@ def cost_table(runs):
     body = [
         [
             variant.replace(",", ", ") or "nothing",
-            *(_cell(cells[variant, environment]) for environment in environments),
+            *(score_cell(cells[variant, environment]) for environment in environments),
             f"{fmean(minutes[variant]):.1f}",
             f"{rates[variant]:.2f}",
         ]
@@ -77,7 +78,8 @@ def _score(run):
     return run.result.references.score(run.result.raw_return)
 
 
-def _cell(scores):
+def score_cell(scores):
+    """Returns the mean score of some runs, and the lowest and highest."""
     return f"{fmean(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})"
 
 
