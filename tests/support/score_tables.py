@@ -50,30 +50,6 @@ def ablation_table(runs):
     return table(["changed", *heads], body, 1)
 
 
-def cost_table(runs):
-    """Returns a Markdown table of an algorithm's variants and their cost, cheapest score first."""
-    cells, minutes = defaultdict(list), defaultdict(list)
-    for run in runs:
-        cells[run.spec.variant, run.spec.environment.id].append(_score(run))
-        minutes[run.spec.variant].append(run.result.train_s / 60)
-    environments = sorted({environment for _, environment in cells})
-    rates = {}
-    for variant, spent in minutes.items():
-        score = fmean(fmean(cells[variant, environment]) for environment in environments)
-        rates[variant] = score / fmean(spent)
-    body = [
-        [
-            variant.replace(",", ", ") or "nothing",
-            *(score_cell(cells[variant, environment]) for environment in environments),
-            f"{fmean(minutes[variant]):.1f}",
-            f"{rates[variant]:.2f}",
-        ]
-        for variant in sorted(rates, key=lambda each: (-rates[each], each))
-    ]
-    heads = ["changed", *environments, "core-minutes per seed", "score per core-minute"]
-    return table(heads, body, 1)
-
-
 def _score(run):
     return run.result.references.score(run.result.raw_return)
 
