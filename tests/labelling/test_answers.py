@@ -148,8 +148,12 @@ def serve(folder, pipe):
         server.wait()
 
 
-def answer_until_killed(folder, delay):
-    """Answers over HTTP until the server is killed; returns acknowledged places and choices."""
+def answer_until_killed(folder):
+    """Answers over HTTP until the server is killed; returns acknowledged places and choices.
+
+    The kill comes a random moment after a random answer. With a random moment alone, a fast
+    machine would answer all pairs of the set.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -159,6 +163,7 @@ def answer_until_killed(folder, delay):
             os._exit(1)
     os.close(writer)
     acknowledged = []
+    last_before_the_timer = random.randrange(30)
     try:
         with os.fdopen(reader) as stream:
             client = PageClient(stream.readline().strip())
@@ -167,7 +172,8 @@ def answer_until_killed(folder, delay):
             choice = random.choice(["left", "right", "tie", "skip"])
             status, _ = client.answer(position, choice)
             assert status == 200
-            if not acknowledged:
+            if len(acknowledged) == last_before_the_timer:
+                delay = random.uniform(0.0, 0.004)
                 threading.Timer(delay, os.kill, (child, signal.SIGKILL)).start()
             acknowledged.append((position, choice))
             position += 1
@@ -183,7 +189,7 @@ def test_no_acknowledged_answer_is_lost_when_the_server_is_killed(tmp_path, kill
     labels = LabelSet(write_small_set(tmp_path / "set", pairs=3000))
     known = {}
     for _ in range(kills):
-        acknowledged = answer_until_killed(labels.folder, random.uniform(0.0, 0.1))
+        acknowledged = answer_until_killed(labels.folder)
         assert acknowledged
         assert not set(known) & {position for position, _ in acknowledged}
         known.update(acknowledged)
