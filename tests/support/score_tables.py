@@ -34,20 +34,56 @@ def score_table(head, runs, row_of, column_of):
 
 def ablation_table(runs):
     """Returns a Markdown table of an algorithm's variants, each with p against the defaults."""
-    cells = defaultdict(list)
-    for run in runs:
-        cells[run.spec.variant, run.spec.environment.id].append(_score(run))
-    environments = sorted({environment for _, environment in cells})
-    variants = sorted({variant for variant, _ in cells})
+    cells, variants, environments = _by_variant(runs)
     body = []
     for variant in variants:
-        row = [variant.replace(",", ", ") or "nothing"]
+        row = [_changes(variant)]
         for environment in environments:
             scores = cells[variant, environment]
             row += [score_cell(scores), _p(scores, cells["", environment]) if variant else ""]
         body.append(row)
     heads = [each for environment in environments for each in (environment, "p")]
     return table(["changed", *heads], body, 1)
+
+
+def cost_table(runs):
+    """Returns a Markdown table of an algorithm's variants and their cost, the cheapest score first.
+
+    A variant that lacks an environment has no mean, and stands at the end.
+    """
+    cells, variants, environments = _by_variant(runs)
+    rows = []
+    for variant in variants:
+        spent = fmean(run.result.train_s for run in runs if run.spec.variant == variant) / 60
+        scores = [cells[variant, environment] for environment in environments]
+        rate = fmean(map(fmean, scores)) / spent if all(scores) else None
+        rows.append((variant, scores, spent, rate))
+    rows.sort(key=lambda row: (row[3] is None, -(row[3] or 0), row[0]))
+    body = [
+        [
+            _changes(variant),
+            *(score_cell(each) if each else "" for each in scores),
+            f"{spent:.1f}",
+            "" if rate is None else f"{rate:.2f}",
+        ]
+        for variant, scores, spent, rate in rows
+    ]
+    heads = ["changed", *environments, "core-minutes per seed", "score per core-minute"]
+    return table(heads, body, 1)
+
+
+def _by_variant(runs):
+    """Returns scores by variant and environment, all variants, and all environments."""
+    cells = defaultdict(list)
+    for run in runs:
+        cells[run.spec.variant, run.spec.environment.id].append(_score(run))
+    variants, environments = (sorted(set(names)) for names in zip(*cells, strict=True))
+    return cells, variants, environments
+
+
+def _changes(variant):
+    changed = [each for each in variant.split(",") if not each.startswith("pack=")]
+    return ", ".join(filter(None, changed)) or "nothing"
 
 
 def _score(run):
