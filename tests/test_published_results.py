@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.score_tables import ablation_table, score_cell, score_table
+from support.score_tables import ablation_table, cost_table, score_cell, score_table
 
 from imitbench.cards.tuned import read_tuned
 from imitbench.published.results_sources import find_results, read_source
@@ -127,10 +127,10 @@ def search_table(board):
     return table(["environment", "defaults", "found"], body, 1)
 
 
-def ablation(name):
+def ablation(name, make_table=ablation_table):
     def make(board):
         del board  # it has no such runs
-        return ablation_table(read_source(ROOT / "ablations" / name).runs)
+        return make_table(read_source(ROOT / "ablations" / name).runs)
 
     return make
 
@@ -144,6 +144,7 @@ def ablation(name):
         ("docs/results.md", "additions", ablation("gail-halfcheetah")),
         ("docs/results.md", "search", search_table),
         ("docs/results.md", "tables", tables_of),
+        ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
     ],

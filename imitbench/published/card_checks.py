@@ -136,14 +136,16 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     tuned = _tuned(card.name).get(spec.environment.id) if _says_tuned(spec.variant) else None
     bases = [tuned] if tuned is not None else [card.resolve({}), *card.earlier_values()]
     label, *earlier = (
-        variant_label(card.changed(values, base), spec.device, tuned=tuned is not None)
+        variant_label(
+            card.changed(values, base), spec.device, tuned=tuned is not None, pack=spec.pack
+        )
         for base in bases
     )
     if spec.variant not in (label, *earlier):
         due = f"differ from the card by {one_line(label)!r}" if label else "are the card's"
-        fail(
-            "algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its hyper-parameters {due}"
-        )
+        fail("algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its settings {due}")
+    if spec.pack is not None and not card.packs:
+        fail("algorithm", f"a pack of {spec.pack} seeds; it trains one seed at a time")
     if spec.budget.unit not in _units(card):
         fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")
     needs = card.needs
