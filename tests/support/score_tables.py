@@ -49,24 +49,19 @@ def ablation_table(runs):
 def cost_table(runs):
     """Returns a Markdown table of an algorithm's variants and their cost, the cheapest score first.
 
-    A variant that lacks an environment has no mean, and stands at the end.
+    Args:
+        runs: Runs, of which each variant has some on every environment.
     """
     cells, variants, environments = _by_variant(runs)
     rows = []
     for variant in variants:
-        spent = fmean(run.result.train_s for run in runs if run.spec.variant == variant) / 60
+        minutes = fmean(run.result.train_s for run in runs if run.spec.variant == variant) / 60
         scores = [cells[variant, environment] for environment in environments]
-        rate = fmean(map(fmean, scores)) / spent if all(scores) else None
-        rows.append((variant, scores, spent, rate))
-    rows.sort(key=lambda row: (row[3] is None, -(row[3] or 0), row[0]))
+        rows.append((variant, scores, minutes, fmean(map(fmean, scores)) / minutes))
+    rows.sort(key=lambda row: (-row[3], row[0]))
     body = [
-        [
-            _changes(variant),
-            *(score_cell(each) if each else "" for each in scores),
-            f"{spent:.1f}",
-            "" if rate is None else f"{rate:.2f}",
-        ]
-        for variant, scores, spent, rate in rows
+        [_changes(variant), *map(score_cell, scores), f"{minutes:.1f}", f"{rate:.2f}"]
+        for variant, scores, minutes, rate in rows
     ]
     heads = ["changed", *environments, "core-minutes per seed", "score per core-minute"]
     return table(heads, body, 1)
