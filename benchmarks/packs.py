@@ -7,6 +7,10 @@ each step. AdRIL stands for the core, because it has no network of its own: its 
 learner's and half the expert's, are as large as those of SAC. The arithmetic's limit is the time of
 the matrix products of an update alone. `--only update` and `--only packs` select a part: the second
 part compares whole trainings in two processes, in packs and alone.
+
+    python benchmarks/packs.py --device cuda
+
+does the same on a GPU, in seconds of wall time, with and without recorded updates.
 """
 
 from __future__ import annotations
@@ -17,12 +21,13 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import comparison
 import gymnasium as gym
 import numpy as np
 import torch as th
+from gymnasium import spaces
 from stable_baselines3 import SAC
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -36,6 +41,7 @@ ENVIRONMENT = "seals/HalfCheetah-v1"
 SIZES = ((64, 256), (256, 512))  # units of each layer, samples of a batch
 STEPS = 150  # of each seed in a turn
 PACKS = (1, 4, 8)
+GPU_PACKS = (1, 8, 32)
 SEEDS, PROCESSES = 8, 2
 
 
@@ -45,7 +51,7 @@ def make_venv(count: int, cls: type[DummyVecEnv] = SerialVecEnv) -> DummyVecEnv:
     return cls([lambda: gym.make(ENVIRONMENT) for _ in range(count)])
 
 
-def make_core(seeds: Sequence[int], units: int, batch: int) -> AdRIL:
+def make_core(seeds: Sequence[int], units: int, batch: int, device: str = "cpu") -> AdRIL:
     """Creates the core for some seeds, with random demonstrations."""
     venv = make_venv(len(seeds))
     rng = np.random.default_rng(0)
@@ -56,6 +62,7 @@ def make_core(seeds: Sequence[int], units: int, batch: int) -> AdRIL:
         venv=venv,
         demonstrations=[demo],
         seeds=seeds,
+        device=device,
         options=OffPolicyOptions(
             agent=AgentOptions(hidden_sizes=(units, units)),
             batch_size=batch // 2,
@@ -65,21 +72,23 @@ def make_core(seeds: Sequence[int], units: int, batch: int) -> AdRIL:
     )
 
 
-def steps_per_second(train: object, seeds: int) -> float:
-    """Returns environment steps, with an update each, per second of CPU time, over all seeds."""
-    start = time.process_time()
+def steps_per_second(
+    train: object, seeds: int, clock: Callable[[], float] = time.process_time
+) -> float:
+    """Returns environment steps, with an update each, per second over all seeds."""
+    start = clock()
     if isinstance(train, AdRIL):
         train.train(STEPS)
     else:
         assert isinstance(train, SAC)
         train.learn(STEPS, reset_num_timesteps=False)
-    return seeds * STEPS / (time.process_time() - start)
+    return seeds * STEPS / (clock() - start)
 
 
 def make_products(units: int, batch: int) -> list[tuple[th.Tensor, th.Tensor, th.Tensor]]:
     """Creates operands and results of all matrix products in an update of soft actor-critic."""
     venv = make_venv(1)
-    obs, acts = (int(np.prod(space.shape)) for space in (venv.observation_space, venv.action_space))
+    obs, acts = (spaces.flatdim(each) for each in (venv.observation_space, venv.action_space))
     actor, critics = (obs, units, units, 2 * acts), (obs + acts, units, units, 1)
     products: list[tuple[th.Tensor, th.Tensor, th.Tensor]] = []
 
@@ -155,13 +164,44 @@ def measure_updates(repeats: int) -> None:
         print(comparison.row(name, ratios, 2), flush=True)
 
 
-def train_in_this_process(seeds: list[int], units: int, batch: int, steps: int) -> None:
+def measure_gpu_updates(repeats: int) -> None:
+    """Prints steps with an update per second of wall time on a GPU."""
+    for units, batch in SIZES:
+        theirs = SAC(
+            "MlpPolicy",
+            make_venv(1, DummyVecEnv),
+            learning_starts=100,
+            batch_size=batch,
+            policy_kwargs={"net_arch": [units, units]},
+            device="cuda",
+        ).learn(200)
+        cores: list[tuple[str, int, AdRIL]] = []
+        for size, recording in itertools.product(GPU_PACKS, (True, False)):
+            core = make_core(range(size), units, batch, "cuda")
+            core.streams.recording = recording
+            core.train(200)
+            kind = "recorded" if recording else "not recorded"
+            cores.append((f"packs of {size}, {kind}", size, core))
+        turns = [
+            [steps_per_second(theirs, 1, time.perf_counter)]
+            + [steps_per_second(core, size, time.perf_counter) for _, size, core in cores]
+            for _ in range(repeats)
+        ]
+        what = f"2 x {units} units, batches of {batch}, steps/s"
+        print(comparison.row(f"Stable-Baselines3's SAC, {what}", [t[0] for t in turns], 0))
+        for index, (name, _, _) in enumerate(cores, start=1):
+            print(comparison.row(f"{name}, {what}", [t[index] for t in turns], 0), flush=True)
+
+
+def train_in_this_process(
+    seeds: list[int], units: int, batch: int, steps: int, device: str
+) -> None:
     """Trains seeds together."""
     th.set_num_threads(1)
-    make_core(seeds, units, batch).train(steps)
+    make_core(seeds, units, batch, device).train(steps)
 
 
-def wall_seconds(groups: Sequence[Sequence[int]], steps: int) -> float:
+def wall_seconds(groups: Sequence[Sequence[int]], steps: int, device: str) -> float:
     """Returns the seconds in which two processes train groups of seeds, one after another."""
     start = time.perf_counter()
     waiting = [list(group) for group in groups]
@@ -171,21 +211,28 @@ def wall_seconds(groups: Sequence[Sequence[int]], steps: int) -> float:
         while waiting and len(running) < PROCESSES:
             seeds = ",".join(map(str, waiting.pop(0)))
             command = [sys.executable, __file__, "--seeds", seeds, "--steps", str(steps)]
-            running.append(subprocess.Popen(command))
+            running.append(subprocess.Popen([*command, "--device", device]))
         time.sleep(0.02)
     return time.perf_counter() - start
 
 
-def measure_packs(repeats: int, steps: int) -> None:
+def measure_packs(repeats: int, steps: int, device: str) -> None:
     """Prints seeds per hour of 8 seeds in two processes, alone and in packs."""
-    alone = [[seed] for seed in range(SEEDS)]
-    packed = [list(range(SEEDS))[start::PROCESSES] for start in range(PROCESSES)]
-    turns = [[wall_seconds(groups, steps) for groups in (packed, alone)] for _ in range(repeats)]
-    for name, index in (("two packs of 4", 0), ("8 single runs", 1)):
+    groups = {
+        "two packs of 4": [list(range(SEEDS))[start::PROCESSES] for start in range(PROCESSES)],
+        "8 single runs": [[seed] for seed in range(SEEDS)],
+    }
+    if device == "cuda":  # a GPU computes all seeds in the time of one
+        groups = {"a pack of 8": [list(range(SEEDS))], **groups}
+    turns = [
+        [wall_seconds(each, steps, device) for each in groups.values()] for _ in range(repeats)
+    ]
+    for index, name in enumerate(groups):
         rates = [SEEDS * 3600 / turn[index] for turn in turns]
         print(comparison.row(f"{name}, {steps:,} steps, seeds per hour", rates, 0))
-    ratios = [single / pack for pack, single in turns]
-    print(comparison.row("ratio, pair by pair (target: at least 1.5)", ratios, 2), flush=True)
+    target = 5 if device == "cuda" else 1.5
+    ratios = [turn[-1] / turn[0] for turn in turns]
+    print(comparison.row(f"ratio, pair by pair (target: at least {target})", ratios, 2), flush=True)
 
 
 def main() -> None:
@@ -193,21 +240,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", choices=["update", "packs"])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seeds", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=3000)
     options = parser.parse_args()
     th.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.seeds:
-        train_in_this_process(
-            [int(each) for each in options.seeds.split(",")], 64, 256, options.steps
-        )
+        seeds = [int(each) for each in options.seeds.split(",")]
+        train_in_this_process(seeds, 64, 256, options.steps, options.device)
         return
     comparison.print_heading(options.repeats)
     if options.only != "packs":
-        measure_updates(options.repeats)
+        (measure_gpu_updates if options.device == "cuda" else measure_updates)(options.repeats)
     if options.only != "update":
-        measure_packs(options.repeats, options.steps)
+        measure_packs(options.repeats, options.steps, options.device)
 
 
 if __name__ == "__main__":

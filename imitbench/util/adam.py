@@ -60,7 +60,7 @@ def load_optimizer_state(optimizer: th.optim.Optimizer, state: Mapping[str, Any]
 def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
     """Returns the fastest function that takes steps with an optimizer.
 
-    For plain fused Adam and AdamW on the CPU, it calls the fused kernel directly and updates the
+    For plain fused Adam and AdamW on one device, it calls the fused kernel directly and updates the
     optimizer's state in place. For any other optimizer, it is `optimizer.step`.
 
     Args:
@@ -82,7 +82,8 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
         or any(group.get(name) for name in _NOT_DIRECT)
         # Adam has an option to decay weights as AdamW does.
         or bool(group.get("decoupled_weight_decay")) != (type(optimizer) is th.optim.AdamW)
-        or any(each.device.type != "cpu" or each.grad is None for each in parameters)
+        or any(each.grad is None for each in parameters)
+        or len({each.device for each in parameters}) > 1
     ):
         return optimizer.step
     settings = _settings(group)

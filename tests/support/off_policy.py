@@ -1,12 +1,37 @@
-"""Settings of off-policy trainings that take a moment, and parts of them with known values."""
+"""Off-policy methods, trainings that take a moment, and parts of them with known values."""
 
 import torch as th
 
+from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.csil import CSIL
+from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.discriminator import Discriminator
+from imitbench.algorithms.off_policy.hype import HyPE
+from imitbench.algorithms.off_policy.iq_learn import IQLearn
+from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
 from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.algorithms.off_policy.value_dice import ValueDICE
+
+
+class ShortCSIL(CSIL):
+    """Clones and fits critics for a moment only."""
+
+    def __init__(self, **kwargs):
+        super().__init__(bc_updates=10, critic_updates=10, **kwargs)
+
+
+METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE]
+DISCRETE = [method for method in METHODS if method.discrete_actions]
+
+
+def vectors(trainer):
+    agent = trainer.agent
+    found = [agent.critics.vector, agent.targets.vector]
+    return [*found, agent.actor.vector] if hasattr(agent, "actor") else found
 
 
 def small_options(**given):

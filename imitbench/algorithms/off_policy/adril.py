@@ -59,6 +59,10 @@ class AdRIL(OffPolicyTrainer):
         """Number of the current round, from 0."""
         return self.num_timesteps // self.round_steps if self.round_steps else 0
 
+    def update_kind(self) -> int:
+        """The round, on which the rewards depend."""
+        return self.current_round
+
     def set_demonstrations_of_seeds(self, demonstrations: Sequence[base.AnyTransitions]) -> None:
         """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations_of_seeds`."""
         super().set_demonstrations_of_seeds(demonstrations)

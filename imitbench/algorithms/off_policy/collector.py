@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,9 @@ class Collector:
         self.n_envs = venv.num_envs // len(streams)
         starts = range(0, venv.num_envs, self.n_envs)
         self._places = [slice(start, start + self.n_envs) for start in starts]  # of each seed
+        shape = len(streams), self.n_envs, encoders[0].features
+        self._encoded: Array = np.zeros(shape, np.float32)
+        self._act: Callable[[], th.Tensor] | None = None
         self._obs: Array | None = None
         self._steps = np.zeros(venv.num_envs, np.int64)
         self.lengths: list[int] = []
@@ -95,11 +98,22 @@ class Collector:
         return np.asarray((2 * uniform - 1).reshape(self._venv.num_envs, -1))
 
     def _chosen(self, agent: Agent, obs: Array) -> Array:
-        encoded = np.stack(
-            [code(obs[own]) for code, own in zip(self._encoders, self._places, strict=True)]
-        )
-        acts = agent.act(th.from_numpy(encoded).to(self._streams.device)).cpu().numpy()
-        return acts.reshape(len(obs), *acts.shape[2:])
+        for row, code, own in zip(self._encoded, self._encoders, self._places, strict=True):
+            row[:] = code(obs[own])
+        if self._act is None:
+            self._act = self._make_act(agent)
+        acts = self._act().cpu().numpy()
+        return np.asarray(acts.reshape(len(obs), *acts.shape[2:]))
+
+    def _make_act(self, agent: Agent) -> Callable[[], th.Tensor]:
+        """What chooses the actions in the observations in `_encoded`."""
+        encoded = th.from_numpy(self._encoded)
+
+        def act() -> th.Tensor:
+            given = self._streams.given(lambda host: host.copy_(encoded), self._encoded.shape)
+            return agent.act(given)
+
+        return self._streams.recorded(act)
 
     def state_dict(self) -> dict[str, Any]:
         """Latest observations and lengths of the running episodes."""

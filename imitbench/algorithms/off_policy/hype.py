@@ -43,11 +43,13 @@ class HyPE(AdversarialTrainer):
         super().__init__(objective=objective, **kwargs)
         self.reward_interval = reward_interval
 
+    def update_kind(self) -> bool:
+        """Whether a step of f is due."""
+        return self.n_updates % self.reward_interval == 0
+
     def learn(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
         """Takes a step of f, if it is due."""
-        if self.n_updates % self.reward_interval:
-            return {}
-        return self.discriminator.update(own, expert)
+        return self.discriminator.update(own, expert) if self.update_kind() else {}
 
     def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
         """Temporal differences of r = f on both halves, as in hybrid Q-learning."""

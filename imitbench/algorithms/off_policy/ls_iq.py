@@ -43,8 +43,7 @@ def bounded_targets(
     if bound is not None:
         next_values = next_values.clamp(-bound, bound)
     if ended is not None:
-        at_end = th.as_tensor(value_at_end, dtype=next_values.dtype, device=next_values.device)
-        next_values = th.where(ended, at_end, next_values)
+        next_values = th.where(ended, value_at_end, next_values)
     return reward + gamma * next_values
 
 

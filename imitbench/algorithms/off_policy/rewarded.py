@@ -6,7 +6,7 @@ via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,10 @@ class RewardedTrainer(OffPolicyTrainer):
         """Temporal differences of the stored rewards, or of novelty before `begin`."""
         del expert
         return self.td_loss(own, own.rewards if self.began else self.novelty(own.obs))
+
+    def update_kind(self) -> Hashable | None:
+        """`None` until `begin`, because novelty compares with a growing replay buffer."""
+        return () if self.began else None
 
     def novelty(self, obs: th.Tensor) -> th.Tensor:
         """Distances to the k-th nearest neighbour in units of their standard deviation.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,9 @@ from imitbench.algorithms.off_policy.transitions import Batch, TransitionStore, 
 from imitbench.data import types
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.torch_startup import one_thread
+
+# Recordings that are kept; each has its own memory on the GPU.
+_RECORDED_UPDATES = 2
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self.n_updates = 0
         self._ready = False
         spaces_of = venv.observation_space, venv.action_space
+        self._updates: dict[Hashable, Callable[[], dict[str, th.Tensor]]] = {}
         self._policies = [make_policy(self.agent, *spaces_of).to(device) for _ in seeds]
         super().__init__(
             demonstrations=demonstrations,
@@ -199,6 +203,14 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """
         return self.agent.update_actor(self.actor_obs(own, expert))
 
+    def update_kind(self) -> Hashable | None:
+        """What updates depend on beside tensors: those of the same kind do the same operations.
+
+        Returns:
+            Anything hashable; `None` for an update that is unlike all others.
+        """
+        return ()
+
     def extra_state(self) -> dict[str, Any]:
         """State of what the method learns beside the agent."""
         return {}
@@ -241,9 +253,13 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """Draws observations in which demonstrations begin; shape (seeds, count, features)."""
         assert self._expert is not None, "training is ready"
         starts = [np.flatnonzero(rows["starts"]) for rows in self._demonstrations]
-        drawn = self.streams.indices([len(each) for each in starts], count)
-        index = [each[numbers] for each, numbers in zip(starts, drawn, strict=True)]
-        return self._expert.take(np.stack(index)).obs
+
+        def fill(host: th.Tensor) -> None:
+            drawn = self.streams.indices([len(each) for each in starts], count)
+            index = [each[numbers] for each, numbers in zip(starts, drawn, strict=True)]
+            host.copy_(th.from_numpy(np.stack(index)))
+
+        return self._expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
 
     # Demonstrations and policy.
 
@@ -282,6 +298,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._demonstrations = [rows[id(each)] for each in demonstrations]
         if self._ready:
             self._expert = self._encoded_demonstrations()
+            self._updates.clear()
 
     @property
     def policies(self) -> list[BasePolicy]:
@@ -325,9 +342,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                 self._step()
                 if self._update_is_due():
                     for _ in range(self.options.updates):
-                        for name, value in self._update().items():
-                            sums[name] = sums[name] + value if name in sums else value
-                            counts[name] += 1
+                        _add(self._update(), sums, counts)
         means = {name: (value / counts[name]).tolist() for name, value in sums.items()}
         return [
             {name: value[seed] for name, value in means.items()}
@@ -375,6 +390,24 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             rows[absorbing, : encoder.size] = 0.0
 
     def _update(self) -> dict[str, th.Tensor]:
+        """Takes an update; the next one may overwrite what it returns."""
+        kind = self.update_kind() if self.streams.recording else None
+        if kind is None:
+            logged = self._compute_update()
+        else:
+            self._replay.flush()  # a recorded update only reads
+            logged = self._recorded_update(kind)()
+        self.n_updates += 1
+        return logged
+
+    def _recorded_update(self, kind: Hashable) -> Callable[[], dict[str, th.Tensor]]:
+        if kind not in self._updates:
+            if len(self._updates) == _RECORDED_UPDATES:
+                del self._updates[next(iter(self._updates))]
+            self._updates[kind] = self.streams.recorded(self._compute_update)
+        return self._updates[kind]
+
+    def _compute_update(self) -> dict[str, th.Tensor]:
         size = self.options.batch_size
         own = self._replay.sample(self.streams, size)
         expert = self.expert.sample(self.streams, size) if self.uses_demonstrations else own
@@ -383,7 +416,6 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self.agent.update_critics(loss.sum())
         logged |= self.improve_policy(own, expert)
         self.agent.follow()
-        self.n_updates += 1
         return {**logged, "critic_loss": loss.detach()}
 
     def _encoded_demonstrations(self) -> TransitionStore:
@@ -466,6 +498,16 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if self._ready and self.uses_demonstrations:
             self._expert = self._encoded_demonstrations()
         self.load_extra_state(state["method"])
+        self._updates.clear()  # optimizers have new tensors
+
+
+def _add(logged: Mapping[str, th.Tensor], sums: dict[str, th.Tensor], counts: Counter[str]) -> None:
+    """Adds what an update logged to the sums so far."""
+    for name, value in logged.items():
+        if name not in sums:
+            sums[name] = th.zeros_like(value)
+    counts.update(logged.keys())
+    th._foreach_add_([sums[name] for name in logged], list(logged.values()))
 
 
 def check_off_policy_spaces(venv: VecEnv, method: str, *, discrete: bool) -> None:

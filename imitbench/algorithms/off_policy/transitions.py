@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch as th
 
@@ -64,17 +65,21 @@ class TransitionStore:
         device: str | th.device = "cpu",
     ) -> None:
         self.capacity = capacity
-        kind = th.float32 if actions else th.int64
-        place = (seeds, capacity)
-        self._columns = {
-            "obs": th.zeros(*place, features, device=device),
-            "acts": th.zeros(*place, *actions, dtype=kind, device=device),
-            "next_obs": th.zeros(*place, features, device=device),
-            "terminal": th.zeros(*place, device=device),
-            "rewards": th.zeros(*place, device=device),
+        self._discrete = not actions
+        self._widths = {
+            "obs": features,
+            "acts": 1 if self._discrete else actions[0],
+            "next_obs": features,
+            "terminal": 1,
+            "rewards": 1,
         }
+        # One table, so that a batch is taken and transitions are added in one operation.
+        self._table = th.zeros(seeds, capacity, sum(self._widths.values()), device=device)
+        self._flat = self._table.flatten(0, 1)
         self._added = [0] * seeds
-        self._offsets = th.arange(seeds).unsqueeze(1) * capacity
+        self._offsets = th.arange(seeds, device=device).unsqueeze(1) * capacity
+        self._waiting: list[tuple[Array, Array]] = []  # rows of `_flat` by their numbers
+        self._waiting_count = 0
 
     @property
     def sizes(self) -> list[int]:
@@ -89,48 +94,90 @@ class TransitionStore:
             rows: The fields of `Batch`, each of shape (n, …), n at most the capacity.
         """
         count = len(rows["acts"])
-        start = self._added[seed] % self.capacity
-        before_end = min(count, self.capacity - start)
-        for name, column in self._columns.items():
-            values = th.as_tensor(rows[name])
-            column[seed, start : start + before_end] = values[:before_end]
-            if before_end < count:
-                column[seed, : count - before_end] = values[before_end:]
+        table = np.empty((count, self._flat.shape[1]), np.float32)
+        start = 0
+        for name, width in self._widths.items():
+            values = rows[name]
+            if isinstance(values, th.Tensor):
+                values = values.cpu().numpy()
+            table[:, start : start + width] = values.reshape(count, width)
+            start += width
+        if self._waiting_count + count > self.capacity:  # a place must not be waited for twice
+            self.flush()
+        places = np.arange(self._added[seed], self._added[seed] + count) % self.capacity
+        self._waiting.append((places + seed * self.capacity, table))
+        self._waiting_count += count
         self._added[seed] += count
 
-    def column(self, name: str, seed: int) -> th.Tensor:
-        """The filled part of a field of one seed, shape (size, …); a view."""
-        return self._columns[name][seed, : self.sizes[seed]]
+    def flush(self) -> None:
+        """Writes the transitions that were added since; every reading does this, too."""
+        if not self._waiting:
+            return
+        places, rows = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        device = self._flat.device
+        self._flat.index_copy_(0, th.from_numpy(places).to(device), th.from_numpy(rows).to(device))
+        self._waiting.clear()
+        self._waiting_count = 0
 
-    def take(self, index: Array) -> Batch:
+    def _columns(self, table: th.Tensor) -> dict[str, th.Tensor]:
+        """Views of the fields of a table, shape (…, entries of a transition).
+
+        Discrete actions are a copy.
+        """
+        parts = th.split(table, list(self._widths.values()), dim=-1)
+        columns = dict(zip(self._widths, parts, strict=True))
+        for name in ("terminal", "rewards"):
+            columns[name] = columns[name].squeeze(-1)
+        if self._discrete:
+            columns["acts"] = columns["acts"].squeeze(-1).long()
+        return columns
+
+    def column(self, name: str, seed: int) -> th.Tensor:
+        """The filled part of a field of one seed, shape (size, …).
+
+        A view, but for discrete actions.
+        """
+        self.flush()
+        return self._columns(self._table[seed, : self.sizes[seed]])[name]
+
+    def take(self, index: Array | th.Tensor) -> Batch:
         """Transitions at indices of each seed, shape (seeds, batch)."""
-        rows = (th.from_numpy(index) + self._offsets).flatten()
-        batch = {}
-        for name, column in self._columns.items():
-            flat = column.flatten(0, 1)
-            taken = flat.index_select(0, rows.to(flat.device))
-            batch[name] = taken.view(*index.shape, *column.shape[2:])
-        return Batch(**batch)
+        self.flush()
+        if not isinstance(index, th.Tensor):
+            index = th.from_numpy(index).to(self._flat.device)
+        taken = self._flat.index_select(0, (index + self._offsets).flatten())
+        return Batch(**self._columns(taken.view(*index.shape, -1)))
 
     def sample(self, streams: SeedStreams, count: int) -> Batch:
         """Draws transitions of each seed, with replacement."""
-        return self.take(streams.indices(self.sizes, count))
+
+        def fill(host: th.Tensor) -> None:
+            host.copy_(th.from_numpy(streams.indices(self.sizes, count)))
+
+        return self.take(streams.given(fill, (len(self._added), count), th.int64))
 
     def replace(self, name: str, seed: int, values: th.Tensor) -> None:
-        """Overwrites the filled part of a field of one seed."""
+        """Overwrites the filled part of a field of one seed, other than discrete actions."""
         self.column(name, seed).copy_(values)
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part of the buffer, on the CPU."""
-        most = max(self.sizes)
-        columns = {name: each[:, :most].cpu().clone() for name, each in self._columns.items()}
-        return {"columns": columns, "added": list(self._added)}
+        self.flush()
+        columns = self._columns(self._table[:, : max(self.sizes)])
+        return {
+            "columns": {name: each.cpu().clone() for name, each in columns.items()},
+            "added": list(self._added),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        for name, values in state["columns"].items():
-            self._columns[name][:, : values.shape[1]] = values.to(self._columns[name].device)
+        self._waiting.clear()
+        self._waiting_count = 0
         self._added = list(state["added"])
+        size = state["columns"]["rewards"].shape[1]
+        parts = th.split(self._table[:, :size], list(self._widths.values()), dim=-1)
+        for part, name in zip(parts, self._widths, strict=True):
+            part.copy_(state["columns"][name].reshape(part.shape))
 
 
 def shares(count: int, own: float, expert: float, device: str | th.device = "cpu") -> th.Tensor:

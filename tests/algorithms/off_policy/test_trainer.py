@@ -5,37 +5,13 @@ import pytest
 import torch as th
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-from support.off_policy import small_options
+from support.off_policy import DISCRETE, METHODS, small_options, vectors
 
-from imitbench.algorithms.off_policy.adril import AdRIL
-from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
-from imitbench.algorithms.off_policy.hype import HyPE
-from imitbench.algorithms.off_policy.iq_learn import IQLearn
-from imitbench.algorithms.off_policy.ls_iq import LSIQ
-from imitbench.algorithms.off_policy.pwil import PWIL
-from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.data import rollout, types
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.stats.significance import permutation
 from imitbench.util.state_file import load_state, save_state
-
-
-class ShortCSIL(CSIL):
-    """Clones and fits critics for a moment only."""
-
-    def __init__(self, **kwargs):
-        super().__init__(bc_updates=10, critic_updates=10, **kwargs)
-
-
-METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE]
-DISCRETE = [method for method in METHODS if method.discrete_actions]
-
-
-def vectors(trainer):
-    agent = trainer.agent
-    found = [agent.critics.vector, agent.targets.vector]
-    return [*found, agent.actor.vector] if hasattr(agent, "actor") else found
 
 
 @pytest.mark.parametrize("method", METHODS)
