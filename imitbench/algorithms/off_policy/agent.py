@@ -37,6 +37,8 @@ class AgentOptions:
         critic_learning_rate: Learning rate of the critics.
         gamma: Discount factor.
         tau: Share by which target critics follow after each update.
+        policy_tau: Share by which the exported policy follows the learned one after each update; 1
+            for the learned one itself.
         temperature: Weight of the entropy; the initial one if it is learned.
         learn_temperature: Whether the temperature is learned so that the entropy stays at
             `target_entropy`; only for continuous actions.
@@ -52,6 +54,7 @@ class AgentOptions:
     critic_learning_rate: float = 3e-4
     gamma: float = 0.99
     tau: float = 0.005
+    policy_tau: float = 1.0
     temperature: float = 0.1
     learn_temperature: bool = True
     target_entropy: float | None = None
@@ -60,8 +63,9 @@ class AgentOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
-        if not 0 < self.tau <= 1:
-            raise ValueError(f"tau must lie in (0, 1], not {self.tau}")
+        for name in ("tau", "policy_tau"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} must lie in (0, 1], not {getattr(self, name)}")
         if not self.temperature > 0:
             raise ValueError(f"temperature must be positive, not {self.temperature}")
         if self.n_critics < 1:
@@ -124,12 +128,17 @@ class Agent(ABC):
         n_critics: As given.
         critics: All critics; members are ordered by critic, then by seed.
         targets: Their targets.
+        exported: The network of the exported policy, one perceptron of each seed: the one that is
+            learned, or with `policy_tau` below 1 its moving average, which changes less from update
+            to update (Polyak and Juditsky 1992, "Acceleration of Stochastic Approximation by
+            Averaging").
         absorbing: Whether the last entry of observations marks the absorbing state. Nothing is
             chosen there: its value is that of action 0, without entropy, because no transition
             tells what another action would be worth.
     """
 
     absorbing: bool = False
+    exported: StackedMlp
 
     def __init__(
         self,
@@ -146,6 +155,16 @@ class Agent(ABC):
         self.critics = StackedMlp(self._shape, streams.torch * n_critics, streams.device)
         self.targets = self.critics.copy()
         self._critic_adam = Adam(self.critics.vector, options.critic_learning_rate)
+
+    @property
+    @abstractmethod
+    def learned(self) -> StackedMlp:
+        """The network that defines the policy."""
+
+    def restart_average(self) -> None:
+        """Sets the exported policy to the learned one."""
+        with th.no_grad():
+            self.exported.vector.copy_(self.learned.vector)
 
     @abstractmethod
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
@@ -220,8 +239,13 @@ class Agent(ABC):
         self._critic_adam = Adam(self.critics.vector, self.options.critic_learning_rate)
 
     def follow(self) -> None:
-        """Moves the targets towards the critics."""
+        """Moves the targets towards the critics, and the exported policy towards the learned."""
         self.targets.follow(self.critics, self.options.tau)
+        if self.exported is not self.learned:
+            self.exported.follow(self.learned, self.options.policy_tau)
+
+    def _export(self) -> StackedMlp:
+        return self.learned if self.options.policy_tau == 1 else self.learned.copy()
 
     def _critics(
         self, obs: th.Tensor, critics: Critics, acts: th.Tensor | None = None
@@ -238,6 +262,7 @@ class Agent(ABC):
             "critics": self.critics.vector.detach().cpu().clone(),
             "targets": self.targets.vector.cpu().clone(),
             "critic_adam": self._critic_adam.state_dict(),
+            "exported": self.exported.vector.detach().cpu().clone(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -245,6 +270,7 @@ class Agent(ABC):
         with th.no_grad():
             self.critics.vector.copy_(state["critics"])
             self.targets.vector.copy_(state["targets"])
+            self.exported.vector.copy_(state["exported"])
         self._critic_adam.load_state_dict(state["critic_adam"])
 
 
@@ -271,6 +297,7 @@ class SoftActorCritic(Agent):
         self._actions = actions
         sizes = (features, *options.hidden_sizes, 2 * actions)
         self.actor = StackedMlp(sizes, streams.torch, streams.device)
+        self.exported = self._export()
         start = math.log(options.temperature)
         self.log_temperature = th.full((len(streams),), start, device=streams.device)
         self.log_temperature.requires_grad_()
@@ -280,6 +307,11 @@ class SoftActorCritic(Agent):
         self.prior: Callable[[th.Tensor], th.Tensor] | None = None
         self._actor_adam = Adam(self.actor.vector, rate)
         self._temperature_adam = Adam(self.log_temperature, rate)
+
+    @property
+    def learned(self) -> StackedMlp:
+        """The actor."""
+        return self.actor
 
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """Q(s, a) by each critic; see `Agent.values`."""
@@ -391,6 +423,12 @@ class SoftQ(Agent):
         self, features: int, actions: int, options: AgentOptions, streams: SeedStreams
     ) -> None:
         super().__init__(features, actions, options, streams, 1)
+        self.exported = self._export()
+
+    @property
+    def learned(self) -> StackedMlp:
+        """The critic."""
+        return self.critics
 
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """Q(s, a) by the critic; see `Agent.values`."""

@@ -150,6 +150,7 @@ class CSIL(OffPolicyTrainer):
         with th.no_grad():
             for each in (agent.actor, self._clone, self._reward):
                 each.vector.copy_(policy.vector)
+        agent.restart_average()
         for _ in range(self._critic_updates):
             agent.update_critics(self.sarsa_loss().sum())
             agent.follow()

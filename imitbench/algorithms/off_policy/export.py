@@ -56,7 +56,7 @@ def copy_policy(agent: Agent, encoder: ObservationEncoder, seed: int, policy: Ba
             _copy_actor(agent, encoder, seed, policy)
             return
         assert isinstance(policy, ActorCriticPolicy), "make_policy made it"
-        *hidden, last = _encoded(agent.critics, seed, encoder)
+        *hidden, last = _encoded(agent.exported, seed, encoder)
         _copy(hidden, list(policy.mlp_extractor.policy_net))
         weight, bias = last
         scaled = weight / agent.options.temperature, bias / agent.options.temperature
@@ -69,7 +69,7 @@ def _copy_actor(
     agent: SoftActorCritic, encoder: ObservationEncoder, seed: int, policy: SACPolicy
 ) -> None:
     actor = policy.actor
-    *hidden, (weight, bias) = _encoded(agent.actor, seed, encoder)
+    *hidden, (weight, bias) = _encoded(agent.exported, seed, encoder)
     _copy(hidden, list(actor.latent_pi))
     mean, log_std = zip(weight.chunk(2, dim=1), bias.chunk(2), strict=True)
     _copy([mean, log_std], [actor.mu, actor.log_std])

@@ -127,6 +127,7 @@ _AGENT_SETTINGS = (
     "critic_learning_rate",
     "gamma",
     "tau",
+    "policy_tau",
     "temperature",
     "learn_temperature",
     "n_critics",

@@ -287,6 +287,28 @@ def test_targets_follow_by_their_share():
     th.testing.assert_close(agent.targets.vector, target + 0.25)
 
 
+@pytest.mark.parametrize("kind", [SoftActorCritic, SoftQ])
+def test_the_exported_policy_follows_the_learned_one_by_its_share(kind):
+    options = AgentOptions(hidden_sizes=(8,), policy_tau=0.25)
+    agent = kind(2, 1 if kind is SoftActorCritic else 2, options, SeedStreams([0]))
+    before = agent.exported.vector.clone()
+    with th.no_grad():
+        agent.learned.vector.add_(1.0)
+    agent.follow()
+    th.testing.assert_close(agent.exported.vector, before + 0.25)
+    again = kind(2, 1 if kind is SoftActorCritic else 2, options, SeedStreams([1]))
+    again.load_state_dict(agent.state_dict())
+    assert th.equal(again.exported.vector, agent.exported.vector)
+    agent.restart_average()
+    assert th.equal(agent.exported.vector, agent.learned.vector)
+
+
+def test_without_an_average_the_learned_policy_is_exported():
+    assert SMALL.policy_tau == 1
+    agent = SoftActorCritic(2, 1, SMALL, SeedStreams([0]))
+    assert agent.exported is agent.actor
+
+
 def test_a_seed_draws_the_same_alone_and_beside_others():
     alone, beside = SeedStreams([7]), SeedStreams([3, 7])
     for _ in range(2):

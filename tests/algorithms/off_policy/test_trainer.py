@@ -82,6 +82,19 @@ def test_hidden_entries_reach_neither_agent_nor_exported_policy(make, pendulum_d
     np.testing.assert_allclose(acts, 2 * th.tanh(mean).detach().numpy(), atol=1e-4)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_the_average_of_policies_is_exported(method, make, pendulum_demos):
+    options = small_options(agent={"policy_tau": 0.01})
+    trainer = make(method, "Pendulum-v1", pendulum_demos, options=options)
+    trainer.train(60)
+    obs = pendulum_demos[0].obs[:20]
+    acts, _ = trainer.policy.predict(obs, deterministic=True)
+    outputs = trainer.agent.exported(th.from_numpy(trainer._encoders[0](obs))[None])
+    expected = 2 * th.tanh(outputs[0, :, :1]).detach().numpy()
+    np.testing.assert_allclose(acts, expected, atol=1e-4)
+    assert not th.equal(trainer.agent.exported.vector, trainer.agent.actor.vector)
+
+
 def test_initial_observations_are_those_in_which_demonstrations_begin(make, pendulum_demos):
     trainer = make(DAC, "Pendulum-v1", pendulum_demos, seeds=(0, 1))
     trainer.train(20)
