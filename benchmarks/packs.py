@@ -72,6 +72,18 @@ def make_core(seeds: Sequence[int], units: int, batch: int, device: str = "cpu")
     )
 
 
+def make_peer(units: int, batch: int, device: str = "cpu") -> SAC:
+    """Creates Stable-Baselines3's SAC, after its first updates."""
+    return SAC(
+        "MlpPolicy",
+        make_venv(1, DummyVecEnv),
+        learning_starts=100,
+        batch_size=batch,
+        policy_kwargs={"net_arch": [units, units]},
+        device=device,
+    ).learn(200)
+
+
 def steps_per_second(
     train: object, seeds: int, clock: Callable[[], float] = time.process_time
 ) -> float:
@@ -129,14 +141,7 @@ def products_per_second(products: Sequence[tuple[th.Tensor, th.Tensor, th.Tensor
 def measure_updates(repeats: int) -> None:
     """Prints steps with an update per second: the core in packs, Stable-Baselines3, the limit."""
     for units, batch in SIZES:
-        theirs = SAC(
-            "MlpPolicy",
-            make_venv(1, DummyVecEnv),
-            learning_starts=100,
-            batch_size=batch,
-            policy_kwargs={"net_arch": [units, units]},
-            device="cpu",
-        ).learn(200)
+        theirs = make_peer(units, batch)
         cores = {size: make_core(range(size), units, batch) for size in PACKS}
         for core in cores.values():
             core.train(200)
@@ -167,14 +172,7 @@ def measure_updates(repeats: int) -> None:
 def measure_gpu_updates(repeats: int) -> None:
     """Prints steps with an update per second of wall time on a GPU."""
     for units, batch in SIZES:
-        theirs = SAC(
-            "MlpPolicy",
-            make_venv(1, DummyVecEnv),
-            learning_starts=100,
-            batch_size=batch,
-            policy_kwargs={"net_arch": [units, units]},
-            device="cuda",
-        ).learn(200)
+        theirs = make_peer(units, batch, "cuda")
         cores: list[tuple[str, int, AdRIL]] = []
         for size, recording in itertools.product(GPU_PACKS, (True, False)):
             core = make_core(range(size), units, batch, "cuda")
