@@ -101,6 +101,15 @@ def generator_table(board):
     )
 
 
+def off_policy_table(board):
+    return score_table(
+        ["environment", "dac[tuned,pack=5]", "bc", "gail", "airl"],
+        runs_of(board, "imitbench-seals", "imitbench-seals-gail-airl", "imitbench-seals-dac"),
+        lambda spec: (spec.environment.id,),
+        lambda spec: spec.algo_label,
+    )
+
+
 def demonstrations_table(board):
     few = runs_of(board, "imitbench-seals-demos")
     environments = {run.spec.environment.id for run in few}
@@ -144,6 +153,7 @@ def ablation(name, make_table=ablation_table):
         ("docs/results.md", "additions", ablation("gail-halfcheetah")),
         ("docs/results.md", "search", search_table),
         ("docs/results.md", "tables", tables_of),
+        ("docs/off_policy.md", "seals", off_policy_table),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
