@@ -20,8 +20,8 @@ AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 80_000, "airl": 160_000, "density
 AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 40_000}
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
-AMOUNTS |= dict.fromkeys(("adril", "csil", "dac", "ls_iq", "value_dice"), 3000)
-AMOUNTS |= dict.fromkeys(("hype", "iq_learn", "pwil"), 8000)
+AMOUNTS |= dict.fromkeys(("csil", "ls_iq", "value_dice"), 3000)
+AMOUNTS |= dict.fromkeys(("adril", "dac", "hype", "iq_learn", "pwil"), 8000)
 AMOUNTS |= {"cpl": 2000}
 TRAINED = [
     name
