@@ -111,14 +111,14 @@ def off_policy_table(board):
 
 
 def demonstrations_table(board):
-    few = runs_of(board, "imitbench-seals-demos")
+    few = runs_of(board, "imitbench-seals-demos", "imitbench-seals-dac-demos")
     environments = {run.spec.environment.id for run in few}
-    every = runs_of(board, "imitbench-seals", "imitbench-seals-gail-airl")
+    every = runs_of(board, "imitbench-seals", "imitbench-seals-gail-airl", "imitbench-seals-dac")
     return score_table(
-        ["environment", "demonstrations", "bc", "gail", "airl"],
+        ["environment", "demonstrations", "bc", "gail", "airl", "dac[tuned,pack=5]"],
         few + [run for run in every if run.spec.environment.id in environments],
         lambda spec: (spec.environment.id, spec.demos.count),
-        lambda spec: spec.algo,
+        lambda spec: spec.algo_label,
     )
 
 
