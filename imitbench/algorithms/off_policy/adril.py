@@ -24,17 +24,18 @@ class AdRIL(OffPolicyTrainer):
     Hilbert space is the difference of their mean embeddings. With the kernel that is 1 for equal
     pairs and else 0, each sampled pair has its own reward. In round k it is
 
-        1 / N          for a pair of the N demonstrations,
-        0              for a pair of the learner from round k,
-        -1 / M_k       for a pair of the learner from an earlier round,
+        1          for a pair of the demonstrations,
+        0          for a pair of the learner from round k,
+        -D / E_k   for a pair of the learner from an earlier round,
 
-    where M_k is the number of trajectories from earlier rounds, in lengths of a demonstration. A
-    round is a fixed number of environment steps. Half of each batch is the expert's.
+    with D the number of the demonstrations' pairs and E_k that of all earlier rounds. The paper
+    divides these by the number of demonstrations; then more of them would weigh less against the
+    entropy. A round is a fixed number of environment steps. Half of each batch is the expert's.
 
     Args:
         round_steps: Environment steps of each round; 0 for a single round, which is SQIL (Reddy et
-            al. 2020) with other units.
-        reward_scale: Factor of all rewards.
+            al. 2020).
+        reward_scale: Factor of all rewards; that of the expert's pairs.
         **kwargs: As for `OffPolicyTrainer`.
 
     Raises:
@@ -66,13 +67,8 @@ class AdRIL(OffPolicyTrainer):
     def set_demonstrations_of_seeds(self, demonstrations: Sequence[base.AnyTransitions]) -> None:
         """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations_of_seeds`."""
         super().set_demonstrations_of_seeds(demonstrations)
-        steps = [rows["dones"] for rows in self._demonstrations]
-        # Fragments of episodes have no end, and count together as one.
-        counts = th.tensor([max(1, int(dones.sum())) for dones in steps])
-        lengths = th.tensor([len(dones) for dones in steps]) / counts
-        self._trajectories, self._length = (
-            each.float().unsqueeze(1).to(self.streams.device) for each in (counts, lengths)
-        )
+        steps = th.tensor([float(len(rows["dones"])) for rows in self._demonstrations])
+        self._expert_steps = steps.unsqueeze(1).to(self.streams.device)
 
     def label(self, seed: int, rows: Rows) -> Rows:
         """Stores the number of the round in place of a reward, which changes between rounds."""
@@ -92,10 +88,9 @@ class AdRIL(OffPolicyTrainer):
         """
         old = (own.rewards < self.current_round).float()
         # There are no old pairs in round 0, whose number of earlier trajectories is 0.
-        earlier = max(self.current_round, 1) * self.round_steps / self._length
-        ours = -old / earlier if self.round_steps else th.zeros_like(old)
-        theirs = 1 / self._trajectories + th.zeros_like(expert.rewards)
-        return self.reward_scale * th.cat([ours, theirs], dim=1)
+        earlier = max(self.current_round, 1) * self.round_steps
+        ours = -old * self._expert_steps / earlier if self.round_steps else th.zeros_like(old)
+        return self.reward_scale * th.cat([ours, th.ones_like(expert.rewards)], dim=1)
 
     def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
         """Temporal differences on both halves."""

@@ -24,15 +24,15 @@ def from_rounds(*numbers):
 
 def test_rewards_are_those_of_the_round(trainer):
     rewards = trainer.rewards(from_rounds(0.0, 1.0, 2.0), from_rounds(0.0, 0.0))
-    # Earlier rounds have 40 steps, a fifth of a demonstration's length.
-    th.testing.assert_close(rewards, th.tensor([[-5.0, -5.0, 0.0, 1 / 3, 1 / 3]]))
+    # Earlier rounds have 40 steps, and the demonstrations 600.
+    th.testing.assert_close(rewards, th.tensor([[-15.0, -15.0, 0.0, 1.0, 1.0]]))
 
 
 def test_rewards_cancel_over_the_demonstrations_and_all_earlier_rounds(trainer):
     # So the reward of a pair is 0 if both have it equally often, whatever its share.
     rewards = trainer.rewards(from_rounds(*[0.0] * 20, *[1.0] * 20), from_rounds(*[0.0] * 600))
-    assert float(rewards[:, :40].sum()) == pytest.approx(-200)
-    assert float(rewards[:, 40:].sum()) == pytest.approx(200)
+    assert float(rewards[:, :40].sum()) == pytest.approx(-600)
+    assert float(rewards[:, 40:].sum()) == pytest.approx(600)
 
 
 def test_a_scale_multiplies_all_rewards(trainer):
@@ -63,7 +63,7 @@ def cartpole(make, cartpole_demos, **agent):
 
 def test_critics_settle_at_the_mean_reward_of_a_pair(make, cartpole_demos):
     made = cartpole(make, cartpole_demos, critic_learning_rate=0.05)
-    made.num_timesteps = 1000  # the length of two demonstrations
+    made.num_timesteps = 1000  # the length of two of the three demonstrations
     eye = th.eye(4).tolist()
     # The learner in states 0 (an earlier round) and 1 (this one), the expert in states 0 and 2.
     own = batch([eye[0], eye[1]], [0, 0], terminal=1.0, rewards=[[0.0, 2.0]])
@@ -71,14 +71,14 @@ def test_critics_settle_at_the_mean_reward_of_a_pair(make, cartpole_demos):
     for _ in range(400):
         made.agent.update_critics(made.critic_loss(own, expert).sum())
     values = made.agent.values(th.eye(4)[None], th.zeros(1, 4, dtype=th.int64))[0, 0].detach()
-    wanted = th.tensor([(1 / 3 - 1 / 2) / 2, 0.0, 1 / 3])
+    wanted = th.tensor([(1 - 3 / 2) / 2, 0.0, 1.0])
     th.testing.assert_close(values[:3], wanted, atol=1e-3, rtol=0)
 
 
 def test_the_value_of_staying_with_the_expert_is_a_fixed_point(make, cartpole_demos):
     made = cartpole(make, cartpole_demos, gamma=0.5, temperature=0.1)
-    # Both actions stay in the state: V = q + 0.1 * log 2 and q = 1/3 + 0.5 * V.
-    value = (1 / 3 + 0.5 * 0.1 * math.log(2)) / 0.5
+    # Both actions stay in the state: V = q + 0.1 * log 2 and q = 1 + 0.5 * V.
+    value = (1 + 0.5 * 0.1 * math.log(2)) / 0.5
     for stack in (made.agent.critics, made.agent.targets):
         with th.no_grad():
             stack.vector.copy_(th.tensor([[0.0] * 8 + [value] * 2]))
