@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.score_tables import ablation_table, cost_table, score_cell, score_table
+from support.score_tables import ablation_table, cost_table, method_table, score_cell, score_table
 
 from imitbench.cards.tuned import read_tuned
 from imitbench.published.results_sources import find_results, read_source
@@ -110,6 +110,19 @@ def off_policy_table(board):
     )
 
 
+def off_policy_on_classic(board):
+    return method_table(runs_of(board, "imitbench-classic-off-policy"))
+
+
+def discount_table(runs):
+    return score_table(
+        ["method", "gamma=0.9", "gamma=0.99"],
+        runs,
+        lambda spec: (spec.algo,),
+        lambda spec: f"gamma={spec.hyperparameters['gamma']}",
+    )
+
+
 def demonstrations_table(board):
     few = runs_of(board, "imitbench-seals-demos", "imitbench-seals-dac-demos")
     environments = {run.spec.environment.id for run in few}
@@ -154,6 +167,8 @@ def ablation(name, make_table=ablation_table):
         ("docs/results.md", "search", search_table),
         ("docs/results.md", "tables", tables_of),
         ("docs/off_policy.md", "seals", off_policy_table),
+        ("docs/off_policy.md", "classic", off_policy_on_classic),
+        ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),

@@ -32,6 +32,25 @@ def score_table(head, runs, row_of, column_of):
     return table(head, body, names)
 
 
+def method_table(runs):
+    """Returns a Markdown table of methods by environment, with the mean score of each cell."""
+    cells = defaultdict(list)
+    for run in runs:
+        cells[run.spec.algo, run.spec.environment.id].append(_score(run))
+    methods, environments = (sorted(set(names)) for names in zip(*cells, strict=True))
+    body = [
+        [
+            method,
+            *(
+                score_cell(cells[method, each]) if cells[method, each] else ""
+                for each in environments
+            ),
+        ]
+        for method in methods
+    ]
+    return table(["method", *environments], body, 1)
+
+
 def ablation_table(runs):
     """Returns a Markdown table of an algorithm's variants, each with p against the defaults."""
     cells, variants, environments = _by_variant(runs)
