@@ -44,6 +44,9 @@ class AgentOptions:
             `target_entropy`; only for continuous actions.
         target_entropy: In nats; `None` for minus the number of action entries.
         n_critics: Number of critics; the least value counts.
+        action_clip: Critics see continuous actions clipped to plus or minus this. A squashed
+            policy never quite takes actions at their bounds, so critics that see them may tell an
+            expert who does by that alone.
 
     Raises:
         ValueError: A value is out of range.
@@ -59,11 +62,12 @@ class AgentOptions:
     learn_temperature: bool = True
     target_entropy: float | None = None
     n_critics: int = 2
+    action_clip: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
-        for name in ("tau", "policy_tau"):
+        for name in ("tau", "policy_tau", "action_clip"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} must lie in (0, 1], not {getattr(self, name)}")
         if not self.temperature > 0:
@@ -315,6 +319,8 @@ class SoftActorCritic(Agent):
 
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """Q(s, a) by each critic; see `Agent.values`."""
+        if (clip := self.options.action_clip) < 1:
+            acts = acts.clamp(-clip, clip)
         return self._critics(obs, critics, acts).squeeze(-1)
 
     def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:

@@ -131,6 +131,7 @@ _AGENT_SETTINGS = (
     "temperature",
     "learn_temperature",
     "n_critics",
+    "action_clip",
 )
 _TRAINER_SETTINGS = (
     "batch_size",

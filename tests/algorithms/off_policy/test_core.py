@@ -309,6 +309,24 @@ def test_without_an_average_the_learned_policy_is_exported():
     assert agent.exported is agent.actor
 
 
+@pytest.mark.parametrize("critics", ["online", "target", "frozen"])
+def test_critics_see_clipped_actions(critics):
+    options = AgentOptions(hidden_sizes=(8,), action_clip=0.9)
+    agent = SoftActorCritic(2, 1, options, SeedStreams([0]))
+    acts = th.tensor([[[0.9], [1.0], [-0.95], [-0.9], [0.5]]], requires_grad=True)
+    values = agent.values(th.zeros(1, 5, 2), acts, critics)[0, 0]
+    assert values[0] == values[1] and values[2] == values[3]
+    assert len(set(values.tolist())) == 3
+    values.sum().backward()
+    assert (acts.grad[0, :, 0] == 0).tolist() == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize("clip", [0.0, 1.5])
+def test_a_clip_out_of_range_is_refused(clip):
+    with pytest.raises(ValueError, match=r"action_clip must lie in \(0, 1\]"):
+        AgentOptions(action_clip=clip)
+
+
 def test_a_seed_draws_the_same_alone_and_beside_others():
     alone, beside = SeedStreams([7]), SeedStreams([3, 7])
     for _ in range(2):
