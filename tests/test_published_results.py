@@ -114,6 +114,15 @@ def off_policy_on_classic(board):
     return method_table(runs_of(board, "imitbench-classic-off-policy"))
 
 
+def one_demonstration(board):
+    return score_table(
+        ["environment", "iq_learn"],
+        runs_of(board, "imitbench-seals-iq-learn-demos"),
+        lambda spec: (spec.environment.id,),
+        lambda spec: spec.algo,
+    )
+
+
 def discount_table(runs):
     return score_table(
         ["method", "gamma=0.9", "gamma=0.99"],
@@ -168,6 +177,7 @@ def ablation(name, make_table=ablation_table):
         ("docs/results.md", "tables", tables_of),
         ("docs/off_policy.md", "seals", off_policy_table),
         ("docs/off_policy.md", "classic", off_policy_on_classic),
+        ("docs/off_policy.md", "one", one_demonstration),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
         ("README.md", "classic", first_table_of("classic")),
