@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.score_tables import ablation_table, cost_table, method_table, score_cell, score_table
+from support.score_tables import ablation_table, cost_table, score_cell, score_table
 
 from imitbench.cards.tuned import read_tuned
 from imitbench.published.results_sources import find_results, read_source
@@ -111,7 +111,12 @@ def off_policy_table(board):
 
 
 def off_policy_on_classic(board):
-    return method_table(runs_of(board, "imitbench-classic-off-policy"))
+    return score_table(
+        ["method", "Pendulum-v1", "seals/CartPole-v0", "seals/MountainCar-v0"],
+        runs_of(board, "imitbench-classic-off-policy"),
+        lambda spec: (spec.algo,),
+        lambda spec: spec.environment.id,
+    )
 
 
 def one_demonstration(board):

@@ -14,7 +14,7 @@ def score_table(head, runs, row_of, column_of):
 
     Args:
         head: Head of each column, those that name the rows first. Runs of other columns are left
-            out.
+            out; a cell without runs is empty.
         runs: Runs, of which all are completed.
         row_of: Function of a specification that returns the tuple that names its row.
         column_of: Function of a specification that returns the name of its column.
@@ -26,29 +26,9 @@ def score_table(head, runs, row_of, column_of):
     rows = sorted({row for row, _ in cells})
     names = len(rows[0])
     body = [
-        [*map(str, row), *(score_cell(cells[row, column]) for column in head[names:])]
-        for row in rows
+        [*map(str, row), *(_cell(cells[row, column]) for column in head[names:])] for row in rows
     ]
     return table(head, body, names)
-
-
-def method_table(runs):
-    """Returns a Markdown table of methods by environment, with the mean score of each cell."""
-    cells = defaultdict(list)
-    for run in runs:
-        cells[run.spec.algo, run.spec.environment.id].append(_score(run))
-    methods, environments = (sorted(set(names)) for names in zip(*cells, strict=True))
-    body = [
-        [
-            method,
-            *(
-                score_cell(cells[method, each]) if cells[method, each] else ""
-                for each in environments
-            ),
-        ]
-        for method in methods
-    ]
-    return table(["method", *environments], body, 1)
 
 
 def ablation_table(runs):
@@ -102,6 +82,10 @@ def _changes(variant):
 
 def _score(run):
     return run.result.references.score(run.result.raw_return)
+
+
+def _cell(scores):
+    return score_cell(scores) if scores else ""
 
 
 def score_cell(scores):

@@ -87,7 +87,7 @@ class AdRIL(OffPolicyTrainer):
             Those of the learner, then those of the expert, shape (seeds, both batches).
         """
         old = (own.rewards < self.current_round).float()
-        # There are no old pairs in round 0, whose number of earlier trajectories is 0.
+        # There are no old pairs in round 0, whose number of earlier pairs is 0.
         earlier = max(self.current_round, 1) * self.round_steps
         ours = -old * self._expert_steps / earlier if self.round_steps else th.zeros_like(old)
         return self.reward_scale * th.cat([ours, th.ones_like(expert.rewards)], dim=1)
