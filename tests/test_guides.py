@@ -33,9 +33,9 @@ def test_all_python_of_the_guide_runs(tmp_path):
     assert (tmp_path / "report.html").is_file()
 
 
-def test_the_program_of_the_page_on_off_policy_methods_runs(tmp_path, monkeypatch):
+def test_the_programs_of_the_page_on_off_policy_methods_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    [program] = blocks("off_policy.md", "python")
+    program, counting = blocks("off_policy.md", "python")
     assert "train(20_000)" in program
     names = {}
     exec(program.replace("20_000", "1_040"), names)
@@ -44,6 +44,11 @@ def test_the_program_of_the_page_on_off_policy_methods_runs(tmp_path, monkeypatc
     obs = names["demonstrations"][0].obs[:5]
     actions = [each.predict(obs, deterministic=True)[0] for each in (trainer.policy, stored)]
     np.testing.assert_array_equal(*actions)
+    capsys.readouterr()
+    exec(counting, names)
+    ant, *others = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
+    assert ant < 0.005
+    assert [f"{bound(others):.2f}" for bound in (min, max)] == ["0.37", "0.49"]  # as the page says
 
 
 def test_the_guide_names_every_column():
