@@ -191,6 +191,15 @@ def test_two_runs_are_compared(out, serve, opened):
     view.locator("svg.chart path.curve").nth(1).wait_for()
 
 
+# Not `wait_for_function`: it polls with eval(), which the page's content security policy refuses.
+WIDTH_ONCE_LOADED = """(video, patience) => new Promise((resolve, reject) => {
+  if (video.readyState >= 1) return resolve(video.videoWidth);
+  video.addEventListener("loadedmetadata", () => resolve(video.videoWidth));
+  video.addEventListener("error", () => reject(new Error("the video cannot be loaded")), true);
+  setTimeout(() => reject(new Error(`no video after ${patience} ms`)), patience);
+})"""
+
+
 def test_videos_play(out, serve, opened):
     spec = make_spec()
     write_finished(out, spec, 1.0)
@@ -201,8 +210,7 @@ def test_videos_play(out, serve, opened):
     watched = opened(serve(out), "videos")
     video = watched.page.locator("#view-videos video")
     video.wait_for()
-    watched.page.wait_for_function("document.querySelector('#view-videos video').readyState >= 1")
-    assert video.evaluate("(video) => video.videoWidth") == 64
+    assert video.evaluate(WIDTH_ONCE_LOADED, PATIENCE_MS) == 64
     caption = watched.page.locator("#view-videos figcaption")
     assert "bc on Pendulum-v1, seed 0" in caption.inner_text()
 
