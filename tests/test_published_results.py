@@ -137,6 +137,28 @@ def discount_table(runs):
     )
 
 
+def changes_table(board):
+    del board  # it has no such runs
+    both = ("off-policy-discount", "off-policy-values")
+    runs = [run for name in both for run in read_source(ROOT / "ablations" / name).runs]
+    changed = {run.spec.algo for run in runs if _change(run.spec)}
+    return score_table(
+        ["method", "changed", "seals/Walker2d-v1"],
+        [
+            run
+            for run in runs
+            if run.spec.algo in changed and run.spec.hyperparameters["gamma"] == 0.9
+        ],
+        lambda spec: (spec.algo, _change(spec) or "nothing"),
+        lambda spec: spec.environment.id,
+    )
+
+
+def _change(spec):
+    common = {"steps_per_update=2", "gamma=0.9", "pack=3"}
+    return ", ".join(each for each in spec.variant.split(",") if each not in common)
+
+
 def demonstrations_table(board):
     few = runs_of(board, "imitbench-seals-demos", "imitbench-seals-dac-demos")
     environments = {run.spec.environment.id for run in few}
@@ -184,6 +206,7 @@ def ablation(name, make_table=ablation_table):
         ("docs/off_policy.md", "classic", off_policy_on_classic),
         ("docs/off_policy.md", "one", one_demonstration),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
+        ("docs/off_policy.md", "values", changes_table),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
