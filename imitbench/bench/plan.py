@@ -411,23 +411,39 @@ def time_on_cards(run: RunSpec, algorithm: AlgorithmCard, environment: Environme
     """Estimates the time of one run on one core from the rates on the cards."""
     steps = 2 * run.protocol.episodes * environment.max_episode_steps
     return RunTime(
-        train_s=training_seconds(run.budget, algorithm, environment.steps_per_second),
+        train_s=training_seconds(
+            run.budget, algorithm, run.hyperparameters, environment.steps_per_second
+        ),
         other_s=_SETUP_S + steps / environment.steps_per_second,
     )
 
 
 def training_seconds(
-    budget: Budget, algorithm: AlgorithmCard, steps_per_second: float = math.inf
+    budget: Budget,
+    algorithm: AlgorithmCard,
+    hyperparameters: Mapping[str, Scalar],
+    steps_per_second: float = math.inf,
 ) -> float:
     """Estimates the seconds of a training on one core.
 
     Args:
         budget: Amount of training.
         algorithm: Card of the algorithm.
+        hyperparameters: All of them. The time of a method with `updates` every `steps_per_update`
+            steps is in proportion to their ratio.
         steps_per_second: Speed of the environment; unknown speeds cost nothing.
     """
-    training = budget.amount / 1000 * algorithm.seconds_per_1000
+    work = _updates_per_step(hyperparameters) / _updates_per_step(algorithm.resolve({}))
+    training = budget.amount / 1000 * algorithm.seconds_per_1000 * work
     return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
+
+
+def _updates_per_step(hyperparameters: Mapping[str, Scalar]) -> float:
+    if not {"updates", "steps_per_update"} <= set(hyperparameters):
+        return 1.0
+    updates, steps = hyperparameters["updates"], hyperparameters["steps_per_update"]
+    assert isinstance(updates, int) and isinstance(steps, int), "the cards have type: int"
+    return updates / steps
 
 
 class DurationEstimates:

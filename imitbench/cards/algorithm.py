@@ -310,8 +310,9 @@ class AlgorithmCard(Card):
             implementation is then a `PackedLearner`.
         deterministic: Whether training draws no random numbers, so that every seed gives the same
             policy.
-        seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core, for
-            `--dry-run` and the time left, until there are finished runs.
+        seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core with
+            the default hyper-parameters, for `--dry-run` and the time left, until there are
+            finished runs.
     """
 
     schema_version: Literal[1]

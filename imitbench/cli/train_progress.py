@@ -47,7 +47,8 @@ class _TrainingWatch(Monitor):
         budget = training.budget
         self._label = f"{training.card.name} on {training.environment.id}, seed {training.seed}"
         self._amount = budget.amount
-        self._expected = RunTime(train_s=training_seconds(budget, training.card), other_s=0.0)
+        expected = training_seconds(budget, training.card, training.hyperparameters)
+        self._expected = RunTime(train_s=expected, other_s=0.0)
         self._phase: Phase = "load"
         self._latest: dict[str, float] = {}
         self._measured = 0, 0.0

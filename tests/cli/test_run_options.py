@@ -61,6 +61,24 @@ def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
     assert expected("64") == pytest.approx(expected("2"))
 
 
+def test_fewer_updates_for_each_step_take_less_time(imitbench):
+    def expected(*options):
+        answer = imitbench(
+            "run", "--algo", "dac", "--env", "Pendulum-v1", "--seeds", "1", "--dry-run", "--json",
+            *options,
+        )  # fmt: skip
+        return json.loads(answer.out)["expected_seconds"]
+
+    once, half, quarter, twice = (
+        expected("--set", f"steps_per_update={steps}", "--set", f"updates={updates}")
+        for steps, updates in [(1, 1), (2, 1), (4, 1), (1, 2)]
+    )
+    assert expected() == once
+    # What does not depend on updates, such as the environment's steps, is in all of them.
+    assert once - half == pytest.approx(2 * (half - quarter)) == pytest.approx((twice - once) / 2)
+    assert quarter < once / 2
+
+
 @pytest.mark.parametrize(
     ("jobs", "gpus", "per_gpu", "workers"),
     [
