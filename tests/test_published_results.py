@@ -119,6 +119,16 @@ def off_policy_on_classic(board):
     )
 
 
+def off_policy_on_seals(board):
+    names = ["Ant", "HalfCheetah", "Hopper", "Swimmer", "Walker2d"]
+    return score_table(
+        ["method", *(f"seals/{name}-v1" for name in names)],
+        runs_of(board, "imitbench-seals-dac", "imitbench-seals-off-policy"),
+        lambda spec: (spec.algo,),
+        lambda spec: spec.environment.id,
+    )
+
+
 def one_demonstration(board):
     return score_table(
         ["environment", "iq_learn"],
@@ -204,6 +214,7 @@ def ablation(name, make_table=ablation_table):
         ("docs/results.md", "tables", tables_of),
         ("docs/off_policy.md", "seals", off_policy_table),
         ("docs/off_policy.md", "classic", off_policy_on_classic),
+        ("docs/off_policy.md", "every", off_policy_on_seals),
         ("docs/off_policy.md", "one", one_demonstration),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
         ("docs/off_policy.md", "values", changes_table),
