@@ -439,11 +439,11 @@ def training_seconds(
 
 
 def _updates_per_step(hyperparameters: Mapping[str, Scalar]) -> float:
-    if not {"updates", "steps_per_update"} <= set(hyperparameters):
-        return 1.0
-    updates, steps = hyperparameters["updates"], hyperparameters["steps_per_update"]
-    assert isinstance(updates, int) and isinstance(steps, int), "the cards have type: int"
-    return updates / steps
+    updates, steps = map(hyperparameters.get, ("updates", "steps_per_update"))
+    # A plug-in may use these names for something else.
+    if isinstance(updates, int) and isinstance(steps, int) and updates > 0 and steps > 0:
+        return updates / steps
+    return 1.0
 
 
 class DurationEstimates:
