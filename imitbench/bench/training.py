@@ -267,13 +267,23 @@ def set_up(
     return inputs.learner
 
 
-def _set_up_pack(
+def set_up_pack(
     configs: Sequence[TrainingConfig],
     inputs: Sequence[TrainingInputs],
     obs: gym.Space[Any],
     acts: gym.Space[Any],
 ) -> Learner:
-    """Sets up the first learner for all seeds."""
+    """Sets up the first learner for all seeds.
+
+    Args:
+        configs: Configuration of each seed.
+        inputs: The method and its data for each seed; only the first learner is set up.
+        obs: Observation space of the environment.
+        acts: Action space of the environment.
+
+    Raises:
+        InputError: Something cannot be loaded or does not fit the environment.
+    """
     learner = inputs[0].learner
     assert isinstance(learner, PackedLearner), "its card says that it packs"
     made = [_task(*each, obs, acts) for each in zip(configs, inputs, strict=True)]
@@ -396,7 +406,7 @@ def run_trainings(
             if len(members) == 1:
                 learner = set_up(first, inputs[0], *spaces, monitor.check)
             else:
-                learner = _set_up_pack([each.config for each in members], inputs, *spaces)
+                learner = set_up_pack([each.config for each in members], inputs, *spaces)
             if inputs[0].folder is not None:
                 check_policy_storable(learner)
             monitor.enter("train")
