@@ -28,9 +28,10 @@ class AdRIL(OffPolicyTrainer):
         0          for a pair of the learner from round k,
         -D / E_k   for a pair of the learner from an earlier round,
 
-    with D the number of the demonstrations' pairs and E_k that of all earlier rounds. The paper
-    divides these by the number of demonstrations; then more of them would weigh less against the
-    entropy. A round is a fixed number of environment steps. Half of each batch is the expert's.
+    with D the number of the demonstrations' pairs and E_k that of all earlier rounds, of which the
+    replay buffer may hold the latest only. The paper divides these by the number of demonstrations;
+    then more of them would weigh less against the entropy. A round is a fixed number of environment
+    steps. Half of each batch is the expert's.
 
     Args:
         round_steps: Environment steps of each round; 0 for a single round, which is SQIL (Reddy et
@@ -88,7 +89,7 @@ class AdRIL(OffPolicyTrainer):
         """
         old = (own.rewards < self.current_round).float()
         # There are no old pairs in round 0, whose number of earlier pairs is 0.
-        earlier = max(self.current_round, 1) * self.round_steps
+        earlier = min(max(self.current_round, 1) * self.round_steps, self.options.buffer_size)
         ours = -old * self._expert_steps / earlier if self.round_steps else th.zeros_like(old)
         return self.reward_scale * th.cat([ours, th.ones_like(expert.rewards)], dim=1)
 

@@ -35,6 +35,12 @@ def test_rewards_cancel_over_the_demonstrations_and_all_earlier_rounds(trainer):
     assert float(rewards[:, 40:].sum()) == pytest.approx(600)
 
 
+def test_earlier_pairs_are_those_that_the_buffer_holds(trainer):
+    trainer.num_timesteps = 10_000  # 500 rounds, in a buffer of 500 steps
+    rewards = trainer.rewards(from_rounds(0.0, 499.0, 500.0), from_rounds(0.0))
+    th.testing.assert_close(rewards, th.tensor([[-1.2, -1.2, 0.0, 1.0]]))
+
+
 def test_a_scale_multiplies_all_rewards(trainer):
     usual = trainer.rewards(from_rounds(0.0, 2.0), from_rounds(0.0))
     trainer.reward_scale = 3.0
@@ -57,7 +63,7 @@ def test_transitions_remember_their_round(make, pendulum_demos):
 
 
 def cartpole(make, cartpole_demos, **agent):
-    options = small_options(agent={"hidden_sizes": (), **agent})
+    options = small_options(agent={"hidden_sizes": (), **agent}, buffer_size=1000)
     return make(AdRIL, "seals/CartPole-v0", cartpole_demos, options=options, round_steps=500)
 
 
