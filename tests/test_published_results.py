@@ -164,8 +164,17 @@ def changes_table(board):
     )
 
 
+def one_demonstration_changes(runs):
+    return score_table(
+        ["changed", "seals/Walker2d-v1"],
+        runs,
+        lambda spec: (_change(spec) or "nothing",),
+        lambda spec: spec.environment.id,
+    )
+
+
 def _change(spec):
-    common = {"steps_per_update=2", "gamma=0.9", "pack=3"}
+    common = {"tuned", "steps_per_update=2", "gamma=0.9", "pack=3"}
     return ", ".join(each for each in spec.variant.split(",") if each not in common)
 
 
@@ -216,6 +225,11 @@ def ablation(name, make_table=ablation_table):
         ("docs/off_policy.md", "classic", off_policy_on_classic),
         ("docs/off_policy.md", "every", off_policy_on_seals),
         ("docs/off_policy.md", "one", one_demonstration),
+        (
+            "docs/off_policy.md",
+            "one-values",
+            ablation("iq-learn-values", one_demonstration_changes),
+        ),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
         ("docs/off_policy.md", "values", changes_table),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
