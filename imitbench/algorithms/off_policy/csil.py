@@ -59,7 +59,7 @@ class CSIL(OffPolicyTrainer):
         least_std: float = 0.05,
         bc_updates: int = 5000,
         bc_learning_rate: float = 1e-3,
-        prior_weight: float = 0.1,
+        prior_weight: float = 0.01,
         critic_updates: int = 1000,
         action_gradient_weight: float = 0.5,
         reward_learning_rate: float = 1e-3,
@@ -157,11 +157,12 @@ class CSIL(OffPolicyTrainer):
         agent.targets.follow(agent.critics, 1.0)
 
     def cloning_loss(self, policy: StackedMlp, expert: Batch) -> th.Tensor:
-        """Squared error of the mode, and likelihood by the standard deviation alone.
+        """Squared error of the mode, and likelihood.
 
-        The split keeps noise from hiding the mean ("faithful" regression). The prior's actions in
-        random states make the policy uniform where there are no demonstrations, which the paper
-        has from a stationary process.
+        The paper fits the mean by the error alone ("faithful" regression). At a bound of the
+        actions this leaves the mean far from the expert's tail before squashing, which only a large
+        deviation explains. The prior's actions in random states make the policy uniform where there
+        are no demonstrations, which the paper has from a stationary process.
 
         Args:
             policy: The policy of each seed.
@@ -170,12 +171,10 @@ class CSIL(OffPolicyTrainer):
         Returns:
             Shape (seeds,).
         """
-        mean, log_std = self._outputs(policy, expert.obs).chunk(2, dim=-1)
-        alive = self._alive(expert.obs)
-        errors = (th.tanh(mean) - expert.acts).square().mean(dim=-1)
-        fixed = th.cat([mean.detach(), log_std], dim=-1)
-        fit = errors - squashed_gaussian.tailed_log_prob(fixed, expert.acts)
-        loss = (alive * fit).mean(dim=1)
+        outputs = self._outputs(policy, expert.obs)
+        errors = (th.tanh(outputs[..., : self._size]) - expert.acts).square().mean(dim=-1)
+        fit = errors - squashed_gaussian.tailed_log_prob(outputs, expert.acts)
+        loss = (self._alive(expert.obs) * fit).mean(dim=1)
         if self._prior_weight:
             obs, acts = self._prior_sample(expert)
             loss = loss - self._prior_weight * self.log_ratio(policy, obs, acts).mean(dim=1)

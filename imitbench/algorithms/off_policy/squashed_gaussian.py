@@ -15,8 +15,9 @@ from torch.nn import functional
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 # Actions at their bounds have an infinite preimage.
 _EDGE = 1 - 1e-6
-# Where the tails of `tailed_log_prob` begin, as in Acme's distributions.
-_TAIL = 0.999
+# Where the tails of `tailed_log_prob` begin. With 0.999, as in Acme's distributions, a tail is so
+# far out before squashing that likelihood rises faster by the deviation than by the mean.
+_TAIL = 0.95
 
 
 def parameters_of(outputs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
@@ -99,8 +100,8 @@ def log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
 def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     """Log-probability of given actions, with each tail's probability spread evenly over the tail.
 
-    The tails are actions beyond ±0.999. Actions at their bounds, whose density would be infinite
-    or 0, have at most log 1000 for each entry.
+    The tails are actions beyond ±0.95. Actions at their bounds, whose density would be infinite
+    or 0, have at most log 20 for each entry.
 
     Args:
         outputs: Outputs of an actor, shape (…, 2 * actions).

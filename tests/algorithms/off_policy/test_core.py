@@ -143,8 +143,8 @@ def test_spread_tails_keep_the_density_and_bound_it_at_the_edges():
         outputs = th.tensor([mean, log_std]).expand(len(acts), 2)
         log_prob = squashed_gaussian.tailed_log_prob(outputs, acts)
         assert float(th.trapezoid(log_prob.exp(), acts[:, 0])) == pytest.approx(1.0, abs=1e-2)
-        assert float(log_prob.max()) <= math.log(1000) + 1e-4
-    inside = acts[1000:-1000:1000]
+        assert float(log_prob.max()) <= math.log(20) + 1e-4
+    inside = acts[6000:-6000:1000]
     outputs = th.tensor([0.3, -0.5]).expand(len(inside), 2)
     th.testing.assert_close(
         squashed_gaussian.tailed_log_prob(outputs, inside),
@@ -154,11 +154,11 @@ def test_spread_tails_keep_the_density_and_bound_it_at_the_edges():
 
 def test_log_probabilities_of_actions_at_their_bounds_are_those_of_the_tails():
     outputs = th.tensor([[1.0, math.log(2.0)]]).requires_grad_()
-    edge = math.atanh(0.999)
+    edge = math.atanh(0.95)
     for act, tail in ((1.0, (edge - 1) / 2), (-1.0, (edge + 1) / 2)):
         log_prob = squashed_gaussian.tailed_log_prob(outputs, th.tensor([[act]]))
         chance = 0.5 * math.erfc(tail / math.sqrt(2))
-        assert log_prob.item() == pytest.approx(math.log(chance / 0.001), rel=1e-4)
+        assert log_prob.item() == pytest.approx(math.log(chance / 0.05), rel=1e-4)
     far = th.tensor([[-90.0, -5.0]], requires_grad=True)
     (slope,) = th.autograd.grad(
         squashed_gaussian.tailed_log_prob(far, th.tensor([[1.0]])).sum(), far

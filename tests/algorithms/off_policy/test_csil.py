@@ -97,17 +97,31 @@ def test_the_absorbing_state_has_no_reward_and_does_not_count_when_cloning(linea
     assert th.equal(trainer.cloning_loss(net, rows), trainer.cloning_loss(net, other))
 
 
-def test_cloning_loss_is_error_and_likelihood_with_separate_derivatives(linear):
+def test_cloning_loss_is_error_and_likelihood(linear):
     trainer = linear(prior_weight=0.0)
     net = policy(trainer, 0.0, 1.0)
     net.vector.requires_grad_()
-    loss = trainer.cloning_loss(net, batch([[0.0] * 3], [[math.tanh(2.0)]]))
-    act, slope = math.tanh(2.0), math.log(1 - math.tanh(2.0) ** 2)
-    nll = 0.5 * math.log(2 * math.pi) + 2.0 + slope
+    loss = trainer.cloning_loss(net, batch([[0.0] * 3], [[math.tanh(1.5)]]))
+    act, slope = math.tanh(1.5), math.log(1 - math.tanh(1.5) ** 2)
+    nll = 0.5 * math.log(2 * math.pi) + 1.125 + slope
     assert loss.item() == pytest.approx(act**2 + nll, abs=1e-4)
     (gradient,) = th.autograd.grad(loss.sum(), net.vector)
-    # d error / d mean at 0 is -2 * act; d nll / d log std is 1 - 2^2.
-    th.testing.assert_close(gradient[0, -2:], th.tensor([-2 * act, -3.0]), atol=1e-3, rtol=0)
+    # By the mean at 0, -2 * act from the error and -1.5 from the likelihood; by log std 1 - 1.5^2.
+    wanted = th.tensor([-2 * act - 1.5, -1.25])
+    th.testing.assert_close(gradient[0, -2:], wanted, atol=1e-3, rtol=0)
+
+
+def test_the_deviation_stays_small_where_the_expert_is_at_a_bound(linear):
+    trainer = linear(prior_weight=0.0)
+    net = policy(trainer, 0.0, 1.0)
+    adam = th.optim.Adam([net.vector.requires_grad_()], lr=0.02)
+    rows = batch([[0.0] * 3] * 8, [[1.0]] * 8)
+    for _ in range(500):
+        adam.zero_grad()
+        trainer.cloning_loss(net, rows).sum().backward()
+        adam.step()
+    mean, log_std = net.vector[0, -2:].tolist()
+    assert mean - math.exp(log_std) > math.atanh(0.95)
 
 
 def test_the_clone_fits_demonstrations_and_is_uniform_elsewhere(linear):
