@@ -164,9 +164,9 @@ def changes_table(board):
     )
 
 
-def one_demonstration_changes(runs):
+def values_table(runs):
     return score_table(
-        ["changed", "seals/Walker2d-v1"],
+        ["changed", *sorted({run.spec.environment.id for run in runs})],
         runs,
         lambda spec: (_change(spec) or "nothing",),
         lambda spec: spec.environment.id,
@@ -174,7 +174,7 @@ def one_demonstration_changes(runs):
 
 
 def _change(spec):
-    common = {"tuned", "steps_per_update=2", "gamma=0.9", "pack=3"}
+    common = {"tuned", "steps_per_update=2", "steps_per_update=4", "gamma=0.9", "pack=3"}
     return ", ".join(each for each in spec.variant.split(",") if each not in common)
 
 
@@ -228,8 +228,9 @@ def ablation(name, make_table=ablation_table):
         (
             "docs/off_policy.md",
             "one-values",
-            ablation("iq-learn-values", one_demonstration_changes),
+            ablation("iq-learn-values", values_table),
         ),
+        ("docs/off_policy.md", "adril", ablation("adril-halfcheetah", values_table)),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
         ("docs/off_policy.md", "values", changes_table),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
