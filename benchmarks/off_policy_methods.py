@@ -3,8 +3,8 @@
     python benchmarks/off_policy_methods.py
 
 Methods and values are those of the cards. CPU seconds for 1,000 environment steps of a seed, with
-the updates that the card makes in them, after the steps with random actions; one thread. They are
-what the cards state as `seconds_per_1000`, from which the time of a sweep is estimated.
+the updates that the card makes in them, after the steps with random actions; one thread. The cards'
+`seconds_per_1000`, from which the time of a sweep is estimated, should be near those alone.
 """
 
 from __future__ import annotations
