@@ -12,7 +12,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms.off_policy.agent import Agent
-from imitbench.algorithms.off_policy.encoding import ObservationEncoder
+from imitbench.algorithms.off_policy.encoding import ObservationEncoder, encode_each
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.util.actions import scale_actions, unscale_actions
 
@@ -49,8 +49,6 @@ class Collector:
         self._encoders = encoders
         self._streams = streams
         self.n_envs = venv.num_envs // len(streams)
-        starts = range(0, venv.num_envs, self.n_envs)
-        self._places = [slice(start, start + self.n_envs) for start in starts]  # of each seed
         shape = len(streams), self.n_envs, encoders[0].features
         self._encoded: Array = np.zeros(shape, np.float32)
         self._act: Callable[[], th.Tensor] | None = None
@@ -70,7 +68,8 @@ class Collector:
         """
         if self._obs is None:
             self._obs = np.asarray(self._venv.reset())
-        obs, space = self._obs, self._venv.action_space
+        space = self._venv.action_space
+        obs = encode_each(self._encoders, self._obs)
         acts = self._random() if agent is None else self._chosen(agent, obs)
         executed = unscale_actions(acts.reshape(-1, *(space.shape or ())), space)
         # The environment's rewards are not the method's to see.
@@ -80,13 +79,17 @@ class Collector:
         self.ended = np.array(dones)
         self.lengths = self._steps[dones].tolist()
         self._steps[dones] = 0
-        next_obs, terminal = np.array(self._obs), np.array(dones)
+        reached = np.array(self._obs) if self.lengths else self._obs
+        terminal = np.array(dones)
         for index in np.flatnonzero(dones):
-            next_obs[index] = infos[index]["terminal_observation"]
+            reached[index] = infos[index]["terminal_observation"]
             terminal[index] = not infos[index].get("TimeLimit.truncated", False)
+        next_obs = encode_each(self._encoders, reached)
+        each = next_obs.shape[:2]  # seeds, environments of each
+        rows = _rows(obs, acts.reshape(*each, *acts.shape[1:]), next_obs, terminal.reshape(each))
         return [
-            encoded_rows(encoder, *(each[own] for each in (obs, acts, next_obs, terminal)))
-            for encoder, own in zip(self._encoders, self._places, strict=True)
+            _with_absorbing(encoder, {name: values[seed] for name, values in rows.items()})
+            for seed, encoder in enumerate(self._encoders)
         ]
 
     def _random(self) -> Array:
@@ -97,13 +100,12 @@ class Collector:
         uniform = self._streams.uniform(self.n_envs, spaces.flatdim(space)).cpu().numpy()
         return np.asarray((2 * uniform - 1).reshape(self._venv.num_envs, -1))
 
-    def _chosen(self, agent: Agent, obs: Array) -> Array:
-        for row, code, own in zip(self._encoded, self._encoders, self._places, strict=True):
-            row[:] = code(obs[own])
+    def _chosen(self, agent: Agent, encoded: Array) -> Array:
+        self._encoded[:] = encoded
         if self._act is None:
             self._act = self._make_act(agent)
         acts = self._act().cpu().numpy()
-        return np.asarray(acts.reshape(len(obs), *acts.shape[2:]))
+        return np.asarray(acts.reshape(self._venv.num_envs, *acts.shape[2:]))
 
     def _make_act(self, agent: Agent) -> Callable[[], th.Tensor]:
         """What chooses the actions in the observations in `_encoded`."""
@@ -141,16 +143,7 @@ def encoded_rows(
     Returns:
         The fields of `Batch`, each of shape (m, …). Rewards are 0.
     """
-    rows = _rows(encoder(obs), acts, encoder(next_obs), terminal)
-    count = int(terminal.sum())
-    if not encoder.absorbing or not count:
-        return rows
-    absorbing = encoder.absorbing_states(count)
-    rows["next_obs"][terminal] = absorbing
-    rows["terminal"][:] = 0.0
-    still = np.zeros((count, *acts.shape[1:]), acts.dtype)
-    loops = _rows(absorbing, still, absorbing, np.zeros(count, bool))
-    return {name: np.concatenate([rows[name], loops[name]]) for name in rows}
+    return _with_absorbing(encoder, _rows(encoder(obs), acts, encoder(next_obs), terminal))
 
 
 def encoded_demonstrations(
@@ -176,5 +169,20 @@ def _rows(obs: Array, acts: Array, next_obs: Array, terminal: Array) -> Rows:
         "acts": acts,
         "next_obs": next_obs,
         "terminal": terminal.astype(np.float32),
-        "rewards": np.zeros(len(acts), np.float32),
+        "rewards": np.zeros(terminal.shape, np.float32),
     }
+
+
+def _with_absorbing(encoder: ObservationEncoder, rows: Rows) -> Rows:
+    """Transitions of one seed, with those into and inside the absorbing state."""
+    if not encoder.absorbing or not rows["terminal"].any():
+        return rows
+    ended = rows["terminal"] > 0
+    count = int(ended.sum())
+    absorbing = encoder.absorbing_states(count)
+    rows["next_obs"][ended] = absorbing
+    rows["terminal"][:] = 0.0
+    acts = rows["acts"]
+    still = np.zeros((count, *acts.shape[1:]), acts.dtype)
+    loops = _rows(absorbing, still, absorbing, np.zeros(count, bool))
+    return {name: np.concatenate([rows[name], loops[name]]) for name in rows}

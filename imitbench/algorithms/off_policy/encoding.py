@@ -89,8 +89,7 @@ class ObservationEncoder:
         Returns:
             Shape (n, features), float32.
         """
-        rows = np.zeros((len(obs), self.features), np.float32)
-        rows[:, : self.size] = (self.flatten(obs) - self.mean) / self.scale
+        rows: Array = encode_each([self], obs)[0]
         return rows
 
     def absorbing_states(self, count: int) -> Array:
@@ -106,3 +105,23 @@ class ObservationEncoder:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         self.mean, self.scale = np.array(state["mean"]), np.array(state["scale"])
+
+
+def encode_each(encoders: Sequence[ObservationEncoder], obs: Array) -> Array:
+    """Encodes observations of several seeds at once.
+
+    Args:
+        encoders: Encoder of each seed, of the same space.
+        obs: As many of each seed: those of the first, those of the second, and so on; shape
+            (seeds * n, *observation_shape).
+
+    Returns:
+        Shape (seeds, n, features), float32.
+    """
+    first = encoders[0]
+    flat = first.flatten(obs).reshape(len(encoders), -1, first.size)
+    mean = np.array([each.mean for each in encoders])[:, np.newaxis]
+    scale = np.array([each.scale for each in encoders])[:, np.newaxis]
+    rows = np.zeros((*flat.shape[:2], first.features), np.float32)
+    rows[..., : first.size] = (flat - mean) / scale
+    return rows

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch as th
 
 from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]
 
@@ -94,14 +95,10 @@ class TransitionStore:
             rows: The fields of `Batch`, each of shape (n, …), n at most the capacity.
         """
         count = len(rows["acts"])
-        table = np.empty((count, self._flat.shape[1]), np.float32)
-        start = 0
-        for name, width in self._widths.items():
-            values = rows[name]
-            if isinstance(values, th.Tensor):
-                values = values.cpu().numpy()
-            table[:, start : start + width] = values.reshape(count, width)
-            start += width
+        columns = [
+            safe_to_numpy(rows[name]).reshape(count, width) for name, width in self._widths.items()
+        ]
+        table = np.concatenate(columns, axis=1, dtype=np.float32, casting="unsafe")
         if self._waiting_count + count > self.capacity:  # a place must not be waited for twice
             self.flush()
         places = np.arange(self._added[seed], self._added[seed] + count) % self.capacity
