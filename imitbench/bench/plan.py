@@ -390,6 +390,8 @@ def _source_mismatch(
 
 
 _SETUP_S = 1.0  # to build environments, read demonstrations and write results
+# Part of a training's time that a pack takes once, not for each seed (benchmarks/README.md).
+_SHARED = 0.6
 
 History = Mapping[tuple[str, str, str, int], float]
 """Median seconds of finished runs by (algorithm, environment, budget unit, amount)."""
@@ -412,7 +414,7 @@ def time_on_cards(run: RunSpec, algorithm: AlgorithmCard, environment: Environme
     steps = 2 * run.protocol.episodes * environment.max_episode_steps
     return RunTime(
         train_s=training_seconds(
-            run.budget, algorithm, run.hyperparameters, environment.steps_per_second
+            run.budget, algorithm, run.hyperparameters, environment.steps_per_second, run.pack or 1
         ),
         other_s=_SETUP_S + steps / environment.steps_per_second,
     )
@@ -423,6 +425,7 @@ def training_seconds(
     algorithm: AlgorithmCard,
     hyperparameters: Mapping[str, Scalar],
     steps_per_second: float = math.inf,
+    pack: int = 1,
 ) -> float:
     """Estimates the seconds of a training on one core.
 
@@ -432,8 +435,10 @@ def training_seconds(
         hyperparameters: All of them. The time of a method with `updates` every `steps_per_update`
             steps is in proportion to their ratio.
         steps_per_second: Speed of the environment; unknown speeds cost nothing.
+        pack: Number of seeds that are trained together.
     """
     work = _updates_per_step(hyperparameters) / _updates_per_step(algorithm.resolve({}))
+    work *= 1 - _SHARED + _SHARED / pack
     training = budget.amount / 1000 * algorithm.seconds_per_1000 * work
     return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
 

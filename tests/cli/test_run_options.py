@@ -61,6 +61,19 @@ def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
     assert expected("64") == pytest.approx(expected("2"))
 
 
+def test_packed_seeds_take_less_time(imitbench):
+    def expected(*options):
+        answer = imitbench(
+            "run", "--algo", "dac", "--env", "Pendulum-v1", "--seeds", "4", "--dry-run", "--json",
+            *options,
+        )  # fmt: skip
+        return json.loads(answer.out)["expected_seconds"]
+
+    alone, pairs, four = expected(), expected("--pack", "2"), expected("--pack", "4")
+    assert alone - pairs == pytest.approx(2 * (pairs - four))
+    assert alone / 3 < four < alone
+
+
 def test_fewer_updates_for_each_step_take_less_time(imitbench):
     def expected(*options):
         answer = imitbench(
