@@ -62,19 +62,25 @@ def test_rows_without_published_runs_say_so_and_have_no_number(claims, runs):
     assert 0 < known < len(claims)
 
 
-def test_each_command_makes_runs_that_the_table_takes(claims, monkeypatch, tmp_path):
+def commands(page):
+    """Commands below the tables, and the numbers of the claims that each is for."""
+    lines = re.findall(r"^(imitbench run .*)  # (.*)$", page.partition(START)[2], re.MULTILINE)
+    return [(command, [int(each) for each in numbers.split(", ")]) for command, numbers in lines]
+
+
+def test_each_command_makes_runs_like_those_of_its_rows(claims, runs, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     taken = []
     monkeypatch.setattr(run_command, "print_plans", lambda plans, *_, **__: taken.append(plans))
-    first_claims = {claim.command(): claim for claim in claims}
-    for command, claim in first_claims.items():
+    both = zip(claims, own_outcomes(claims, runs), strict=True)
+    rows = dict(enumerate(sorted(both, key=lambda each: each[0].algo), start=1))
+    found = commands(PAGE.read_text(encoding="utf-8"))
+    assert sorted(number for _, numbers in found for number in numbers) == sorted(rows)
+    for command, numbers in found:
         words = [*shlex.split(command)[1:], "--dry-run"]
         assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0, command
         specs = [spec for plan in taken.pop() for spec in plan]
-        assert len(specs) == 10
-        assert all(fits(claim, spec) for spec in specs), command
-
-
-def test_each_command_stands_on_the_page(claims):
-    page = PAGE.read_text(encoding="utf-8")
-    assert all(f"{claim.command()} " in page for claim in claims)
+        for claim, own in (rows[number] for number in numbers):
+            assert all(fits(claim, spec) for spec in specs), command
+            assert len(specs) == (own.seeds if own else 10), command
+            assert {spec.pack for spec in specs} == {own.pack if own else None}, command

@@ -126,15 +126,16 @@ class Claim(Record):
             return None
         return normalize(self.claimed_return, self.random_return, self.expert_return)
 
-    def command(self, *, pack: int | None = None, device: str = "cpu") -> str:
+    def command(self, *, seeds: int = _SEEDS, pack: int | None = None, device: str = "cpu") -> str:
         """Returns the command that makes the own results.
 
         Args:
+            seeds: Number of seeds.
             pack: Number of seeds that are trained together, if any.
             device: Class of the processor.
         """
         words = ["imitbench", "run", "--algo", self.algo, "--suite", self.suite, "--env", self.env]
-        words += ["--seeds", str(_SEEDS)]
+        words += ["--seeds", str(seeds)]
         if self.budget != "default":
             words += ["--budget", self.budget]
         if self.n_demos not in (None, "all"):

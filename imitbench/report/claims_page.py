@@ -126,7 +126,11 @@ def _demonstrations(count: int | str) -> str:
 def _commands(numbered: Sequence[tuple[int, tuple[Claim, OwnOutcome | None]]]) -> str:
     numbers: dict[str, list[str]] = defaultdict(list)
     for number, (claim, own) in numbered:
-        command = claim.command(pack=own.pack, device=own.device) if own else claim.command()
+        command = (
+            claim.command(seeds=own.seeds, pack=own.pack, device=own.device)
+            if own
+            else claim.command()
+        )
         numbers[command].append(str(number))
     lines = [f"{command}  # {', '.join(each)}" for command, each in numbers.items()]
     return "\n".join(["```text", *lines, "```"])

@@ -110,8 +110,8 @@ def test_the_command_names_what_differs_from_the_defaults(read):
     hopper, cartpole, tuned = read(HOPPER, CARTPOLE, HOPPER | {"config": "tuned", "point": "last"})
     start = "imitbench run --algo dac --suite seals --env seals/Hopper-v1 --seeds 10"
     assert hopper.command() == f"{start} --n-demos 1"
-    assert tuned.command(pack=5, device="cuda") == (
-        f"{start} --n-demos 1 --config tuned --pack 5 --device cuda"
+    assert tuned.command(seeds=6, pack=3, device="cuda") == (
+        f"{start[:-2]}6 --n-demos 1 --config tuned --pack 3 --device cuda"
     )
     assert cartpole.command() == (
         "imitbench run --algo sqil --suite classic --env seals/CartPole-v0 --seeds 10 --budget full"
