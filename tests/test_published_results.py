@@ -113,7 +113,7 @@ def off_policy_table(board):
 def off_policy_on_classic(board):
     return score_table(
         ["method", "Pendulum-v1", "seals/CartPole-v0", "seals/MountainCar-v0"],
-        runs_of(board, "imitbench-classic-off-policy", "imitbench-classic-csil"),
+        runs_of(board, "imitbench-classic-off-policy"),
         lambda spec: (spec.algo,),
         lambda spec: spec.environment.id,
     )
