@@ -231,6 +231,7 @@ def ablation(name, make_table=ablation_table):
             ablation("iq-learn-values", values_table),
         ),
         ("docs/off_policy.md", "adril", ablation("adril-halfcheetah", values_table)),
+        ("docs/off_policy.md", "ls-iq", ablation("ls-iq-targets", values_table)),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
         ("docs/off_policy.md", "values", changes_table),
         ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
