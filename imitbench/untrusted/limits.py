@@ -60,13 +60,16 @@ class Limits:
     child_output_bytes: int = 2**26
 
 
+_DEFAULTS = asdict(Limits())
+
+
 def limits() -> Limits:
     """Returns the limits that are in force.
 
     Raises:
         InputError: A variable of the environment is not a whole number above 0.
     """
-    return Limits(**{name: _stated(name, value) for name, value in asdict(Limits()).items()})
+    return Limits(**{name: _stated(name, value) for name, value in _DEFAULTS.items()})
 
 
 def variable(name: str) -> str:

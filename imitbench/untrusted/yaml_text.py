@@ -67,12 +67,13 @@ def load_yaml(
     root = opened.get_single_node()
     if root is None:
         return None, None
-    if _expanded(root, {}) > limits().yaml_nodes:
+    bounds = limits()
+    if _expanded(root, {}, bounds.number_digits) > bounds.yaml_nodes:
         raise _too_much("yaml_nodes", "more values after its aliases are expanded")
     return root, opened.construct_document(root)
 
 
-def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+def _expanded(node: yaml.Node, known: dict[int, int], most_digits: int) -> int:
     """Counts values as often as aliases and merge keys use them; checks numbers on the way."""
     if id(node) in known:
         if not known[id(node)]:
@@ -82,12 +83,12 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
     total = 1
     if isinstance(node, yaml.ScalarNode):
         # A number with colons, in base 60, takes time that grows with the square of its length.
-        if node.tag in _NUMBERS and len(node.value) > limits().number_digits:
+        if node.tag in _NUMBERS and len(node.value) > most_digits:
             raise _too_much("number_digits", f"a number of {len(node.value):,} digits")
     elif isinstance(node, yaml.MappingNode):
-        total += sum(_expanded(part, known) for pair in node.value for part in pair)
+        total += sum(_expanded(part, known, most_digits) for pair in node.value for part in pair)
     elif isinstance(node, yaml.SequenceNode):
-        total += sum(_expanded(part, known) for part in node.value)
+        total += sum(_expanded(part, known, most_digits) for part in node.value)
     known[id(node)] = total
     return total
 
