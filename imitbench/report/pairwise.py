@@ -10,6 +10,7 @@ import numpy as np
 
 from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError, did_you_mean
+from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.report.comparison_runs import ComparableRun
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
@@ -107,8 +108,13 @@ def compare_pairwise(
 def _named(name: str, entries: Sequence[ComparableRun]) -> list[ComparableRun]:
     runs = [entry for entry in entries if entry.algo == name]
     if not runs:
-        known = {entry.algo for entry in entries}
-        raise InputError(f"{name}: has no runs here; {did_you_mean(name, known)}")
+        known = sorted({entry.algo for entry in entries})
+        if bundled_algorithm(name) is None:
+            raise InputError(f"{name}: has no runs here; {did_you_mean(name, known)}")
+        raise InputError(
+            f"{name}: has no runs here; run it first, or name results that have it with --against "
+            f"(--against published); here are {', '.join(known) or 'none'}"
+        )
     for run in runs:
         if run.score is not None and not math.isfinite(run.score):
             raise InputError(

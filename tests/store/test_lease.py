@@ -373,6 +373,7 @@ def test_a_removal_right_of_a_crashed_process_does_not_block_the_lease(tmp_path,
 
 def test_a_damaged_lease_counts_until_it_is_old(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(lease, "_DAMAGED_S", 0.5)
     path = tmp_path / LEASE_FILE
     path.write_bytes(b"\x00" * 100)
     assert is_held(tmp_path)
