@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.cards.algorithm import Role
@@ -260,14 +260,7 @@ class Section:
     @property
     def title(self) -> str:
         """The suite, and the conditions that its runs share."""
-        _, budget, count, source = astuple(self.conditions)
-        shared = [
-            f"budget {budget}" if budget is not None else None,
-            f"{count} demonstration{'' if count == 1 else 's'}" if count is not None else None,
-            f"source {source}" if source is not None else None,
-        ]
-        given = ", ".join(part for part in shared if part is not None)
-        return f"{self.suite}: {given}" if given else self.suite
+        return self.conditions.title
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, common_environments, verdicts
 from imitbench.store.comparability import Conditions
 
+_SHOWN = 4  # conditions of each algorithm in a message
+
 
 @dataclass(frozen=True)
 class PairwiseOptions:
@@ -98,11 +100,21 @@ def compare_pairwise(
             _comparison(conditions, algorithm, _within(conditions, ours), present, options)
         )
     if not found:
+        having = "; ".join(
+            _having(name, runs) for name, runs in {algorithm: ours, **theirs}.items()
+        )
         raise InputError(
             f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
-            "demonstrations and source; run the missing ones"
+            f"demonstrations and source; run the missing ones ({having})"
         )
     return found
+
+
+def _having(name: str, runs: Sequence[ComparableRun]) -> str:
+    """States under which conditions an algorithm has runs."""
+    titles = sorted({run.conditions.title for run in runs})
+    more = [f"{len(titles) - _SHOWN} more"] if len(titles) > _SHOWN else []
+    return f"{name} has {' | '.join(titles[:_SHOWN] + more)}"
 
 
 def _named(name: str, entries: Sequence[ComparableRun]) -> list[ComparableRun]:

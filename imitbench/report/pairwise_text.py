@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from typing import Any
 
 from imitbench.report import text
@@ -14,7 +14,6 @@ from imitbench.stats.intervals import Interval
 from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
 from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict
-from imitbench.store.comparability import Conditions
 from imitbench.util.text_table import Column, by_word
 
 _REASONS: dict[Reason, str] = {
@@ -44,22 +43,7 @@ ENVIRONMENT_HEADER = tuple(column.name for column in ENVIRONMENT_COLUMNS)
 def heading(comparison: PairwiseComparison) -> str:
     """Returns the conditions that all runs of a comparison share, and a flag of their scores."""
     flag = text.score_one_flag(comparison.score_one)
-    return text.one_line(_title(comparison.conditions)) + (f" ({flag})" if flag else "")
-
-
-def _title(conditions: Conditions) -> str:
-    suite, budget, n_demos, source = astuple(conditions)
-    demos = {None: None, "all": "all demonstrations", 1: "1 demonstration"}.get(
-        n_demos, f"{n_demos} demonstrations"
-    )
-    parts = [
-        f"budget {budget}" if budget else None,
-        demos,
-        f"source {source}" if source else None,
-    ]
-    return ": ".join(
-        part for part in (suite or "unnamed suite", ", ".join(p for p in parts if p)) if part
-    )
+    return text.one_line(comparison.conditions.title) + (f" ({flag})" if flag else "")
 
 
 def summary(verdict: Verdict) -> list[str]:

@@ -76,6 +76,19 @@ class Conditions:
         """Number of fields that are known."""
         return sum(part is not None for part in astuple(self))
 
+    @property
+    def title(self) -> str:
+        """The suite and what is known of the rest, such as `seals: budget quick`."""
+        shared = [
+            f"budget {self.budget}" if self.budget else "",
+            f"{self.n_demos} demonstration{'' if self.n_demos == 1 else 's'}"
+            if self.n_demos is not None
+            else "",
+            f"source {self.source}" if self.source else "",
+        ]
+        given = ", ".join(part for part in shared if part)
+        return ": ".join(part for part in (self.suite or "unnamed suite", given) if part)
+
 
 def run_row(spec: RunSpec) -> RunRow:
     """Returns the columns that identify a run in the database."""

@@ -196,6 +196,18 @@ def test_bad_input_is_reported_in_one_line(refused, results, arguments, said):
     assert said in refused("compare", *arguments, "--out", str(results))
 
 
+def test_without_shared_conditions_those_of_both_are_named(refused, results, tmp_path):
+    columns = ("algo", "env", "seed", "score", "budget")
+    path = table(results, tmp_path / "other.csv", {"bc"}, columns=columns)
+    lines = path.read_text().splitlines()
+    assert lines[0].endswith("budget")
+    changed = [lines[0], *(f"{line.rpartition(',')[0]},hours" for line in lines[1:])]
+    path.write_text("\n".join(changed))
+    line = refused("compare", "dagger", "--against", str(path), "--out", str(results))
+    assert "dagger has classic: budget" in line
+    assert "bc has unnamed suite: budget hours" in line
+
+
 def test_a_file_that_is_not_a_database_is_refused(refused, tmp_path):
     path = tmp_path / "other.duckdb"
     path.write_bytes(b"nothing of the kind")
