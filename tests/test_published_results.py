@@ -123,7 +123,12 @@ def off_policy_on_seals(board):
     names = ["Ant", "HalfCheetah", "Hopper", "Swimmer", "Walker2d"]
     return score_table(
         ["method", *(f"seals/{name}-v1" for name in names)],
-        runs_of(board, "imitbench-seals-dac", "imitbench-seals-off-policy"),
+        runs_of(
+            board,
+            "imitbench-seals-dac",
+            "imitbench-seals-iq-learn",
+            "imitbench-seals-off-policy",
+        ),
         lambda spec: (spec.algo,),
         lambda spec: spec.environment.id,
     )
