@@ -17,9 +17,11 @@ quickstart:  ## from a clone to a report
 install:  ## everything for development of the project
 	$(INSTALL) dev
 
+# One more than cores, because some tests wait for processes or for time to pass.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test:  ## the default test suite; COVERAGE=1 measures line coverage
 	$(INSTALL) test
-	$(BIN)/python -m pytest -n logical --dist loadfile $(if $(COVERAGE),--cov --cov-report=term --cov-report=html)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(if $(COVERAGE),--cov --cov-report=term --cov-report=html)
 
 test-all:  ## with the slow tests
 	$(INSTALL) test
