@@ -91,7 +91,8 @@ def compare_pairwise(
         raise InputError(
             f"{algorithm}: there is nothing to compare it with; run another algorithm, too"
         )
-    theirs = {name: _named(name, against) for name in names}
+    elsewhere = ", or name results that have it with --against (--against published)"
+    theirs = {name: _named(name, against, elsewhere) for name in names}
     found = []
     for conditions in _shared_conditions(ours, [run for runs in theirs.values() for run in runs]):
         present = {name: _within(conditions, runs) for name, runs in theirs.items()}
@@ -100,9 +101,8 @@ def compare_pairwise(
             _comparison(conditions, algorithm, _within(conditions, ours), present, options)
         )
     if not found:
-        having = "; ".join(
-            _having(name, runs) for name, runs in {algorithm: ours, **theirs}.items()
-        )
+        both = [(algorithm, ours), *theirs.items()]  # a baseline may have the same name
+        having = "; ".join(_having(name, runs) for name, runs in both)
         raise InputError(
             f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
             f"demonstrations and source; run the missing ones ({having})"
@@ -117,15 +117,15 @@ def _having(name: str, runs: Sequence[ComparableRun]) -> str:
     return f"{name} has {' | '.join(titles[:_SHOWN] + more)}"
 
 
-def _named(name: str, entries: Sequence[ComparableRun]) -> list[ComparableRun]:
+def _named(name: str, entries: Sequence[ComparableRun], elsewhere: str = "") -> list[ComparableRun]:
     runs = [entry for entry in entries if entry.algo == name]
     if not runs:
         known = sorted({entry.algo for entry in entries})
         if bundled_algorithm(name) is None:
             raise InputError(f"{name}: has no runs here; {did_you_mean(name, known)}")
         raise InputError(
-            f"{name}: has no runs here; run it first, or name results that have it with --against "
-            f"(--against published); here are {', '.join(known) or 'none'}"
+            f"{name}: has no runs here; run it first{elsewhere}; "
+            f"here are {', '.join(known) or 'none'}"
         )
     for run in runs:
         if run.score is not None and not math.isfinite(run.score):

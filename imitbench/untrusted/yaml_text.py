@@ -27,16 +27,16 @@ class BoundedLoader(_Loader):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._limits = limits()
+        self.limits = limits()
         self._count = self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Composes a node; counts it first."""
         self._count += 1
         self._depth += 1
-        if self._count > self._limits.yaml_nodes:
-            raise _too_much("yaml_nodes", f"more than {self._limits.yaml_nodes:,} values")
-        if self._depth > self._limits.yaml_depth:
+        if self._count > self.limits.yaml_nodes:
+            raise _too_much("yaml_nodes", f"more than {self.limits.yaml_nodes:,} values")
+        if self._depth > self.limits.yaml_depth:
             raise _too_much("yaml_depth", "nested too deeply")
         try:
             return super().compose_node(parent, index)
@@ -67,8 +67,7 @@ def load_yaml(
     root = opened.get_single_node()
     if root is None:
         return None, None
-    bounds = limits()
-    if _expanded(root, {}, bounds.number_digits) > bounds.yaml_nodes:
+    if _expanded(root, {}, opened.limits.number_digits) > opened.limits.yaml_nodes:
         raise _too_much("yaml_nodes", "more values after its aliases are expanded")
     return root, opened.construct_document(root)
 

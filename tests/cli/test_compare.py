@@ -186,7 +186,8 @@ ENVIRONMENTS = ("seals/CartPole-v0", "seals/MountainCar-v0", "Pendulum-v1")
     [
         (["daggre"], "did you mean 'dagger'?"),
         (["dagger", "--baseline", "cb"], "did you mean 'bc'?"),
-        (["dagger", "--baseline", "airl"], "airl: has no runs here; run it first"),
+        (["dagger", "--baseline", "airl"], "airl: has no runs here; run it first, or name results"),
+        (["airl", "--baseline", "bc"], "airl: has no runs here; run it first; here are bc, "),
         (["dagger", "--env", "Ant*"], "no runs match the selection"),
         (["dagger", "--against", "missing.csv"], "missing.csv"),
         (["dagger", "--fail-if", "bad"], "--fail-if"),

@@ -49,44 +49,37 @@ def without_gpu(tmp_path):
     } | hidden
 
 
-def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
-    def expected(jobs):
-        answer = imitbench(
-            "run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", "2", "--dry-run", "--json",
-            "--jobs", jobs,
-        )  # fmt: skip
-        return json.loads(answer.out)["expected_seconds"]
+@pytest.fixture
+def expected(imitbench):
+    """Expected seconds of a sweep on Pendulum."""
 
-    assert expected("1") == pytest.approx(2 * expected("2"))
-    assert expected("64") == pytest.approx(expected("2"))
+    def ask(algo, seeds, *options):
+        words = ("--algo", algo, "--env", "Pendulum-v1", "--seeds", str(seeds), *options)
+        return json.loads(imitbench("run", *words, "--dry-run", "--json").out)["expected_seconds"]
+
+    return ask
 
 
-def test_packed_seeds_take_less_time(imitbench):
-    def expected(*options):
-        answer = imitbench(
-            "run", "--algo", "dac", "--env", "Pendulum-v1", "--seeds", "4", "--dry-run", "--json",
-            *options,
-        )  # fmt: skip
-        return json.loads(answer.out)["expected_seconds"]
+def test_no_number_of_workers_is_faster_than_the_longest_run(expected):
+    one, two, many = (expected("bc", 2, "--jobs", jobs) for jobs in ("1", "2", "64"))
+    assert one == pytest.approx(2 * two)
+    assert many == pytest.approx(two)
 
-    alone, pairs, four = expected(), expected("--pack", "2"), expected("--pack", "4")
+
+def test_packed_seeds_take_less_time(expected):
+    alone, pairs, four = (
+        expected("dac", 4, *options) for options in [(), ("--pack", "2"), ("--pack", "4")]
+    )
     assert alone - pairs == pytest.approx(2 * (pairs - four))
     assert alone / 3 < four < alone
 
 
-def test_fewer_updates_for_each_step_take_less_time(imitbench):
-    def expected(*options):
-        answer = imitbench(
-            "run", "--algo", "dac", "--env", "Pendulum-v1", "--seeds", "1", "--dry-run", "--json",
-            *options,
-        )  # fmt: skip
-        return json.loads(answer.out)["expected_seconds"]
-
+def test_fewer_updates_for_each_step_take_less_time(expected):
     once, half, quarter, twice = (
-        expected("--set", f"steps_per_update={steps}", "--set", f"updates={updates}")
+        expected("dac", 1, "--set", f"steps_per_update={steps}", "--set", f"updates={updates}")
         for steps, updates in [(1, 1), (2, 1), (4, 1), (1, 2)]
     )
-    assert expected() == once
+    assert expected("dac", 1) == once
     # What does not depend on updates, such as the environment's steps, is in all of them.
     assert once - half == pytest.approx(2 * (half - quarter)) == pytest.approx((twice - once) / 2)
     assert quarter < once / 2

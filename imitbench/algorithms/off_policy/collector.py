@@ -85,8 +85,8 @@ class Collector:
             reached[index] = infos[index]["terminal_observation"]
             terminal[index] = not infos[index].get("TimeLimit.truncated", False)
         next_obs = encode_each(self._encoders, reached)
-        each = next_obs.shape[:2]  # seeds, environments of each
-        rows = _rows(obs, acts.reshape(*each, *acts.shape[1:]), next_obs, terminal.reshape(each))
+        shape = next_obs.shape[:2]  # seeds, environments of each
+        rows = _rows(obs, acts.reshape(*shape, *acts.shape[1:]), next_obs, terminal.reshape(shape))
         return [
             _with_absorbing(encoder, {name: values[seed] for name, values in rows.items()})
             for seed, encoder in enumerate(self._encoders)
