@@ -6,7 +6,13 @@ are the harness; `imitbench.load_policy` and `imitbench.load_reward` give what i
 package loads nothing heavy.
 """
 
-from __future__ import annotations
+import sys
+
+# `python -m imitbench` and the installed command: before anything else is imported.
+if sys.argv and (sys.argv[0] == "-m" or sys.argv[0].endswith(("imitbench", "imitbench.exe"))):
+    from imitbench.util.interpreter import leave_out_current_folder
+
+    leave_out_current_folder()
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "install.py"
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "scripts" / "install.py"
 
 
 @pytest.fixture
@@ -153,3 +154,23 @@ def test_an_error_of_pip_is_reported_in_one_line(installer, project, monkeypatch
     assert "(ERROR: No matching distribution for x)" in line
     assert "give the same command again" in line
     assert not (venv / installer.RECORD).exists()
+
+
+def test_the_wheel_has_every_card_demonstration_and_published_result():
+    """Files that package-data forgets are there in a checkout and absent where users install."""
+    tomllib = pytest.importorskip("tomllib", reason="is in Python since 3.11")
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    forgotten = []
+    for package, folder in setuptools["package-dir"].items():
+        if package == "imitbench":
+            continue
+        patterns = [*setuptools["package-data"][package], "__init__.py"]
+        shipped = {path for pattern in patterns for path in (ROOT / folder).glob(pattern)}
+        assert len(shipped) > 1, folder
+        data = {path for path in (ROOT / folder).rglob("*") if path.is_file()}
+        forgotten += [
+            str(path.relative_to(ROOT))
+            for path in sorted(data - shipped)
+            if path.name != "README.md" and path.parent.name != "__pycache__"
+        ]
+    assert forgotten == []

@@ -183,7 +183,8 @@ CHANGING = {
         "sys.meta_path.insert",
         "sys.unraisablehook",
     },
-    "util/source_import.py": {"sys.modules.setdefault", "sys.modules[name]", "sys.path.append"},
+    "util/interpreter.py": {"os.environ['PYTHONPATH']", "sys.path.index", "sys.path[:end]"},
+    "util/source_import.py": {"sys.modules.setdefault", "sys.modules[name]"},
     "util/torch_startup.py": {"th.backends.cudnn.benchmark"},
 }
 IMPORT_TABLES = ("sys.meta_path.", "sys.modules.", "sys.path.", "sys.path_hooks.")

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from imitbench.bench.job import SourceRecord
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec, Record
+from imitbench.util.interpreter import module_command
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -56,7 +57,7 @@ def check_plugins(plan: Plan) -> None:
     if not questions:
         return
     done = subprocess.run(
-        [sys.executable, "-m", _CHECK],
+        module_command(_CHECK),
         input=_QUESTIONS.dump_json(questions),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -107,6 +107,7 @@ def verify_submission(
         raise InputError("--record: say who verifies, by --by NAME")
     check_name(by)
     submitted, digest = read_strictly(submission)
+    _require_valid(submission)
 
     from imitbench.bench.request import PluginSelection
     from imitbench.published.verification import public_draw, write_verification
@@ -241,6 +242,22 @@ def read_strictly(submission: Path) -> tuple[list[PublishedRun], str]:
     )
     assert content.manifest is not None  # a malformed one was an error
     return [each.run for each in content.runs], content.manifest.own_digest
+
+
+def _require_valid(submission: Path) -> None:
+    """Ends the command if a check of `leaderboard validate` fails: nothing is trained then."""
+    from imitbench.cli.output import note
+    from imitbench.published.validation import validate
+
+    problems = validate(submission).problems
+    if problems:
+        first = problems[0]
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        note(
+            f"{submission}: is not valid, so nothing was trained: {first}{more}; "
+            f"`imitbench leaderboard validate {submission}` shows all"
+        )
+        raise typer.Exit(1)
 
 
 def _tell_draw(drawn: ReproductionSample, seed: int) -> None:

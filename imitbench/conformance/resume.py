@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Literal
@@ -343,6 +344,15 @@ def _trial_processes() -> ForkServerContext:
     """Returns what starts processes that do not have to import torch again."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([run_trial.__module__, "stable_baselines3"])
+    # Its own processes look for modules in the folder where they start; those that do trials go to
+    # the folder of this process, without looking there.
+    before = Path.cwd()
+    os.chdir(before.anchor)
+    try:
+        resource_tracker.ensure_running()
+        forkserver.ensure_running()
+    finally:
+        os.chdir(before)
     return context
 
 

@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import uuid
@@ -19,6 +18,7 @@ from typing import IO
 
 from imitbench.executors import descendants
 from imitbench.executors.base import RESTART, STOPPED, JobEvent, Worker
+from imitbench.util.interpreter import module_command
 from imitbench.util.quantities import show_size
 
 # A worker that was stopped before it handled signals can be resumed, too.
@@ -170,7 +170,7 @@ class WorkerProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", self._worker.module, "-"],
+            module_command(self._worker.module, "-"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

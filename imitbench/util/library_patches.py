@@ -78,14 +78,15 @@ def make_callable(package: str, function: Callable[..., Any]) -> None:
     importlib.import_module(package).__class__ = kind
 
 
-def add_finder(finder: MetaPathFinder) -> None:
-    """Inserts a finder before all others, unless it is there already.
+def add_finder(finder: MetaPathFinder, *, last: bool = False) -> None:
+    """Adds a finder, unless it is there already.
 
     Args:
         finder: Must find only modules of its own packages.
+        last: Whether it is asked after all others, rather than before them.
     """
     if finder not in sys.meta_path:
-        sys.meta_path.insert(0, finder)
+        sys.meta_path.insert(len(sys.meta_path) if last else 0, finder)
 
 
 @contextmanager

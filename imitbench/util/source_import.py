@@ -178,7 +178,8 @@ class SourcePlace:
 
 _places: dict[str, SourcePlace] = {}
 _opened: dict[str, tuple[Path, frozenset[Path]]] = {}  # folder and source files, by package
-_imported: dict[str, str] = {}  # digest under which a package of `sys.path` was imported
+_imported: dict[str, str] = {}  # digest under which an installed package was imported
+_roots: dict[str, str] = {}  # folder that holds a top-level package
 
 
 def register(digest: str, place: SourcePlace) -> None:
@@ -321,9 +322,10 @@ def _import_installed(place: SourcePlace, digest: str, module: str, what: str) -
             f"{what}: package {place.package} was imported from other source earlier in this "
             "process, which cannot use both; start a new process"
         )
-    root = str(place.root)
-    if root not in sys.path:  # last, so that it does not hide other packages
-        sys.path.append(root)
+    outermost = place.package.partition(".")[0]
+    _roots[outermost] = str(place.root)
+    add_finder(_package_finder, last=True)  # so that it does not hide installed packages
+    importlib.invalidate_caches()
     found = importlib.import_module(f"{place.package}.{module}" if module else place.package)
     file = Path(str(found.__file__)).resolve()
     if not file.is_relative_to(place.folder):
@@ -410,6 +412,17 @@ class _Finder(MetaPathFinder):
         return found
 
 
+class _PackageFinder(MetaPathFinder):
+    """Finds only the packages that were named, not what lies beside them in the same folder."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None or fullname not in _roots:
+            return None
+        return PathFinder.find_spec(fullname, [_roots[fullname]], target)
+
+
 def _why_unpinned(path: Path, folder: Path) -> str:
     inner = path.relative_to(folder)
     if path.suffix == ".py" and not is_source(inner):
@@ -423,3 +436,4 @@ def _why_unpinned(path: Path, folder: Path) -> str:
 
 
 _finder = _Finder()
+_package_finder = _PackageFinder()

@@ -1,4 +1,15 @@
-"""Command lines of documents, changed so that they take seconds."""
+"""All commands, and command lines of documents that are changed so that they take seconds."""
+
+from imitbench.cli.main import _Commands
+
+
+def commands(group=None, words=()):
+    """Yields each command as its words and its object."""
+    for name, command in (group or _Commands()).items():
+        if hasattr(command, "commands"):
+            yield from commands(command.commands, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
 
 
 def with_options(arguments, options):

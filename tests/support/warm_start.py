@@ -125,7 +125,7 @@ def _become(request):
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None
-    sys.path[0] = request["cwd"]
+    del sys.path[0]  # the folder of this script; the command leaves out the current one
     sys.argv = [request["module"], *request["arguments"]]
     code = 0
     try:

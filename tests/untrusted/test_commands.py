@@ -4,8 +4,9 @@ import json
 
 import pytest
 import typer
+from support.command_lines import commands
 
-from imitbench.cli.main import _Commands, app
+from imitbench.cli.main import app
 from imitbench.errors import InputError
 from imitbench.untrusted import gate
 
@@ -39,14 +40,6 @@ total_timesteps trials trust video_episodes wait wandb_project watch weights wit
 without_curves yes by url submit_to
 """
 PLAIN = frozenset(_PLAIN.split())
-
-
-def commands(group=None, words=()):
-    for name, command in (group or _Commands()).items():
-        if hasattr(command, "commands"):
-            yield from commands(command.commands, (*words, name))
-        else:
-            yield " ".join((*words, name)), command
 
 
 @pytest.fixture

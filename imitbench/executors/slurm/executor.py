@@ -33,6 +33,7 @@ from imitbench.executors.slurm.submission import (
 )
 from imitbench.executors.slurm.task import SlurmTask
 from imitbench.util.extras import import_extra
+from imitbench.util.interpreter import shell_prefix
 
 _Job = TypeVar("_Job")
 
@@ -225,9 +226,8 @@ class SlurmExecutor(Executor):
 
     def _submit_array(self, array: TaskArray, folder: Path) -> None:
         profile = self._profile
-        executor = self._submitit.SlurmExecutor(
-            folder=folder, python=profile.python(sys.executable)
-        )
+        python = shell_prefix(profile.python(sys.executable), own=profile.container is None)
+        executor = self._submitit.SlurmExecutor(folder=folder, python=python)
         executor.update_parameters(job_name=array.name, **profile.parameters())
         # The error contains the output of sbatch, which must not be printed twice.
         with redirect_stderr(io.StringIO()), executor.batch():
