@@ -156,6 +156,7 @@ def make_plan(
     card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
     cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)
+    _check_seeds(len(seeds), seeds, "seeds")
     if settings.pack is not None:
         _check_pack(settings.pack, cards, len(seeds))
     environments = select_environments(card, environment)
@@ -198,13 +199,17 @@ def parse_seeds(text: str) -> list[int]:
             f"--seeds {one_line(text, 60)}: must be a count such as 3, or seeds and ranges such as "
             "0,3,5-9"
         )
-    greatest = max(each.stop for each in named)
-    if greatest > _SEEDS_END or sum(len(each) for each in named) > _MOST_SEEDS:
-        raise InputError(
-            f"--seeds {one_line(text, 60)}: at most {_MOST_SEEDS} seeds, each below 2^32, which is "
-            "what random generators take"
-        )
+    ends_at = (bound for each in named for bound in (each.start, each.stop - 1))
+    _check_seeds(sum(map(len, named)), ends_at, f"--seeds {one_line(text, 60)}")
     return list(dict.fromkeys(chain.from_iterable(named)))
+
+
+def _check_seeds(count: int, seeds: Iterable[int], where: str) -> None:
+    if count > _MOST_SEEDS or not all(0 <= seed < _SEEDS_END for seed in seeds):
+        raise InputError(
+            f"{where}: at most {_MOST_SEEDS} seeds, each below 2^32, which is what random "
+            "generators take"
+        )
 
 
 def parse_demo_counts(text: str) -> list[int | None]:

@@ -150,18 +150,22 @@ class _RecurrentActor(_Actor):
     """Acts with a policy with memory, in all lanes: its memory has one entry for each lane."""
 
     def __init__(self, policy: BasePolicy, deterministic: bool, lanes: int) -> None:
+        from imitbench.data.policy_callable import finite_choices
+
+        self._finite_choices = finite_choices
         self._policy = policy
         self._deterministic = deterministic
         self._state: tuple[npt.NDArray[Any], ...] | None = None
         self._starts = np.ones(lanes, dtype=bool)
 
     def act(self, observations: list[Any], live: list[int]) -> Any:
-        actions, self._state = self._policy.predict(
-            _stack(observations),
-            state=self._state,
-            episode_start=self._starts,
-            deterministic=self._deterministic,
-        )
+        with self._finite_choices():
+            actions, self._state = self._policy.predict(
+                _stack(observations),
+                state=self._state,
+                episode_start=self._starts,
+                deterministic=self._deterministic,
+            )
         # In finished lanes each step starts an episode, which is not counted.
         self._starts = np.ones_like(self._starts)
         self._starts[live] = False

@@ -294,6 +294,7 @@ def plan_missing(
             left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
+            _check_size(sweep, sweep.request)
             plan = plan_again(sweep.request, plugins, out, notify)
             planned = {run.run_id for run in plan}
         except InputError as error:
@@ -306,6 +307,15 @@ def plan_missing(
             plans.append(replace(plan, only=frozenset(wanted)))
             taken |= missing & planned
     return MissingRuns(plans, len(taken), left_out)
+
+
+def _check_size(sweep: SweepFile, request: SweepRequest) -> None:
+    """Checks that a request has no more seeds than its cells have runs, before it is planned."""
+    if len(request.seeds) > max(len(cell.run_ids) for cell in sweep.cells):
+        raise InputError(
+            f"its file requests more seeds than runs; delete {SWEEPS_FOLDER}/{sweep.digest}.json, "
+            "and type that command again"
+        )
 
 
 def plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notify: Notify) -> Plan:

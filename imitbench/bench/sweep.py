@@ -30,6 +30,7 @@ from imitbench.store import lease
 from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
+from imitbench.untrusted.files import require_utf8
 
 _POLL_S = 0.2
 
@@ -253,6 +254,7 @@ def check_writable(out: Path) -> None:
     Raises:
         InputError: The folder cannot be created or written.
     """
+    require_utf8(out.absolute())  # job files have the path
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=out, prefix=".probe-") as probe:

@@ -113,6 +113,9 @@ ActionSpace = Literal["discrete", "multi_discrete", "box"]
 
 Role = Literal["method", "reference", "control", "anchor"]
 
+_MOST_SECONDS_PER_1000 = 1e9  # 32 years, so that sums are finite numbers
+_MOST_MINUTES = 1e7
+
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
@@ -277,7 +280,7 @@ class CommandRecipe(Card):
 
     run: list[str] = Field(min_length=1)
     checkpoints: bool = False
-    timeout_minutes: float | None = Field(default=None, gt=0)
+    timeout_minutes: float | None = Field(default=None, gt=0, le=_MOST_MINUTES)
     demos: Literal["parquet", "jsonl"] = "parquet"
 
     @model_serializer(mode="wrap")
@@ -329,7 +332,7 @@ class AlgorithmCard(Card):
     limits: list[str] = Field(default_factory=list)
     packs: bool = False
     deterministic: bool = False
-    seconds_per_1000: float = Field(ge=0)
+    seconds_per_1000: float = Field(ge=0, le=_MOST_SECONDS_PER_1000)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)
     _origin: Origin | None = PrivateAttr(default=None)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted import gate
-from imitbench.untrusted.files import read_text
+from imitbench.untrusted.files import read_text, require_utf8
 from imitbench.util.source_import import SourcePlace, module_file, register
 
 ENTRY_POINTS = "imitbench.algorithms"
@@ -48,7 +49,7 @@ def find_algorithm(reference: str, folder: Path = Path()) -> AlgorithmCard:
             module or class, or has the name of a bundled one.
     """
     if is_path(reference):
-        home = (folder / Path(reference).expanduser()).resolve()
+        home = _named_folder(reference, folder)
         if not (home / ALGORITHM_CARD).is_file():
             raise InputError(
                 f"--algo {reference}: {home / ALGORITHM_CARD}: no such file; name a folder with a "
@@ -93,7 +94,7 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
         if reference not in suite_names() and (folder / reference / SUITE_CARD).is_file():
             raise InputError(f"suite {reference}: no such suite; for the folder: ./{reference}")
         return load_suite(reference)
-    home = (folder / Path(reference).expanduser()).resolve()
+    home = _named_folder(reference, folder)
     path = home / SUITE_CARD
     if not path.is_file():
         raise InputError(
@@ -248,10 +249,11 @@ def _check_class(file: Path, name: str, card: Path) -> None:
 
     try:
         tree = ast.parse(read_text(file), str(file))
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # nested too deeply
         line = getattr(error, "lineno", None)
         where = f"{file}:{line}" if line else str(file)
-        raise InputError(f"{where}: not valid Python ({getattr(error, 'msg', error)})") from error
+        why = getattr(error, "msg", None) or str(error) or "nested too deeply"
+        raise InputError(f"{where}: not valid Python ({why})") from error
     defined = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -265,6 +267,14 @@ def _check_class(file: Path, name: str, card: Path) -> None:
         raise InputError(
             f"{card}: implementation: {file} has no class {name}; {did_you_mean(name, classes)}"
         )
+
+
+def _named_folder(reference: str, folder: Path) -> Path:
+    """Returns the absolute path of a folder that the user typed; it may not exist."""
+    # Unlike `Path.resolve`, this accepts a link that leads to itself.
+    home = Path(os.path.realpath(folder / Path(reference).expanduser()))
+    require_utf8(home)  # the path is written into job files
+    return home
 
 
 def _hint(reference: str, folder: Path) -> str:

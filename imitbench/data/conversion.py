@@ -23,6 +23,7 @@ from imitbench.data.demonstration_checks import row_problem
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource
 from imitbench.errors import InputError
+from imitbench.untrusted.files import require_utf8
 from imitbench.util.files import digest_files, fsync_directory
 
 
@@ -356,6 +357,7 @@ def _finish(
 
 def _refuse_target(directory: Path, *, replace: bool) -> None:
     """Refuses to replace anything except a data set folder."""
+    require_utf8(directory)
     if not directory.exists():
         return
     if not directory.is_dir():

@@ -24,6 +24,8 @@ from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
+from imitbench.errors import InputError
+
 Array = npt.NDArray[Any]
 States = tuple[Array, ...] | None
 
@@ -38,6 +40,10 @@ The state is `None` at first and then the result of the previous call. The start
 policy resets its state.
 """
 
+_NOT_FINITE = (
+    "the policy chose an action that is not finite; its weights are too large or damaged: train or "
+    "fetch it again"
+)
 _PLAIN_LAYERS = (nn.Linear, nn.Tanh, nn.ReLU)
 
 AnyPolicy = BaseAlgorithm | BasePolicy | PolicyCallable | None
@@ -78,9 +84,10 @@ def policy_to_callable(
         def predict(
             obs: Array | dict[str, Array], state: States, starts: Array | None
         ) -> tuple[Array, States]:
-            return policy.predict(
-                obs, state=state, episode_start=starts, deterministic=deterministic_policy
-            )
+            with finite_choices():
+                return policy.predict(
+                    obs, state=state, episode_start=starts, deterministic=deterministic_policy
+                )
 
         return predict
     if not callable(policy):
@@ -108,7 +115,27 @@ def batch_actor(
     if _predicts_plainly(policy):
         plain = _plain_policy(policy, deterministic)
         return lambda obs: plain(obs, None, None)[0]
-    return lambda obs: policy.predict(obs, deterministic=deterministic)[0]
+
+    def act(obs: Array | dict[str, Array]) -> Array:
+        with finite_choices():
+            return policy.predict(obs, deterministic=deterministic)[0]
+
+    return act
+
+
+@contextmanager
+def finite_choices() -> Iterator[None]:
+    """Explains the error of torch's distributions whose parameters are not finite.
+
+    Raises:
+        InputError: A policy that acts in the context has such a distribution.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Expected parameter "):
+            raise
+        raise InputError(_NOT_FINITE) from error
 
 
 @contextmanager
@@ -219,14 +246,14 @@ def environment_actions(policy: BasePolicy, actions: th.Tensor) -> Array:
         Shape (batch, …), within the bounds of the action space.
 
     Raises:
-        ValueError: An action is not finite.
+        InputError: An action is not finite.
     """
     space = policy.action_space
     array: Array = actions.cpu().numpy().reshape((-1, *(space.shape or ())))
     if not isinstance(space, spaces.Box):
         return array
     if not np.isfinite(array).all():
-        raise ValueError("the policy chose an action that is not finite")
+        raise InputError(_NOT_FINITE)
     if policy.squash_output:
         return np.asarray(policy.unscale_action(array))
     return np.clip(array, space.low, space.high)
@@ -245,7 +272,7 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
         and cls._get_action_dist_from_latent is ActorCriticPolicy._get_action_dist_from_latent
         and type(policy.action_dist) in (CategoricalDistribution, DiagGaussianDistribution)
     ):
-        return lambda obs: policy._predict(obs, deterministic=deterministic)
+        return finite_choices()(lambda obs: policy._predict(obs, deterministic=deterministic))
     discrete = type(policy.action_dist) is CategoricalDistribution
     act = _actor(policy)
 
@@ -258,7 +285,7 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
             # faster check.
             probs = head.softmax(dim=1)
             if not math.isfinite(probs.sum().item()):
-                raise ValueError("the policy chose an action that is not finite")
+                raise InputError(_NOT_FINITE)
             return probs.div_(th.empty_like(probs).exponential_()).argmax(dim=1)
         if deterministic:
             return head

@@ -28,6 +28,7 @@ from imitbench.policies.storage import save_policy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
+from imitbench.untrusted.files import require_utf8
 from imitbench.util.files import atomic_write_text, fsync_directory
 
 _FOLDED = {
@@ -80,6 +81,8 @@ def convert_expert(
     """
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InputError(f"{target}: already exists; choose another folder, or remove it")
+    require_utf8(source)  # the card has both names
+    require_utf8(target)
     found = open_expert_folder(source)
     published = read_reported_return(found.folder)
     if environment is not None:

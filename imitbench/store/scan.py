@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.untrusted.files import require_utf8
 
 EXTERNAL_FOLDER = "external"
 EXTERNAL_SUFFIX = ".jsonl"
@@ -48,6 +49,9 @@ def scan_outcomes(out: Path) -> FolderScan:
 
     Returns:
         Sources found, each kind in the order of the paths.
+
+    Raises:
+        InputError: The path of a source is not UTF-8.
     """
     found = FolderScan()
     for path in chain(run_directories(out, found.closed), _external_files(out, found.closed)):
@@ -57,6 +61,7 @@ def scan_outcomes(out: Path) -> FolderScan:
             found.closed[path] = str(error.strerror)
         else:
             if stamp is not None:
+                require_utf8(f"{out}/{path}")  # the database stores it
                 found.stamps[path] = stamp
     return found
 

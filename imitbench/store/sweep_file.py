@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +19,7 @@ from imitbench.errors import InputError
 from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec, RunTime
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.files import atomic_write_text
 
 SWEEPS_FOLDER = ".sweeps"
@@ -154,8 +156,18 @@ class SweepFile(Record):
 
 
 def read_sweeps(out: Path) -> list[SweepFile]:
-    """Reads every sweep of a results folder; skips files that are malformed."""
-    found = [_read(path) for path in sorted((out / SWEEPS_FOLDER).glob("*.json"))]
+    """Reads every sweep of a results folder; skips files that are malformed.
+
+    Raises:
+        InputError: A file is larger than the limit `sweep_bytes`.
+    """
+    paths = sorted((out / SWEEPS_FOLDER).glob("*.json"))
+    for path in paths:
+        with suppress(OSError):  # gone, or a link without a target
+            size = path.stat().st_size
+            if size > limits().sweep_bytes:
+                raise InputError(f"{path}: {beyond('sweep_bytes', f'has {size:,} bytes')}")
+    found = [_read(path) for path in paths]
     return [sweep for sweep in found if sweep is not None]
 
 

@@ -128,6 +128,18 @@ def require_ordinary(path: Path, *, inside: Path | None = None) -> None:
         raise InputError(f"{path}: is a link that leads out of {inside}; put the file there")
 
 
+def require_utf8(path: Path | str) -> None:
+    """Checks a name that will be stored in a record, a digest or a database.
+
+    Raises:
+        InputError: The name is not UTF-8, as on a disk that another system has written.
+    """
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{path}: its name is not UTF-8; rename it") from error
+
+
 def require_size(path: Path) -> None:
     """Checks an ordinary file that a library reads as a whole.
 

@@ -128,7 +128,9 @@ def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
 
 def is_bundled(path: Path) -> bool:
     """Whether a file ships with this package."""
-    return any(path.resolve().is_relative_to(home) for home in _bundled())
+    # Unlike `Path.resolve`, this accepts a link that leads to itself; the readers refuse it.
+    place = Path(os.path.realpath(path))
+    return any(place.is_relative_to(home) for home in _bundled())
 
 
 @functools.cache

@@ -17,6 +17,7 @@ class Limits:
 
     Attributes:
         text_bytes: Size of a card, settings file or other text that is parsed as a whole.
+        sweep_bytes: Size of a file that records what a sweep requested.
         file_bytes: Size of any other file that is read as a whole.
         members: Files in an archive.
         entries: Files and folders below a path that a command reads.
@@ -40,6 +41,7 @@ class Limits:
     """
 
     text_bytes: int = 2**22
+    sweep_bytes: int = 2**26
     file_bytes: int = 2**31
     members: int = 10_000
     entries: int = 200_000

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from imitbench.errors import InputError
+from imitbench.untrusted.files import require_utf8
 
 
 def fsync_directory(directory: Path) -> None:
@@ -149,6 +150,7 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
     """
     check_place(folder, check_old)
     place = folder.resolve()
+    require_utf8(place)  # cards and manifests have the name
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))

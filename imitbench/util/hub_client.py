@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from imitbench.errors import InputError
 from imitbench.util.hub_errors import (
     DamagedDownloadError,
     Notify,
@@ -24,6 +25,7 @@ from imitbench.util.hub_errors import (
     reason_of,
     with_retries,
 )
+from imitbench.util.text_line import one_line
 
 RepoKind = Literal["model", "dataset"]
 _ANSWER_S = 15.0
@@ -207,6 +209,11 @@ def _ask_for_commit(repo: str, kind: RepoKind, revision: str | None) -> str:
     )
     if info.sha is None:
         raise DamagedDownloadError("the hub names no commit")
+    if not is_commit(info.sha):  # it becomes the name of a folder
+        raise InputError(
+            f"{label(kind, repo)}: the hub names the commit {one_line(info.sha, 60)!r}, which is "
+            "not 40 hexadecimal digits; check HF_ENDPOINT"
+        )
     return info.sha
 
 

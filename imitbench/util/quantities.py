@@ -6,10 +6,15 @@ import math
 import re
 
 from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 
 _SECONDS = {"s": 1, "": 60, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_QUANTITY = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE)
+# Between two numbers there is a unit, so that a text is split in one way only.
+_DURATION = re.compile(rf"(?:\s*{_NUMBER}\s*[a-z]+)+|{_NUMBER}", re.IGNORECASE)
+_MOST_SECONDS, _MOST_BYTES = 2**31, 2**60  # what clocks and systems accept
 
 
 def parse_duration(text: str, *, option: str) -> float:
@@ -24,18 +29,18 @@ def parse_duration(text: str, *, option: str) -> float:
         Seconds, greater than 0.
 
     Raises:
-        InputError: Not a duration.
+        InputError: Not a duration, or more than 60 years.
     """
     parts = _QUANTITY.findall(text)
-    whole = re.fullmatch(rf"(?:\s*{_QUANTITY.pattern}\s*)+", text.strip(), re.IGNORECASE)
+    whole = _DURATION.fullmatch(text.strip())
     units = [unit.lower() for _, unit in parts]
     # A number without a unit is read as minutes only if it is the whole text.
     known = all(unit in _SECONDS for unit in units) and ("" not in units or len(units) == 1)
     seconds = math.fsum(float(n) * _SECONDS[u.lower()] for n, u in parts) if known else 0.0
-    if whole is None or seconds <= 0:
+    if whole is None or not 0 < seconds <= _MOST_SECONDS:
         raise InputError(
-            f"{option} {text}: must be a duration such as 45s, 90m, 1h30m or 2h; "
-            "a bare number is minutes"
+            f"{option} {one_line(text, 60)}: must be a duration such as 45s, 90m, 1h30m or 2h, of "
+            "at most 60 years; a bare number is minutes"
         )
     return seconds
 
@@ -48,19 +53,20 @@ def parse_size(text: str, *, option: str) -> int:
         option: Name of the option for messages, such as `--max-mem`.
 
     Returns:
-        Bytes, at least one MiB, because a smaller number probably lacks its unit.
+        Bytes: at least one MiB, because a smaller number probably lacks its unit; at most one EiB.
 
     Raises:
-        InputError: Not a size.
+        InputError: Not a size, or not between these.
     """
     match = _QUANTITY.fullmatch(text.strip())
     unit = re.sub(r"I?B?$", "", match[2].upper()) if match else "?"
-    size = int(float(match[1]) * _BYTES[unit]) if match and unit in _BYTES else 0
-    if size < 2**20:
+    size = float(match[1]) * _BYTES[unit] if match and unit in _BYTES else 0.0
+    if not 2**20 <= size <= _MOST_BYTES:
         raise InputError(
-            f"{option} {text}: must be a size with its unit such as 800M or 4G, at least 1M"
+            f"{option} {one_line(text, 60)}: must be a size with its unit such as 800M or 4G, at "
+            f"least 1M and at most {_MOST_BYTES // _BYTES['T']:,}T"
         )
-    return size
+    return int(size)
 
 
 def show_size(size: int) -> str:

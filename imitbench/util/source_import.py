@@ -26,8 +26,9 @@ from types import ModuleType
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.untrusted.files import read_content
+from imitbench.untrusted.files import read_content, require_utf8
 from imitbench.util.library_patches import add_finder
+from imitbench.util.text_line import one_line
 
 _PREFIX = "imitbench_plugins"
 _SHOWN = 16  # digits of a digest
@@ -69,7 +70,13 @@ def source_files(folder: Path, patterns: Sequence[str] = ()) -> list[Path]:
     for pattern in patterns:
         if PurePath(pattern).is_absolute() or ".." in PurePath(pattern).parts:
             raise InputError(f"{folder}: pattern '{pattern}' leads out of the folder")
-        matches = [path for path in folder.glob(pattern) if path.is_file()]
+        try:
+            matches = [path for path in folder.glob(pattern) if path.is_file()]
+        except (ValueError, IndexError, RecursionError) as error:  # such as '' and '.'
+            raise InputError(
+                f"{folder}: pattern '{one_line(pattern, 60)}' is no pattern of files; use one such "
+                "as '*.txt'"
+            ) from error
         if not matches:
             raise InputError(f"{folder}: pattern '{pattern}' matches no file")
         found.update(matches)
@@ -97,6 +104,7 @@ def source_digest(folder: Path, patterns: Sequence[str] = (), settings: object =
     """
     total = hashlib.sha256()
     for path in source_files(folder, patterns):
+        require_utf8(path)
         if path.exists() and not path.is_file():  # reading a pipe would block
             raise InputError(f"{path}: is not a regular file; remove it from the source")
         try:

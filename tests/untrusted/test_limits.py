@@ -9,6 +9,7 @@ from imitbench.experts.evaluation import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.store.sweep_file import read_sweeps
 from imitbench.untrusted import gate
 from imitbench.untrusted.archives import check_archive
 from imitbench.untrusted.arrays import check_shape
@@ -44,6 +45,12 @@ def whole(folder):
     read_content(folder / "a")
 
 
+def sweep(folder):
+    (folder / ".sweeps").mkdir()
+    (folder / ".sweeps" / "a.json").write_text("{}")
+    read_sweeps(folder)
+
+
 def steps(folder):
     (folder / "policy.json").write_text("{}")
     (folder / "env_kwargs.yml").write_text("max_episode_steps: 1000\n")
@@ -74,6 +81,7 @@ COPY = b"\x80\x04(" + b"K\x01" * 50 + b"t\x94cnumpy\ndtype\n\x94h\x01h\x00}\x92.
 BOX = {"type": "Box", "shape": [4], "dtype": "float32", "low": [-1.0], "high": [1.0]}
 BEYOND = {
     "text_bytes": (20, text),
+    "sweep_bytes": (1, sweep),
     "file_bytes": (20, whole),
     "members": (1, archive),
     "entries": (3, many),

@@ -3,6 +3,7 @@
 Each is the class of a finding in version 0.2.0, tried with the command that met it.
 """
 
+import hashlib
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 from stable_baselines3 import PPO
 from support.command import call_imitbench, refusal
 from support.plugins import write_plugin
@@ -263,6 +264,77 @@ def sparse_member(manifest, folder):
     sparse(folder / name)
 
 
+def huge_weights(place):
+    """Weights of 3e38, whose sums are infinite."""
+    folder = place / "expert"
+    path = folder / "policy.safetensors"
+    content = path.read_bytes()
+    numbers = {
+        name: np.full_like(values, 3e38) if values.dtype.kind == "f" else values
+        for name, values in load(content).items()
+    }
+    path.write_bytes(save(numbers))
+    told = (folder / "policy.json").read_text()
+    digests = [hashlib.sha256(each).hexdigest() for each in (content, path.read_bytes())]
+    (folder / "policy.json").write_text(told.replace(*digests))
+    return ("eval", "./expert", "--env", ENV, "--episodes", "1")
+
+
+def misnamed(name, *words):
+    """Gives a file or folder a name that is not UTF-8."""
+
+    def make(place):
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text("1\n")
+        path.rename(path.with_name(NOT_UTF8 + path.suffix))
+        return words
+
+    return make
+
+
+def misnamed_run(*words):
+    def make(place):
+        [run, *_] = sorted((place / "runs").glob("*/*/*/*"))
+        run.rename(run.with_name(NOT_UTF8))
+        return words
+
+    return make
+
+
+def to_misnamed(*words):
+    def make(place):
+        demos = suite_directory("classic") / "demos" / "sac-Pendulum-v1"
+        return tuple(str(demos) if word == "DEMOS" else word for word in words)
+
+    return make
+
+
+def source(line):
+    """Adds a line to the source of the method."""
+
+    def make(place):
+        with (place / "method" / "learner.py").open("a") as stream:
+            stream.write(f"{line}\n")
+        return METHOD
+
+    return make
+
+
+def loop(name, *words):
+    """A link that leads to itself."""
+
+    def make(place):
+        (place / name).symlink_to(name)
+        return words
+
+    return make
+
+
+NOT_UTF8 = os.fsdecode(b"a\xff\xfe")
+METHOD = ("run", "--algo", "./method", "--suite", "classic", "--dry-run")
+DRY_RUN = ("run", "--algo", "bc", "--suite", "classic", "--dry-run")
 COPIES = b"\x80\x04(" + b"K\x01" * 10_000 + b"t\x94cnumpy\ndtype\n\x94"
 COPIES += b"h\x01h\x00}\x92" * 100_000 + b"."
 SEEN = {
@@ -322,6 +394,41 @@ SEEN = {
     "an absurd value on a method's card": method("default: 0.001", "default: .nan"),
     "an empty value on a method's card": method("default: 0.001", "default:"),
     "seconds below zero on a method's card": method("per_1000: 0.5", "per_1000: -1"),
+    "weights of 3e38": huge_weights,
+    "a source whose name is not UTF-8": misnamed("method/b.py", *METHOD),
+    "a source in a folder whose name is not UTF-8": misnamed("method/b/c.py", *METHOD),
+    "a method's folder whose name is not UTF-8": misnamed(
+        "method", "run", "--algo", f"./{NOT_UTF8}", "--suite", "classic", "--dry-run"
+    ),
+    "a run whose name is not UTF-8": misnamed_run("collect", "--out", "runs"),
+    "imported results whose name is not UTF-8": misnamed(
+        "runs/external/b.jsonl", "report", "--out", "runs"
+    ),
+    "results in a folder whose name is not UTF-8": typed(
+        "run", "--algo", "random", "--suite", "classic", "--out", NOT_UTF8
+    ),
+    "a set whose name is not UTF-8": to_misnamed("demos", "convert", "DEMOS", NOT_UTF8),
+    "an export whose name is not UTF-8": typed(
+        "results", "export", "--out", "runs", NOT_UTF8
+    ),
+    "an expert whose name is not UTF-8": misnamed(
+        "expert", "experts", "convert", f"./{NOT_UTF8}", "converted"
+    ),
+    "an empty pattern of sources": method("name: mine", "sources: ['']\nname: mine"),
+    "a pattern of sources for the folder": method("name: mine", "sources: ['.']\nname: mine"),
+    "a pattern of sources with three stars": method("name: mine", "sources: ['***']\nname: mine"),
+    "100,000 minus signs in a method's source": source("x = " + "-" * 100_000 + "1"),
+    "100,000 sums in a method's source": source("x = " + "1+" * 100_000 + "1"),
+    "100,000 minus signs on a method's card": method("default: 8", f"default: {'-' * 100_000}1"),
+    "infinite seconds on a method's card": method("per_1000: 0.5", "per_1000: .inf"),
+    "10^300 seconds on a method's card": method("per_1000: 0.5", "per_1000: 1.0e+300"),
+    "memory of 400 digits": typed(*DRY_RUN, "--max-mem", f"{'9' * 400}G"),
+    "a time limit of 400 digits": typed(*DRY_RUN, "--timeout", f"{'9' * 400}h"),
+    "digits that are no time limit": typed(*DRY_RUN, "--timeout", "9" * 400 + "!"),
+    "a table that is a link to itself": loop("b.csv", "import", "csv", "b.csv"),
+    "runs of Sacred that are a link to itself": loop("b", "import", "sacred", "b"),
+    "a suite that is a link to itself": loop("b", "suites", "show", "./b"),
+    "a method that is a link to itself": loop("b", "algos", "./b"),
     # Faults
     "a log that is a pipe": run_file("log.txt", os.mkfifo, "logs"),
     "a log that is a device": run_file("log.txt", device, "logs"),
