@@ -4,7 +4,9 @@ import zipfile
 from dataclasses import asdict
 
 import pytest
+from support.synthetic_runs import plan_runs, write_results
 
+from imitbench.cli.sql import sql
 from imitbench.experts.evaluation import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
@@ -50,6 +52,12 @@ def steps(folder):
     with_own_arguments(EnvironmentSpec(id="Pendulum-v1"), open_expert_folder(folder))
 
 
+def queried(folder):
+    write_results(folder / "runs", plan_runs(2))
+    query = "SELECT r FROM range(30000000) t(r) ORDER BY hash(r) OFFSET 20000000"
+    sql(query, [folder / "runs"])
+
+
 def gated(read):
     def act(folder):
         path = folder / "a"
@@ -87,6 +95,7 @@ BEYOND = {
     "dimensions": (2, lambda _: check_shape((1, 1, 1))),
     "space_numbers": (3, lambda _: space_from_json(BOX)),
     "episode_steps": (10, steps),
+    "database_bytes": (2**25, queried),
     "pickle_values": (5, lambda _: read_safely(COPY, ADMITTED)),
     "child_bytes": (2**26, gated(lambda _: len(bytearray(b"x" * 2**31)))),
     "child_seconds": (1, gated(spin)),
