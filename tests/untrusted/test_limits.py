@@ -11,6 +11,7 @@ from imitbench.experts.evaluation import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.store.episode_file import read_episode_file
 from imitbench.untrusted import gate
 from imitbench.untrusted.archives import check_archive
 from imitbench.untrusted.arrays import check_shape
@@ -50,6 +51,12 @@ def steps(folder):
     (folder / "policy.json").write_text("{}")
     (folder / "env_kwargs.yml").write_text("max_episode_steps: 1000\n")
     with_own_arguments(EnvironmentSpec(id="Pendulum-v1"), open_expert_folder(folder))
+
+
+def episodes(folder):
+    write_results(folder, plan_runs(2))
+    [path, *_] = folder.rglob("episodes.parquet")
+    read_episode_file(path)
 
 
 def queried(folder):
@@ -95,6 +102,7 @@ BEYOND = {
     "dimensions": (2, lambda _: check_shape((1, 1, 1))),
     "space_numbers": (3, lambda _: space_from_json(BOX)),
     "episode_steps": (10, steps),
+    "run_episodes": (1, episodes),
     "database_bytes": (2**25, queried),
     "pickle_values": (5, lambda _: read_safely(COPY, ADMITTED)),
     "child_bytes": (2**26, gated(lambda _: len(bytearray(b"x" * 2**31)))),
