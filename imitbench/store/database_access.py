@@ -90,7 +90,7 @@ def _expected(schema: str) -> frozenset[tuple[str, str]]:
 def _connect(path: Path) -> DuckDBPyConnection:
     deadline = time.monotonic() + _FOREIGN_S
     # Without a folder for temporary files, queries end when they have used their memory.
-    config = {
+    config: dict[str, str | bool | int | float | list[str]] = {
         "enable_external_access": "false",
         "memory_limit": f"{limits().database_bytes}B",
         "temp_directory": "",

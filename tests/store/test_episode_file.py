@@ -52,3 +52,12 @@ def test_an_own_file_is_read(tmp_path):
     write_results(tmp_path, plan_runs(2))
     [path, *_] = tmp_path.rglob("episodes.parquet")
     assert read_episode_file(path).schema.equals(EPISODES)
+
+
+@pytest.mark.parametrize("line", ["[5]", "[]", '"a"', '{"step": 1e300, "loss": 1}', "{}"])
+def test_a_line_that_is_no_point_of_a_curve_is_refused(line, tmp_path):
+    write_results(tmp_path, plan_runs(2))
+    [path, *_] = sorted(tmp_path.rglob("metrics.jsonl"))
+    path.write_text(line + "\n")
+    with pytest.raises(InputError, match="not a learning curve"):
+        read_run(RunDirectory(path.parent))
