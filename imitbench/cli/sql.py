@@ -17,7 +17,7 @@ def sql(
     ] = "table",
     json: options.Json = False,
 ) -> None:
-    """Query the results database, read-only.
+    """Query the results database, read-only: a query reads and writes no files.
 
     Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
     latest_failures, external_scores, quarantine, "references". Published results have one
@@ -33,6 +33,7 @@ def sql(
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.errors import InputError
     from imitbench.published.opening import open_results, results_place
+    from imitbench.untrusted.limits import beyond
 
     try:
         if not duckdb.extract_statements(query):  # as for a query of comments only
@@ -41,6 +42,12 @@ def sql(
             answer = connection.execute(query)
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
+    except duckdb.PermissionException as error:
+        raise InputError(
+            "query: may read and write no files; to write rows to a file, use `--format csv > FILE`"
+        ) from error
+    except duckdb.OutOfMemoryException as error:
+        raise InputError(f"query: {beyond('database_bytes', 'needs more memory')}") from error
     except duckdb.Error as error:
         raise InputError(f"query: {_without_position(error)}") from error
     if json or format == "json":

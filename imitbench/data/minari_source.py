@@ -56,6 +56,7 @@ class MinariSource(TrajectorySource):
         self.where = f"{PREFIX}{name}"
         self.folder = find_minari(name, download=download)
         with _damage_of(self.where):
+            _check_episodes(self.folder / "data", name)
             self._dataset = _load(name)
             self.environment_id: str | None = getattr(self._dataset.env_spec, "id", None)
         for what, space in (
@@ -125,7 +126,7 @@ def find_minari(name: str, *, download: bool = False) -> Path:
             raise InputError(_missing(name, root))
         with _damage_of(f"{PREFIX}{name}"):
             _import_minari().download_dataset(name)
-    _refuse_code(folder / "data" / "metadata.json", name)
+    _check_metadata(folder / "data" / "metadata.json", name)
     return folder
 
 
@@ -189,14 +190,38 @@ def _metadata(file: Path, name: str) -> dict[str, Any]:
     raise InputError(f"{PREFIX}{name}: {file} is damaged ({reason}): fetch it again")
 
 
-def _refuse_code(file: Path, name: str) -> None:
+def _check_metadata(file: Path, name: str) -> None:
+    """Refuses a set that would run code, or whose counts cannot be."""
     document = _metadata(file, name)
+    for count in ("total_episodes", "total_steps"):
+        stated = document.get(count)
+        if type(stated) is not int or stated < 0:
+            raise InputError(
+                f"{PREFIX}{name}: {file} states {count}: {one_line(repr(stated), 40)}, which is no "
+                "count: fetch it again"
+            )
     for space in ("observation_space", "action_space"):
         if not isinstance(document.get(space), str):
             raise InputError(
                 f"{PREFIX}{name}: its metadata lack the {space.replace('_', ' ')}, and creating "
                 "its environment could run any code: write it again with a current Minari"
             )
+
+
+def _check_episodes(data: Path, name: str) -> None:
+    """Compares the stated number of episodes with those that are there, before Minari uses it."""
+    file = data / "main_data.hdf5"
+    if file.is_file():
+        with import_extra("h5py", "minari", "a Minari data set").File(file) as stored:
+            found = len(stored)
+    else:
+        found = sum(each.name.isdecimal() and each.is_dir() for each in data.iterdir())
+    stated = _metadata(data / "metadata.json", name)["total_episodes"]
+    if stated != found:
+        raise InputError(
+            f"{PREFIX}{name}: its metadata state {stated:,} episodes, and {found:,} are there: "
+            "fetch it again"
+        )
 
 
 def _environment_id(folder: Path) -> str | None:

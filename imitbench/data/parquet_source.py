@@ -16,13 +16,19 @@ from imitbench.data.arrow_table import check_columns
 from imitbench.data.trajectory_source import TableSource
 from imitbench.errors import InputError, MissingPathError
 from imitbench.untrusted.files import require_ordinary
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.text_line import one_line
 
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
 # Equal numbers compress so well that kilobytes can unpack to terabytes. No real data set exceeds
-# both limits: its observations are random, or it has only a few million steps.
-_SUSPICIOUS_COUNT = 2**28
-_SUSPICIOUS_PACKING = 1000
+# this and the limit `ratio`: its observations are random, or it has only a few million steps.
+_ALWAYS_BYTES = 2**28
+_WIDTHS = {
+    **dict.fromkeys(("INT_8", "UINT_8"), 1),
+    **dict.fromkeys(("INT_16", "UINT_16"), 2),
+    **dict.fromkeys(("BOOLEAN",), 1),
+    **dict.fromkeys(("INT32", "FLOAT"), 4),
+}
 _BUFFER_BYTES = 2**18
 
 
@@ -166,15 +172,23 @@ def check_size(parquet: pq.ParquetFile, file: Path) -> None:
         raise pa.ArrowInvalid(
             f"declares {parquet.metadata.num_rows} rows, but {declared} in its row groups"
         )
-    for group in groups:
-        for column in _columns(parquet, group):
-            packed = max(column.total_compressed_size, 1)
-            count = column.num_values
-            if count > _SUSPICIOUS_COUNT and count / packed > _SUSPICIOUS_PACKING:
-                raise InputError(
-                    f"{file}: column '{one_line(column.path_in_schema)}' declares {count} numbers "
-                    f"in {packed} bytes: the file is damaged or malicious; fetch it again"
-                )
+    widths = [_width(parquet, index) for index in range(parquet.metadata.num_columns)]
+    columns = [_columns(parquet, group) for group in groups]
+    size = sum(
+        column.num_values * width
+        for group in columns
+        for column, width in zip(group, widths, strict=True)
+    )
+    packed = sum(max(column.total_compressed_size, 1) for group in columns for column in group)
+    if size > _ALWAYS_BYTES + limits().ratio * packed:
+        told = beyond("ratio", f"declares {size:,} bytes of numbers in {packed:,}")
+        raise InputError(f"{file}: {told}; the file is damaged or malicious; fetch it again")
+
+
+def _width(parquet: pq.ParquetFile, index: int) -> int:
+    """Returns the bytes of a number in a column, after reading."""
+    column = parquet.schema.column(index)
+    return _WIDTHS.get(column.converted_type) or _WIDTHS.get(column.physical_type, 8)
 
 
 def _columns(parquet: pq.ParquetFile, group: int) -> list[pq.ColumnChunkMetaData]:

@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
@@ -38,11 +36,13 @@ from imitbench.records.runs import (
     canonical_digest,
 )
 from imitbench.store.comparability import current_run_ids
+from imitbench.store.episode_file import read_episode_file
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import check_suites
 from imitbench.util.files import atomic_write_text, new_folder
 from imitbench.util.name_lists import Names, split_names
+from imitbench.util.text_line import one_line
 
 MANIFEST_FILE = "manifest.json"
 RACES = "races"
@@ -283,11 +283,11 @@ def read_run(directory: RunDirectory) -> PublishedRun:
         failure = directory.read_failure()
         return PublishedRun(spec, failure=failure.model_copy(update={"traceback": ""}))
     path = directory.path / "episodes.parquet"
+    columns = read_episode_file(path)
     try:
-        columns = pq.read_table(path).to_pydict()
-        episodes = episode_table(columns)
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+        episodes = episode_table(columns.to_pydict())
+    except (ValueError, TypeError) as error:  # values are missing
+        raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
     curve = main_curve(directory.read_curve())
     if curve is not None and not is_publishable(curve.metric):
         curve = None

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
+from imitbench.store.database_access import DamagedDatabaseError
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
 from imitbench.store.scan import FolderScan, content_stamp, is_external, scan_outcomes
@@ -158,7 +159,7 @@ def _known(place: Path) -> _DatabaseState | None:
                 return None
             stamps = connection.execute("SELECT path, stamp FROM ingested").fetchall()
             problems = connection.execute("FROM quarantine ORDER BY path").fetchall()
-    except (database.DamagedDatabaseError, duckdb.Error):
+    except (DamagedDatabaseError, duckdb.Error):
         return None
     return _DatabaseState(dict(stamps), dict(problems))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import shutil
 import socket
 import time
@@ -26,6 +25,12 @@ from imitbench.errors import InputError
 from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
 from imitbench.records.selection import Selection
 from imitbench.store.comparability import current_runs_query
+from imitbench.store.database_access import (
+    POLL_S,
+    DamagedDatabaseError,
+    check_content,
+    opened,
+)
 from imitbench.store.external_results import ExternalScoreRow
 from imitbench.util.extras import import_extra
 from imitbench.util.files import fsync_directory
@@ -39,8 +44,6 @@ if TYPE_CHECKING:
 DATABASE_FILE = "imitbench.duckdb"
 LOCK_FILE = ".database.lock"
 WAIT_S = 120.0
-_FOREIGN_S = 2.0
-_POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -134,10 +137,6 @@ _RUN_ORDER = "suite, env, algo, seed, run_id"
 _Row = TypeVar("_Row", bound=Record)
 
 
-class DamagedDatabaseError(InputError):
-    """The database cannot be opened and must be rebuilt."""
-
-
 class ReadOnlyFolderError(InputError):
     """The folder of a database may not be written by this process."""
 
@@ -181,7 +180,7 @@ def _lock(descriptor: int, out: Path, wait_s: float) -> bool:
                     f"{out / DATABASE_FILE}: another process is writing it ({who}); wait until it "
                     "ends, or stop it"
                 ) from None
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return False
@@ -223,7 +222,7 @@ def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
     draft = out / f".{DATABASE_FILE}.{socket.gethostname()}-{os.getpid()}"
     with _writable(out):
         if not rebuild:
-            with _open_for_reading(path):  # prevents third-party programs from writing to it
+            with opened(path):  # prevents third-party programs from writing to it
                 shutil.copyfile(path, draft)
         connection = duckdb.connect(str(draft), config={"memory_limit": _MEMORY_LIMIT})
         try:
@@ -335,12 +334,14 @@ def reader(out: Path, *, place: Path | None = None) -> Iterator[DuckDBPyConnecti
         place: Folder of its database; by default the results folder itself.
 
     Raises:
+        DamagedDatabaseError: It is no database of this program.
         InputError: There is no database, or a third-party program writes to it.
     """
     path = (place or out) / DATABASE_FILE
     if not path.exists():
         raise InputError(f"--out {out}: no results found; run `imitbench run --out {out}` first")
-    with _open_for_reading(path) as connection:
+    with opened(path) as connection:
+        check_content(connection, path, SCHEMA)
         connection.execute(f"SET VARIABLE {FOLDER_VARIABLE} = ?", [str(out)])
         yield connection
 
@@ -357,7 +358,7 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
     """
     with ExitStack() as stack:
         try:
-            connection = stack.enter_context(_open_for_reading(path))
+            connection = stack.enter_context(opened(path))
         except DamagedDatabaseError as error:
             raise InputError(
                 f"{path}: is neither a database of results nor a table (.csv)"
@@ -371,41 +372,8 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
                 f"{path}: was made by another version; name its results folder, from which the "
                 "database is rebuilt"
             )
+        check_content(connection, path, SCHEMA)
         yield connection
-
-
-@contextmanager
-def _open_for_reading(path: Path) -> Iterator[DuckDBPyConnection]:
-    connection = _connect(path)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def _connect(path: Path) -> DuckDBPyConnection:
-    deadline = time.monotonic() + _FOREIGN_S
-    while True:
-        try:
-            return duckdb.connect(
-                str(path), read_only=True, config={"enable_external_access": "false"}
-            )
-        except duckdb.Error as error:
-            if "lock" not in str(error).lower():
-                raise DamagedDatabaseError(
-                    f"{path}: cannot be opened; delete it, it is rebuilt from the run directories"
-                ) from error
-            if time.monotonic() > deadline:
-                raise InputError(
-                    f"{path}: another program has the database open for writing"
-                    f"{_holder(error)}; close it and try again"
-                ) from error
-            time.sleep(_POLL_S)
-
-
-def _holder(error: duckdb.Error) -> str:
-    found = re.search(r"held in (.{1,200}?\(PID \d+\))", str(error))
-    return f": {one_line(found[1])}" if found else ""
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:

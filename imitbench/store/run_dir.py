@@ -243,14 +243,17 @@ class RunDirectory:
         try:
             points = [json.loads(line) for line in read_content(self.curve).splitlines()]
             return [
-                {**{name: float(point[name]) for name in point}, "step": int(point["step"])}
+                {
+                    **{name: float(point[name]) for name in point},
+                    "step": int(np.int64(int(point["step"]))),  # within its range
+                }
                 for point in points
             ]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise InputError(f"{self.curve}: cannot be read ({error.strerror})") from error
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
             what = one_line(error, 80)
             raise InputError(f"{self.curve}: not a learning curve ({what})") from error
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
@@ -20,21 +19,12 @@ from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
 from imitbench.store.comparability import run_row
+from imitbench.store.episode_file import EPISODES, read_episode_file
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
 from imitbench.util.text_line import one_line
 
 _CURVE = pa.schema([("step", pa.int64()), ("metric", pa.string()), ("value", pa.float64())])
-_EPISODES = pa.schema(
-    [
-        ("episode", pa.int64()),
-        ("deterministic", pa.bool_()),
-        ("raw_return", pa.float64()),
-        ("length", pa.int64()),
-        ("terminated", pa.bool_()),
-        ("truncated", pa.bool_()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -87,7 +77,7 @@ def read_rows(out: Path, path: str) -> RunRows:
         run_id,
         run=_completed(spec, result, path),
         measures=result.measures,
-        episodes=_read_episodes(directory.path / "episodes.parquet"),
+        episodes=read_episode_file(directory.path / "episodes.parquet"),
         curve=_read_curve(directory.path / "metrics.jsonl"),
     )
 
@@ -116,7 +106,7 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
         spec.run_id,
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
-        episodes=pa.table(columns, schema=_EPISODES),
+        episodes=pa.table(columns, schema=EPISODES),
         curve=_published_curve(run.curve),
     )
 
@@ -219,17 +209,6 @@ def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
         "reference_score_one": references.score_one,
         "reference_demonstrations": references.demonstrations,
     }
-
-
-def _read_episodes(path: Path) -> pa.Table:
-    try:
-        # From memory, because opening the path through Arrow's file systems is slower.
-        with pq.ParquetFile(pa.BufferReader(read_content(path))) as file:
-            table = file.read(columns=_EPISODES.names, use_threads=False)
-        table = table.select(_EPISODES.names)
-        return table if table.schema.equals(_EPISODES) else table.cast(_EPISODES)
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
 
 
 def _read_curve(path: Path) -> pa.Table:

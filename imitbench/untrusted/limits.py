@@ -21,7 +21,8 @@ class Limits:
         file_bytes: Size of any other file that is read as a whole.
         members: Files in an archive.
         entries: Files and folders below a path that a command reads.
-        ratio: Unpacked bytes per packed byte of an archive, above 64 MiB.
+        ratio: Unpacked bytes per packed byte of an archive, above 64 MiB; or of a Parquet file,
+            above 256 MiB.
         unpacked_bytes: Bytes of an archive after unpacking.
         yaml_nodes: Values in a YAML document after aliases and merge keys are expanded.
         yaml_depth: Nesting of a YAML document.
@@ -31,6 +32,8 @@ class Limits:
         dimensions: Axes of an array or of a space.
         space_numbers: Numbers in one observation or action.
         episode_steps: Steps of an episode that an expert's settings may state.
+        run_episodes: Evaluation episodes of a run.
+        database_bytes: Memory of the queries on a database of results.
         pickle_values: Values that the pickle reader creates.
         child_bytes: Memory of the process that tries a file, beyond what the program needs
             and four times the size of the files.
@@ -55,6 +58,8 @@ class Limits:
     dimensions: int = 8
     space_numbers: int = 2**23
     episode_steps: int = 10_000_000
+    run_episodes: int = 100_000
+    database_bytes: int = 2**30
     pickle_values: int = 2_000_000
     child_bytes: int = 2**30
     child_seconds: int = 10

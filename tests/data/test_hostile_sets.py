@@ -283,14 +283,14 @@ def test_a_type_that_declares_a_huge_entry_is_refused(tmp_path):
 
 
 def test_a_column_that_unpacks_to_far_more_than_the_file_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_source, "_SUSPICIOUS_COUNT", 2**20)
+    monkeypatch.setattr(parquet_source, "_ALWAYS_BYTES", 2**20)
     steps = 2**21
     lists = pa.ListArray.from_arrays(pa.array([0, steps], pa.int32()), pa.array(np.ones(steps)))
     obs = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), lists)
     table = columns().slice(0, 1).set_column(0, "obs", obs)
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
     assert (tmp_path / "a.parquet").stat().st_size < 50_000
-    assert "declares 2097152 numbers" in refusal(tmp_path / "a.parquet")
+    assert "declares 16,777,265 bytes of numbers in" in refusal(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("rows", [b"\x16\x04\x19\x1c", b"\x16\x04&\x08"])

@@ -172,3 +172,19 @@ def test_without_minari_the_message_says_what_to_install(played):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'imitbench[minari]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("count", ["total_episodes", "total_steps"])
+@pytest.mark.parametrize("stated", [-1, 1.5, "3", None, True])
+def test_a_count_that_cannot_be_is_refused(count, stated, played, datasets_path):
+    document = json.loads(metadata(datasets_path).read_text())
+    metadata(datasets_path).write_text(json.dumps(document | {count: stated}))
+    for call in (MinariSource, copy_minari):
+        assert f"{count}: {stated!r}, which is no count" in refusal(call, NAME)
+
+
+@pytest.mark.parametrize("stated", [0, 2, 10**12])
+def test_another_number_of_episodes_than_are_there_is_refused(stated, played, datasets_path):
+    document = json.loads(metadata(datasets_path).read_text())
+    metadata(datasets_path).write_text(json.dumps(document | {"total_episodes": stated}))
+    assert f"state {stated:,} episodes, and 3 are there" in refusal(MinariSource, NAME)

@@ -4,11 +4,14 @@ import zipfile
 from dataclasses import asdict
 
 import pytest
+from support.synthetic_runs import plan_runs, write_results
 
+from imitbench.cli.sql import sql
 from imitbench.experts.evaluation import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.store.episode_file import read_episode_file
 from imitbench.store.sweep_file import read_sweeps
 from imitbench.untrusted import gate
 from imitbench.untrusted.archives import check_archive
@@ -57,6 +60,18 @@ def steps(folder):
     with_own_arguments(EnvironmentSpec(id="Pendulum-v1"), open_expert_folder(folder))
 
 
+def episodes(folder):
+    write_results(folder, plan_runs(2))
+    [path, *_] = folder.rglob("episodes.parquet")
+    read_episode_file(path)
+
+
+def queried(folder):
+    write_results(folder / "runs", plan_runs(2))
+    query = "SELECT r FROM range(30000000) t(r) ORDER BY hash(r) OFFSET 20000000"
+    sql(query, [folder / "runs"])
+
+
 def gated(read):
     def act(folder):
         path = folder / "a"
@@ -95,6 +110,8 @@ BEYOND = {
     "dimensions": (2, lambda _: check_shape((1, 1, 1))),
     "space_numbers": (3, lambda _: space_from_json(BOX)),
     "episode_steps": (10, steps),
+    "run_episodes": (1, episodes),
+    "database_bytes": (2**25, queried),
     "pickle_values": (5, lambda _: read_safely(COPY, ADMITTED)),
     "child_bytes": (2**26, gated(lambda _: len(bytearray(b"x" * 2**31)))),
     "child_seconds": (1, gated(spin)),

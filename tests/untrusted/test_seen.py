@@ -24,6 +24,7 @@ from support.published import publish
 from support.synthetic_runs import plan_runs, write_results
 
 from imitbench.cards.catalog import suite_directory
+from imitbench.store.database import DATABASE_FILE
 
 SECONDS, BYTES = 10, 2**30
 ENV = "seals/CartPole-v0"
@@ -237,6 +238,21 @@ def other_file(name, make_file, *words):
     return make
 
 
+def queried(query):
+    """Asks a database with the path of its file in the query."""
+
+    def make(place):
+        call_imitbench("collect", "--out", "runs", cwd=place)
+        return ("sql", query.format(place / "runs" / DATABASE_FILE), "--out", "runs")
+
+    return make
+
+
+def log_of_database(path):
+    os.mkfifo(path)
+    path.with_suffix("").touch()
+
+
 def submission(change):
     """Changes the manifest of a submission."""
 
@@ -335,6 +351,8 @@ def loop(name, *words):
 NOT_UTF8 = os.fsdecode(b"a\xff\xfe")
 METHOD = ("run", "--algo", "./method", "--suite", "classic", "--dry-run")
 DRY_RUN = ("run", "--algo", "bc", "--suite", "classic", "--dry-run")
+RUNS = ("--out", "runs")
+DATABASE = f"runs/{DATABASE_FILE}"
 COPIES = b"\x80\x04(" + b"K\x01" * 10_000 + b"t\x94cnumpy\ndtype\n\x94"
 COPIES += b"h\x01h\x00}\x92" * 100_000 + b"."
 SEEN = {
@@ -439,6 +457,16 @@ SEEN = {
         "imitbench-hub.lock", os.mkfifo, "run", "--algo", "bc", "--suite", "classic",
         "--source", "hub",
     ),
+    "a database that is a pipe, collect": other_file(DATABASE, os.mkfifo, "collect", *RUNS),
+    "a database that is a pipe, report": other_file(DATABASE, os.mkfifo, "report", *RUNS),
+    "a database that is a pipe, sql": other_file(DATABASE, os.mkfifo, "sql", "from runs", *RUNS),
+    "a log of a database that is a pipe": other_file(
+        f"{DATABASE}.wal", log_of_database, "report", *RUNS
+    ),
+    "a query that writes over the database": queried(
+        "COPY (SELECT 1) TO '{}' (FORMAT csv, USE_TMP_FILE false)"
+    ),
+    "a query that writes a log": queried("CALL enable_logging(storage='file', storage_path='{}')"),
     "an export that is a pipe": other_file("a.jsonl", os.mkfifo, "demos", "validate", "a.jsonl"),
     "an export that is a device": other_file("a.npz", device, "demos", "validate", "a.npz"),
     # Messages

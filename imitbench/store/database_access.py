@@ -1,0 +1,125 @@
+"""Opens a database file for reading: it may be of anyone, and no query reaches another file."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from imitbench.errors import InputError
+from imitbench.untrusted.files import require_ordinary
+from imitbench.untrusted.limits import limits
+from imitbench.util.text_line import one_line
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+POLL_S = 0.05
+_FOREIGN_S = 2.0
+_CATALOGUE = """
+    SELECT table_name AS name, sql FROM duckdb_tables() WHERE NOT internal
+    UNION ALL SELECT view_name, sql FROM duckdb_views() WHERE NOT internal
+    UNION ALL SELECT function_name, macro_definition FROM duckdb_functions() WHERE NOT internal
+    UNION ALL SELECT index_name, sql FROM duckdb_indexes()
+    UNION ALL SELECT sequence_name, sql FROM duckdb_sequences()
+    UNION ALL SELECT type_name, '' FROM duckdb_types() WHERE NOT internal
+    UNION ALL SELECT schema_name, '' FROM duckdb_schemas() WHERE NOT internal
+"""
+_locking = threading.Lock()
+
+
+class DamagedDatabaseError(InputError):
+    """The database cannot be opened and must be rebuilt."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[DuckDBPyConnection]:
+    """Opens a database for reading; its queries read and write no file, and change no setting.
+
+    Raises:
+        DamagedDatabaseError: The file is no database that can be opened.
+        InputError: It is not an ordinary file, or another program writes to it.
+    """
+    log = path.with_name(path.name + ".wal")
+    for file in (path, log) if log.exists() else (path,):
+        require_ordinary(file)  # DuckDB would wait for a pipe
+    connection = _connect(path)
+    try:
+        _lock_up(connection)
+        yield connection
+    finally:
+        connection.close()
+
+
+def check_content(connection: DuckDBPyConnection, path: Path, schema: str) -> None:
+    """Checks that a database has the tables and views of a schema, and nothing else.
+
+    A view or a macro of another name, such as that of a function, would change the answers.
+
+    Args:
+        connection: Connection to the database.
+        path: Its file, for the message.
+        schema: Statements that create the tables and views.
+
+    Raises:
+        DamagedDatabaseError: It has others.
+    """
+    found = set(connection.execute(_CATALOGUE).fetchall())
+    other = sorted(name for name, _ in found ^ _expected(schema))
+    if other:
+        raise DamagedDatabaseError(
+            f"{path}: {one_line(other[0], 40)} is missing, or has another shape than this "
+            "program's; delete the file, it is rebuilt from the run directories"
+        )
+
+
+@functools.cache
+def _expected(schema: str) -> frozenset[tuple[str, str]]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(schema)
+        return frozenset(connection.execute(_CATALOGUE).fetchall())
+
+
+def _connect(path: Path) -> DuckDBPyConnection:
+    deadline = time.monotonic() + _FOREIGN_S
+    # Without a folder for temporary files, queries end when they have used their memory.
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "enable_external_access": "false",
+        "memory_limit": f"{limits().database_bytes}B",
+        "temp_directory": "",
+    }
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=True, config=config)
+        except duckdb.Error as error:
+            if "lock" not in str(error).lower():
+                raise DamagedDatabaseError(
+                    f"{path}: cannot be opened; delete it, it is rebuilt from the run directories"
+                ) from error
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"{path}: another program has the database open for writing"
+                    f"{_holder(error)}; close it and try again"
+                ) from error
+            time.sleep(POLL_S)
+
+
+def _lock_up(connection: DuckDBPyConnection) -> None:
+    """Closes all files to queries; DuckDB itself always lets them write to the database's own."""
+    with _locking:  # connections to one file share their settings
+        [(locked,)] = connection.execute("SELECT current_setting('lock_configuration')").fetchall()
+        if not locked:
+            connection.execute("SET disabled_filesystems = 'LocalFileSystem'")
+            connection.execute("SET lock_configuration = true")
+
+
+def _holder(error: duckdb.Error) -> str:
+    found = re.search(r"held in (.{1,200}?\(PID \d+\))", str(error))
+    return f": {one_line(found[1])}" if found else ""

@@ -1,0 +1,73 @@
+import duckdb
+import pytest
+from support.synthetic_runs import plan_runs, write_results
+
+from imitbench.errors import InputError
+from imitbench.store import database
+from imitbench.store.collector import collect
+from imitbench.store.database_access import DamagedDatabaseError
+
+WRITING = (
+    "COPY (SELECT 1) TO '{}' (FORMAT csv, USE_TMP_FILE false)",
+    "WITH a AS (COPY (SELECT 1) TO '{}' (FORMAT csv, USE_TMP_FILE false)) SELECT * FROM a",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{}' (FORMAT csv, USE_TMP_FILE false)",
+    "EXPORT DATABASE '{}.tmp'",
+    "ATTACH '{}' AS other",
+    "CALL enable_logging(storage = 'file', storage_path = '{}')",
+    "SET disabled_filesystems = ''",
+    "SET memory_limit = '100GB'",
+)
+OTHER = {
+    "a macro": "CREATE MACRO count(x) AS 77",
+    "a macro of a table": "CREATE MACRO range(x) AS TABLE SELECT 1",
+    "a view": "CREATE OR REPLACE VIEW scores AS SELECT 1 AS a",
+    "a view for a table": "DROP TABLE ingested; CREATE VIEW ingested AS SELECT 1 AS path",
+    "another table": "CREATE TABLE more (a INTEGER)",
+    "a schema": "CREATE SCHEMA more",
+}
+
+
+@pytest.fixture
+def out(tmp_path):
+    write_results(tmp_path / "runs", plan_runs(2))
+    collect(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def content(out):
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("query", WRITING)
+@pytest.mark.parametrize("end", ["", ".wal"])
+def test_no_query_writes_over_the_database(query, end, out, tmp_path):
+    before = content(out)
+    link = tmp_path / "link"
+    link.symlink_to(out / f"{database.DATABASE_FILE}{end}")
+    with database.reader(out) as connection:
+        for path in (out / f"{database.DATABASE_FILE}{end}", link):
+            with pytest.raises(duckdb.Error):
+                connection.execute(query.format(path)).fetchall()
+    assert content(out) == before
+
+
+def test_a_file_can_be_open_twice(out):
+    with database.reader(out) as one, database.reader(out) as other:
+        rows = [each.execute("SELECT count(*) FROM scores").fetchall() for each in (one, other)]
+        assert rows == [[(2,)], [(2,)]]
+        with pytest.raises(duckdb.PermissionException):
+            other.execute(f"COPY runs TO '{out / 'a.csv'}'")
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_a_database_with_other_content_is_refused_and_rebuilt(what, out):
+    path = out / database.DATABASE_FILE
+    with duckdb.connect(path) as connection:
+        connection.execute(OTHER[what])
+    with pytest.raises(DamagedDatabaseError, match="another shape"), database.reader(out):
+        pass
+    with pytest.raises(InputError, match="another shape"), database.reader_of_file(path):
+        pass
+    assert collect(out).added == 2
+    with database.reader(out) as connection:
+        assert connection.execute("SELECT count(*) FROM scores").fetchall() == [(2,)]
