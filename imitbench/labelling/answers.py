@@ -52,6 +52,8 @@ CREATE TABLE answers (
 CREATE UNIQUE INDEX one_answer ON answers (annotator, position) WHERE undone_at IS NULL;
 """
 _COLUMNS = "key, annotator, position, pair, purpose, swapped, choice, response_ms, answered_at"
+_SAME = ("annotator", "position", "pair", "choice")
+"""What two answers of the same key must share."""
 _NAMED = ("number", "name", "token", "stream")
 _BUSY_S = 20.0
 _LONGEST_NAME = 80
@@ -111,7 +113,7 @@ class NotSavedError(RuntimeError):
 
 
 class OutOfTurnError(RuntimeError):
-    """The pair at that place has another answer already, or an earlier one has none."""
+    """The pair, or the key, has another answer already, or an earlier pair has none."""
 
 
 @dataclass
@@ -213,10 +215,11 @@ class AnswerStore:
         return int(count)
 
     def record(self, answer: GivenAnswer) -> None:
-        """Stores an answer; returns when it is on disk. The same key again changes nothing.
+        """Stores an answer; returns when it is on disk. The same answer again changes nothing.
 
         Raises:
-            OutOfTurnError: It is not the answer to the annotator's next pair.
+            OutOfTurnError: It is not the answer to the annotator's next pair, or its key is that of
+                another answer.
             NotSavedError: It cannot be written; nothing is stored.
         """
         self._commit(_Waiting(answer))
@@ -312,7 +315,12 @@ def check_name(name: str) -> str:
 def _apply(cursor: sqlite3.Cursor, change: _Waiting) -> None:
     if change.answer is not None:
         answer = change.answer
-        if cursor.execute("SELECT 1 FROM answers WHERE key = ?", (answer.key,)).fetchone():
+        query = f"SELECT {', '.join(_SAME)} FROM answers WHERE key = ?"
+        earlier = cursor.execute(query, (answer.key,)).fetchone()
+        if earlier is not None:
+            # Sent again by a page that did not hear of the first time; anything else is new.
+            if earlier != tuple(getattr(answer, name) for name in _SAME):
+                raise OutOfTurnError("another answer with this key came first, and stays")
             return
         if answer.position != _next_position(cursor, answer.annotator):
             raise OutOfTurnError("another answer to this pair came first")

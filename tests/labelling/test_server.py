@@ -70,6 +70,18 @@ def test_the_same_answer_twice_counts_once_and_another_is_refused(page, server):
     assert len(server.store.answers()) == 1
 
 
+@pytest.mark.parametrize(("position", "choice"), [(0, "right"), (1, "left")])
+def test_a_key_that_is_used_for_another_answer_is_refused(page, server, position, choice):
+    page.answer(0, "left", "the-same-key")
+    [before] = server.store.answers()
+    assert page.answer(position, choice, "the-same-key") == (
+        409, {"error": "Not stored: another answer with this key came first, and stays."},
+    )  # fmt: skip
+    assert server.store.answers() == [before]
+    assert page.answer(0, "left", "the-same-key")[0] == 200
+    assert page.answer(1, "left")[0] == 200
+
+
 def test_undo_goes_back_one_pair(page):
     page.answer(0)
     status, state = page.post("undo", {"position": 0})
