@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, Choice
 from imitbench.errors import InputError
+from imitbench.util.local_server import new_secret
 from imitbench.util.text_line import one_line
 
 Purpose = Literal["new", "repeat", "obvious"]
@@ -167,7 +168,7 @@ class AnswerStore:
         clean = check_name(name)
         rows = self._select("SELECT * FROM annotators WHERE name = ?", clean)
         if not rows:
-            self.add_annotator(clean, secrets.token_urlsafe(18), None)
+            self.add_annotator(clean, new_secret(), None)
             rows = self._select("SELECT * FROM annotators WHERE name = ?", clean)
         return Annotator(*rows[0])
 
