@@ -36,7 +36,7 @@ def dashboard(
     It has the progress of every cell, all runs with their states, learning curves that grow,
     failures with their messages, videos, and comparisons of two runs. Only this machine can
     connect, nothing is loaded from elsewhere, and nothing is written into the folder. Ctrl-C ends
-    it. The address is printed on stdout.
+    it. The address, which has a secret, is printed on stdout.
 
     Example: imitbench dashboard --out runs --port 8042
     """
@@ -58,6 +58,6 @@ def dashboard(
             note("Ctrl-C ends the dashboard")
             if browser and not open_browser(server.url):
                 note("no browser found: open the address yourself")
-            server.serve_forever()
+            server.wait()
         except KeyboardInterrupt:
             note("stopped")

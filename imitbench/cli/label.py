@@ -351,7 +351,8 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
     import webbrowser
 
     from imitbench.cli.output import count, note
-    from imitbench.labelling.server import LabellingServer, is_loopback
+    from imitbench.labelling.server import LabellingServer
+    from imitbench.util.local_server import is_loopback
 
     host, quiet, json = page.host, page.quiet, page.json
     with (

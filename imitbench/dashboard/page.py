@@ -27,6 +27,8 @@ VIEWS = {
     "videos": "Videos",
     "compare": "Compare",
 }
+SECURITY_POLICY = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
+"""What a browser must know before it reads the page; the page itself says the rest."""
 
 
 def dashboard_page(out: Path) -> bytes:
@@ -52,11 +54,6 @@ def dashboard_page(out: Path) -> bytes:
     title = f"{name} · imitbench"
     page = html_document(title, body, styles=STYLES, scripts=SCRIPTS, served=True)
     return page.encode(errors="replace")
-
-
-def security_policy() -> str:
-    """Returns what a browser must know before it reads the page; the page itself says the rest."""
-    return "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
 
 
 def _view(name: str) -> Markup:

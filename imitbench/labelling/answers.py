@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, Choice
 from imitbench.errors import InputError
+from imitbench.util.local_server import new_secret
 from imitbench.util.text_line import one_line
 
 Purpose = Literal["new", "repeat", "obvious"]
@@ -52,6 +53,8 @@ CREATE TABLE answers (
 CREATE UNIQUE INDEX one_answer ON answers (annotator, position) WHERE undone_at IS NULL;
 """
 _COLUMNS = "key, annotator, position, pair, purpose, swapped, choice, response_ms, answered_at"
+_SAME = ("annotator", "position", "pair", "choice")
+"""What two answers of the same key must share."""
 _NAMED = ("number", "name", "token", "stream")
 _BUSY_S = 20.0
 _LONGEST_NAME = 80
@@ -111,7 +114,7 @@ class NotSavedError(RuntimeError):
 
 
 class OutOfTurnError(RuntimeError):
-    """The pair at that place has another answer already, or an earlier one has none."""
+    """The pair, or the key, has another answer already, or an earlier pair has none."""
 
 
 @dataclass
@@ -165,7 +168,7 @@ class AnswerStore:
         clean = check_name(name)
         rows = self._select("SELECT * FROM annotators WHERE name = ?", clean)
         if not rows:
-            self.add_annotator(clean, secrets.token_urlsafe(18), None)
+            self.add_annotator(clean, new_secret(), None)
             rows = self._select("SELECT * FROM annotators WHERE name = ?", clean)
         return Annotator(*rows[0])
 
@@ -213,10 +216,11 @@ class AnswerStore:
         return int(count)
 
     def record(self, answer: GivenAnswer) -> None:
-        """Stores an answer; returns when it is on disk. The same key again changes nothing.
+        """Stores an answer; returns when it is on disk. The same answer again changes nothing.
 
         Raises:
-            OutOfTurnError: It is not the answer to the annotator's next pair.
+            OutOfTurnError: It is not the answer to the annotator's next pair, or its key is that of
+                another answer.
             NotSavedError: It cannot be written; nothing is stored.
         """
         self._commit(_Waiting(answer))
@@ -312,7 +316,12 @@ def check_name(name: str) -> str:
 def _apply(cursor: sqlite3.Cursor, change: _Waiting) -> None:
     if change.answer is not None:
         answer = change.answer
-        if cursor.execute("SELECT 1 FROM answers WHERE key = ?", (answer.key,)).fetchone():
+        query = f"SELECT {', '.join(_SAME)} FROM answers WHERE key = ?"
+        earlier = cursor.execute(query, (answer.key,)).fetchone()
+        if earlier is not None:
+            # Sent again by a page that did not hear of the first time; anything else is new.
+            if earlier != tuple(getattr(answer, name) for name in _SAME):
+                raise OutOfTurnError("another answer with this key came first, and stays")
             return
         if answer.position != _next_position(cursor, answer.annotator):
             raise OutOfTurnError("another answer to this pair came first")

@@ -1,9 +1,8 @@
 """Serves the page on which annotators compare clips.
 
 Every address begins with the secret token of an annotator's link, and serves only the set of this
-server and the answers of this annotator. Requests from pages of other origins are refused: `Host`
-must be an address of this server, `Origin` must be the same, and changes need a token that only the
-page knows.
+server and the answers of this annotator. Changes need a token that only the page knows. See
+`imitbench.util.local_server` for what else is refused.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import hmac
-import ipaddress
-import json
 import os
 import re
-import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -35,10 +31,10 @@ from imitbench.labelling.answers import (
     NotSavedError,
     OutOfTurnError,
 )
-from imitbench.labelling.http_server import LimitedServer, PatientHandler
 from imitbench.labelling.label_set import LabelSet
 from imitbench.labelling.queue import LabelQueue, QueueAnswers
 from imitbench.labelling.schedule import Task, schedule
+from imitbench.util.local_server import LocalHandler, LocalServer, RefusedError, split_secret
 from imitbench.util.text_line import one_line
 
 DEFAULT_PORT = 8899
@@ -46,22 +42,12 @@ AHEAD = 4
 """Number of pairs that the page knows in advance, so that it can fetch their clips."""
 
 _MOST_BODY_BYTES = 4096
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_ANY = ("0.0.0.0", "::")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; media-src blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_SECURITY = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
-_PATH = re.compile(r"/a/([\w-]{16,64})/(|state|answer|undo|clips/(\d{1,6})\.mp4)")
+_PLACE = re.compile(r"|state|answer|undo|clips/(\d{1,6})\.mp4")
 _ASSET = re.compile(r"/assets/(label\.(?:js|css))")
 _LOCK_FILE = ".server.lock"
 
@@ -83,19 +69,6 @@ class _UndoRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     position: int = Field(ge=0, lt=10**6)
-
-
-class RefusedError(Exception):
-    """A request that is not served.
-
-    Args:
-        status: HTTP status.
-        message: One sentence for the person.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
 
 
 class LabellingApp:
@@ -223,61 +196,39 @@ class LabellingApp:
             raise RefusedError(507, told) from error
 
 
-class _Handler(PatientHandler):
+class _Handler(LocalHandler):
     app: ClassVar[LabellingApp]
-    hosts: ClassVar[Callable[[str], bool]]
+    policy = _POLICY
 
-    def do_GET(self) -> None:  # noqa: N802 (the base class asks for this name)
-        self._answer(self._get)
+    def get(self) -> None:
+        self._failing(self._get)
 
-    def do_HEAD(self) -> None:  # noqa: N802
-        self._answer(self._get)
+    def do_POST(self) -> None:  # noqa: N802 (the base class asks for this name)
+        self.answer(lambda: self._failing(self._post))
 
-    def do_POST(self) -> None:  # noqa: N802
-        self._answer(self._post)
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answers malformed requests as all others, and ends the connection."""
-        self.close_connection = True
-        self.command = getattr(self, "command", None) or "GET"
-        self._send_json(code, {"error": one_line(message or "The request is malformed.")})
-
-    def _answer(self, respond: Callable[[], None]) -> None:
+    def _failing(self, respond: Callable[[], None]) -> None:
         try:
-            self._check_source()
             respond()
-        except RefusedError as error:
-            self.close_connection = self.command == "POST"  # the body may be unread
-            self._send_json(error.status, {"error": error.message})
         except (sqlite3.Error, InputError) as error:  # the disk, or the file, fails
             self.close_connection = True
-            self._send_json(500, {"error": f"The answers cannot be read: {one_line(error, 120)}"})
-
-    def _check_source(self) -> None:
-        host = self.headers.get_all("Host") or []
-        if len(host) != 1 or not type(self).hosts(host[0]):
-            raise RefusedError(403, "This address is not served.")
-        origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{host[0]}":
-            raise RefusedError(403, "Requests of other pages are not served.")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise RefusedError(403, "Requests of other pages are not served.")
+            told = f"The answers cannot be read: {one_line(error, 120)}"
+            raise RefusedError(500, told) from error
 
     def _get(self) -> None:
         asset = _ASSET.fullmatch(self.path)
         if asset is not None:
             kind = _TYPES[Path(asset[1]).suffix]
-            self._send(200, _asset(asset[1]), kind, cache="no-cache")
+            self.send_content(_asset(asset[1]), kind, cache="no-cache")
             return
         annotator, rest, number = self._place()
         if rest == "":
             page = _asset("label.html").decode().replace("{csrf}", self.app.csrf(annotator))
-            self._send(200, page.encode(), "text/html; charset=utf-8")
+            self.send_content(page.encode(), "text/html; charset=utf-8")
         elif rest == "state":
-            self._send_json(200, self.app.state(annotator))
+            self.send_json(self.app.state(annotator))
         elif number is not None:
             clip = self.app.clip(annotator, int(number))
-            self._send(200, clip, "video/mp4", cache="private, max-age=86400")
+            self.send_content(clip, "video/mp4", cache="private, max-age=86400")
         else:
             raise RefusedError(405, "This address takes answers only.")
 
@@ -296,29 +247,19 @@ class _Handler(PatientHandler):
                 state = self.app.undo(annotator, _UndoRequest.model_validate_json(body))
         except ValidationError as error:
             raise RefusedError(400, "The answer is malformed. Load the page again.") from error
-        self._send_json(200, state)
+        self.send_json(state)
 
     def _place(self) -> tuple[Annotator, str, str | None]:
-        match = _PATH.fullmatch(self.path)
+        secret, rest = split_secret(self.path) or ("", "-")
+        match = _PLACE.fullmatch(rest)
         if match is None:
             raise RefusedError(404, "Open the link that you were given.")
-        return self.app.annotator(match[1]), match[2], match[3]
+        return self.app.annotator(secret), rest, match[1]
 
     def _body(self) -> bytes:
         if self.headers.get_content_type() != "application/json":
             raise RefusedError(415, "Answers are JSON.")
-        length = self.headers.get("Content-Length", "")
-        if "Transfer-Encoding" in self.headers or not re.fullmatch(r"\d{1,9}", length):
-            raise RefusedError(411, "The length of the answer is missing.")
-        if int(length) > _MOST_BODY_BYTES:
-            raise RefusedError(413, "The answer is too large.")
-        return self.rfile.read(int(length))
-
-    def _send_json(self, status: int, document: dict[str, Any]) -> None:
-        self._send(status, json.dumps(document).encode(), "application/json")
-
-    def _send(self, status: int, body: bytes, kind: str, cache: str = "no-store") -> None:
-        self.send_body(status, body, {"Content-Type": kind, "Cache-Control": cache, **_SECURITY})
+        return self.read_body(_MOST_BODY_BYTES)
 
 
 def _asset(name: str) -> bytes:
@@ -342,88 +283,33 @@ class LabellingServer:
     def __init__(
         self, labels: LabelSet | LabelQueue, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
     ) -> None:
-        self.host = host
-        self._labels = labels
         self._lock = _lock(labels.folder)
-        self._thread: threading.Thread | None = None
         try:
             self.store = AnswerStore(labels.answers_path, labels.set_id)
             self.app = LabellingApp(labels, self.store)
-            handler = type("Handler", (_Handler,), {"app": self.app, "hosts": self._is_own})
-            self._server = _bind(host, port, handler)
+            handler = type("Handler", (_Handler,), {"app": self.app})
+            self._server = LocalServer(host, port, handler)
         except BaseException:
             os.close(self._lock)
             raise
-        self.port: int = self._server.server_address[1]
+        self.port = self._server.port
 
     def __enter__(self) -> LabellingServer:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True)
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.__exit__()
         self.store.close()
         os.close(self._lock)
 
     def link(self, annotator: Annotator) -> str:
         """The address of an annotator's page."""
-        host = socket.gethostname() if self.host in _ANY else self.host
-        shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{self.port}/a/{annotator.token}/"
+        return self._server.link(annotator.token)
 
     def wait(self) -> None:
         """Serves until interrupted."""
-        assert self._thread is not None, "entered"
-        while self._thread.is_alive():
-            self._thread.join(1.0)
-
-    def _is_own(self, host: str) -> bool:
-        """Whether a `Host` header names this server, and not a name that someone else controls."""
-        name, _, port = host.rpartition(":")
-        if not name:
-            name, port = host, "80"
-        if port != str(self.port):
-            return False
-        if self.host in _ANY:
-            return name.lower() in (*_LOOPBACK, *_own_names()) or _is_address(name)
-        own = f"[{self.host}]" if ":" in self.host else self.host
-        return name.lower() == own.lower() or (is_loopback(self.host) and name in _LOOPBACK)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _own_names() -> Iterator[str]:
-    name = socket.gethostname().lower()
-    yield from (name, f"{name}.local")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
-def _bind(host: str, port: int, handler: type[PatientHandler]) -> LimitedServer:
-    try:
-        return LimitedServer((host, port), handler)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"--port {port} on {host}: cannot be used ({one_line(reason, 80)}); name another port, "
-            "or 0 for any"
-        ) from error
+        self._server.wait()
 
 
 def _lock(folder: Path) -> int:

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import threading
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
@@ -22,13 +21,18 @@ class Client:
 
     def __init__(self, server, notes):
         self.url, self.notes = server.url, notes
-        self._port = server.server_address[1]
+        self.port = server.port
+        self.base = f"/a/{server.secret}"
 
     def fetch(self, path, method="GET", **headers):
-        """Returns status, headers and content of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        """Returns status, headers and content of an answer to a request that has the secret."""
+        return self.fetch_from(self.base + path, method, **headers)
+
+    def fetch_from(self, address, method="GET", **headers):
+        """Returns the answer to a request for any address."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.request(method, path, headers=headers)
+            connection.request(method, address, headers=headers)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
         finally:
@@ -53,13 +57,7 @@ class Client:
 def serving(place):
     notes = []
     with DashboardServer(Dashboard(ResultsPlace.of(place), notes.append), 0) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield Client(server, notes)
-        finally:
-            server.shutdown()
-            thread.join()
+        yield Client(server, notes)
 
 
 @pytest.fixture

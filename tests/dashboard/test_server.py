@@ -2,7 +2,9 @@
 
 import json
 import os
+import select
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -138,9 +140,55 @@ def test_forwarded_ports_are_served(out, serve, host):
     assert serve(out).fetch("/api/runs", Host=host)[0] == 200
 
 
+@pytest.mark.parametrize("secret", ["", "/a/", f"/a/{'x' * 24}"])
+@pytest.mark.parametrize("path", ["/", "/api/runs", "/video?file=a.mp4"])
+def test_nothing_is_answered_without_the_secret(out, serve, secret, path):
+    status, _, content = serve(out).fetch_from(secret + path)
+    assert (status, json.loads(content)) == (
+        403, {"error": "Open the address that this dashboard printed when it began."},
+    )  # fmt: skip
+
+
+def test_each_start_has_a_secret_of_its_own(out, serve):
+    first, second = serve(out), serve(out)
+    assert second.fetch_from(f"{first.base}/api/runs")[0] == 403
+    assert second.fetch_from(f"{second.base}/api/runs")[0] == 200
+
+
+def test_pages_from_elsewhere_get_nothing(out, serve):
+    client = serve(out)
+    for origin, expected in (
+        (f"http://127.0.0.1:{client.port}", 200),
+        ("http://evil.example", 403),
+    ):
+        assert client.fetch("/api/runs", Origin=origin)[0] == expected
+    request = (
+        f"GET {client.base}/api/runs HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", client.port), timeout=10) as connection:
+        connection.sendall(request.encode())
+        assert connection.recv(12) == b"HTTP/1.1 400"
+
+
+def test_idle_connections_do_not_add_up(out, serve, monkeypatch):
+    monkeypatch.setattr("imitbench.util.local_server.MOST_CONNECTIONS", 5)
+    client = serve(out)
+    idle = [socket.create_connection(("127.0.0.1", client.port), timeout=20) for _ in range(20)]
+    assert client.fetch("/api/runs")[0] == 200
+    ended = []
+    while len(ended) < 16:  # of 21, five may stay
+        ready = select.select([each for each in idle if each not in ended], [], [], 20)[0]
+        assert ready
+        assert {connection.recv(1) for connection in ready} == {b""}
+        ended += ready
+    assert len(ended) == 16
+    for connection in idle:
+        connection.close()
+
+
 def test_the_page_may_load_nothing_from_elsewhere(out, serve):
     client = serve(out)
-    assert client.url.startswith("http://127.0.0.1:")
+    assert client.url == f"http://127.0.0.1:{client.port}{client.base}/"
     status, headers, content = client.fetch("/")
     page = content.decode()
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
@@ -279,6 +327,8 @@ def test_videos_of_runs_are_found_and_sent_in_parts(out, serve):
         assert headers["Content-Range"].endswith("/256000")
     for asked in ("bytes=256000-", "bytes=5-2", "bytes=-", "bytes=-0", "lines=1-2"):
         assert client.fetch(f"/video?file={named}", Range=asked)[0] == 416
+    several = client.fetch(f"/video?file={named}", Range="bytes=0-1,5-6")
+    assert (several[0], several[2]) == (200, content)
     through = f"{linked.relative_to(out).as_posix()}/secret.mp4"
     up = f"{key_of(out)}/../{'a' * 12}/secret.mp4"
     for wrong in ("out.mp4", "videos/linked/secret.mp4", through, up, "missing.mp4"):

@@ -10,9 +10,9 @@ import pytest
 from support.labelling import PageClient, write_small_set
 
 from imitbench.errors import InputError
-from imitbench.labelling import http_server
 from imitbench.labelling.label_set import LabelSet
 from imitbench.labelling.server import LabellingServer
+from imitbench.util import local_server
 
 
 @pytest.fixture
@@ -68,6 +68,18 @@ def test_the_same_answer_twice_counts_once_and_another_is_refused(page, server):
     assert status == 409
     assert told["error"].startswith("Not stored: another answer")
     assert len(server.store.answers()) == 1
+
+
+@pytest.mark.parametrize(("position", "choice"), [(0, "right"), (1, "left")])
+def test_a_key_that_is_used_for_another_answer_is_refused(page, server, position, choice):
+    page.answer(0, "left", "the-same-key")
+    [before] = server.store.answers()
+    assert page.answer(position, choice, "the-same-key") == (
+        409, {"error": "Not stored: another answer with this key came first, and stays."},
+    )  # fmt: skip
+    assert server.store.answers() == [before]
+    assert page.answer(0, "left", "the-same-key")[0] == 200
+    assert page.answer(1, "left")[0] == 200
 
 
 def test_undo_goes_back_one_pair(page):
@@ -177,6 +189,20 @@ def test_an_annotator_cannot_answer_for_another(page, server):
     assert server.store.answers() == []
 
 
+def test_two_lengths_of_an_answer_are_refused(page, server):
+    body = {"key": "k" * 32, "position": 0, "choice": "left", "response_ms": 1}
+    content = json.dumps(body).encode()
+    lines = [
+        f"POST {page.base}answer HTTP/1.1", f"Host: {page.address}", f"X-CSRF-Token: {page.csrf}",
+        "Content-Type: application/json", f"Content-Length: {len(content)}", "Content-Length: 1",
+    ]  # fmt: skip
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall("\r\n".join([*lines, "", ""]).encode() + content)
+        answer = client.makefile("rb").read()  # until the server ends the connection
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert server.store.answers() == []
+
+
 def test_malformed_requests_get_one_line(server):
     for request in (
         b"NONSENSE\r\n\r\n",
@@ -189,7 +215,7 @@ def test_malformed_requests_get_one_line(server):
 
 
 def test_slow_and_idle_clients_neither_stall_the_server_nor_stay(server, page, monkeypatch):
-    monkeypatch.setattr(http_server, "REQUEST_S", 0.3)
+    monkeypatch.setattr(local_server, "REQUEST_S", 0.3)
     slow = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(30)]
     for client in slow:
         client.sendall(b"POST /a/ HTTP/1.1\r\nContent-Le")
@@ -213,7 +239,7 @@ def test_slow_and_idle_clients_neither_stall_the_server_nor_stay(server, page, m
 
 
 def test_too_many_connections_end_the_oldest_idle_ones(server, page, monkeypatch):
-    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 10)
+    monkeypatch.setattr(local_server, "MOST_CONNECTIONS", 10)
     idle = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(25)]
     fresh = PageClient(server.link(server.store.annotator("Ada")))
     assert fresh.answer(0)[0] == 200

@@ -15,7 +15,7 @@ function say(text) {
 }
 
 function loseConnection(error) {
-  known.lost = error instanceof TypeError ? "No answer: the dashboard has ended. Start the command again; this page then goes on." : `The dashboard answers: ${error.message}`;
+  known.lost = error instanceof TypeError ? "No answer: the dashboard has ended. Start the command again, and open its new address." : `The dashboard answers: ${error.message}`;
   say(known.lost);
 }
 

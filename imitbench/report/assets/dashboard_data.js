@@ -16,7 +16,7 @@ async function ask(path, parameters) {
 
 async function askForRuns() {
   const { session, version } = known;
-  const news = await ask("/api/runs", { session, version });
+  const news = await ask("api/runs", { session, version });
   if (news.whole) known.runs.clear();
   for (const key of news.gone) known.runs.delete(key);
   for (const row of news.rows) known.runs.set(row.key, row);
@@ -55,7 +55,7 @@ async function askForCurves(runs, metric) {
     const batch = due.slice(place, place + BATCH);
     const parameters = [["metric", metric]];
     for (const run of batch) parameters.push(["run", run.key], ["token", curveOf(run, metric)?.token || ""]);
-    const parts = await ask("/api/curves", parameters);
+    const parts = await ask("api/curves", parameters);
     for (const run of batch) news = addPart(run, metric, parts[run.key]) || news;
   }
   return news;

@@ -179,7 +179,7 @@ function failuresView(section) {
 function videoFigure(video) {
   const run = known.runs.get(video.run);
   const said = run ? labelOf(run) : video.file;
-  const source = `/video?${new URLSearchParams({ file: video.file })}`;
+  const source = `video?${new URLSearchParams({ file: video.file })}`;
   return h("figure", { class: "video" },
     h("video", { controls: true, preload: "metadata", src: source, "aria-label": said }),
     h("figcaption", {}, run ? h("span", {}, said, " ", openButton(run)) : null, h("code", {}, video.file), ` ${clock(1000 * video.changed)}`));
@@ -194,7 +194,7 @@ function videosView(section) {
   return async () => {
     if (Date.now() - askedAt < 5 * POLL_MS && box.firstChild) return;
     askedAt = Date.now();
-    const videos = await ask("/api/videos", {});
+    const videos = await ask("api/videos", {});
     none.hidden = videos.length > 0;
     place(box, figures(videos, (video) => video.file, (video) => [video, known.runs.has(video.run)]));
   };
@@ -228,7 +228,7 @@ function compareView(section) {
   }
 
   async function build(keys) {
-    const both = await Promise.all(keys.map((key) => ask("/api/run", { key })));
+    const both = await Promise.all(keys.map((key) => ask("api/run", { key })));
     const names = keys.map((key) => labelOf(known.runs.get(key)));
     if (names[0] === names[1]) keys.forEach((key, at) => { names[at] += ` (${known.runs.get(key).run_id})`; });
     const [first, second] = both.map(specRows);
@@ -279,7 +279,7 @@ async function openRun(key) {
   const run = known.runs.get(key);
   if (!run) return;
   const dialog = document.getElementById("run");
-  const details = await ask("/api/run", { key }).catch((error) => ({ problems: [error.message], log: [], videos: [] }));
+  const details = await ask("api/run", { key }).catch((error) => ({ problems: [error.message], log: [], videos: [] }));
   const { spec, result, failure, status } = details;
   const parts = [
     h("h2", { id: "run-title" }, labelOf(run)),
