@@ -31,6 +31,15 @@ def validate_submission(
             autocompletion=completion.results_places,
         ),
     ] = [],  # noqa: B006 (typer copies it)
+    registered: Annotated[
+        str | None,
+        typer.Option(
+            "--registered",
+            metavar="URL|DIR",
+            help="Compare the designs of races with those that were published before the runs: "
+            "the address of a design, a file or folder of designs, or published results.",
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -45,11 +54,14 @@ def validate_submission(
     """
     from imitbench.cli.output import print_json
     from imitbench.published.opening import results_place
+    from imitbench.published.registration import compare_registered
     from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
     others = [results_place(name) for name in dict.fromkeys(against)]
     validation = compare_with(validate(submission), others)
+    if registered is not None:
+        validation = compare_registered(validation, registered)
     if json:
         print_json(_validation_document(submission, validation))
     else:

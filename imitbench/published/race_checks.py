@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from imitbench.published.findings import Findings
 from imitbench.published.results_folder import race_file
-from imitbench.published.run_checks import recompute
+from imitbench.published.run_checks import NO_TIME, parse_time, recompute
 from imitbench.published.submission import Submission
 from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import RaceDesign
@@ -62,9 +62,13 @@ def _check(race: RegisteredRace, runs: Sequence[PublishedRun], findings: Finding
     for message in describe_foreign(foreign_runs(design, runs)):
         findings.fail("races", where, message, "publish the race alone")
     own = [run for run in runs if design.has(run)]
-    early = next((run for run in own if _is_before(run.ended_at, race.registered_at)), None)
-    if early is not None:
-        what = f"{early.spec.label} ended before the design was registered"
+    registered = parse_time(race.registered_at)
+    if registered is None:
+        stated = one_line(race.registered_at, 40)
+        findings.fail("races", where, f"registered_at {stated!r} {NO_TIME}", _RERUN)
+    elif (early := next(_early(own, registered), None)) is not None:
+        run, did = early
+        what = f"{run.spec.label} {did} before the design was registered"
         findings.fail("races", where, what, "register a design before its first run")
     found = replay(design, own)
     for message in _deviations(design, own, found):
@@ -93,8 +97,14 @@ def _deviations(design: RaceDesign, runs: Sequence[PublishedRun], found: Race) -
             )
 
 
-def _is_before(time: str, registered: str) -> bool:
-    try:
-        return datetime.fromisoformat(time) < datetime.fromisoformat(registered) - CLOCK_TOLERANCE
-    except (ValueError, TypeError):  # another check reports malformed times
-        return False
+def _early(
+    runs: Sequence[PublishedRun], registered: datetime
+) -> Iterator[tuple[PublishedRun, str]]:
+    """Yields runs that ended, or started, before a design was registered."""
+    for run in runs:
+        times = {"ended": run.ended_at, "started": run.result.started_at if run.result else ""}
+        for did, text in times.items():
+            when = parse_time(text)  # another check reports malformed times
+            if when is not None and when < registered - CLOCK_TOLERANCE:
+                yield run, did
+                break

@@ -14,6 +14,9 @@ from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
 from imitbench.util.text_line import one_line
 
+NO_TIME = "is not a time with a time zone"
+"""What is said of a text for which `parse_time` returns `None`."""
+
 _LEAST, _MOST = 0.5, 2.0
 _ROUND = 10_000
 """Environment steps by which a method may exceed its budget to finish a round."""
@@ -36,9 +39,7 @@ def check_values(
 
     if run.failure is not None:
         if parse_time(run.failure.failed_at) is None:
-            fail(
-                f"failed_at {one_line(run.failure.failed_at, 40)!r} is not a time with a time zone"
-            )
+            fail(f"failed_at {one_line(run.failure.failed_at, 40)!r} {NO_TIME}")
         return
     result = run.result
     assert result is not None and run.episodes is not None
@@ -55,7 +56,7 @@ def check_values(
     started, finished = parse_time(result.started_at), parse_time(result.finished_at)
     if started is None or finished is None:
         stated = result.started_at if started is None else result.finished_at
-        fail(f"{one_line(stated, 40)!r} is not a time with a time zone")
+        fail(f"{one_line(stated, 40)!r} {NO_TIME}")
     elif finished < started:
         fail("it finished before it started")
     for what in (*_odd_lengths(run, run.episodes, card), *_odd_steps(run)):

@@ -22,7 +22,6 @@ EPISODES = pa.schema(
         ("truncated", pa.bool_()),
     ]
 )
-_KINDS = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating)
 # A page states its unpacked size, which only these two bound by the bytes that are there.
 _CODECS = {"SNAPPY", "UNCOMPRESSED"}
 

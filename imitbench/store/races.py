@@ -58,12 +58,12 @@ class RegisteredRace(SealedRecord):
         return self.design.digest[:_ID_LENGTH]
 
 
-def parse_race(text: str | bytes, name: str, where: str) -> RegisteredRace:
+def parse_race(text: str | bytes, name: str | None, where: str) -> RegisteredRace:
     """Reads a registered design.
 
     Args:
         text: Content of its file.
-        name: Id of the race according to the name of its file or folder.
+        name: Id of the race according to the name of its file or folder; `None` if it has none.
         where: Path of the file, for messages.
 
     Raises:
@@ -73,7 +73,7 @@ def parse_race(text: str | bytes, name: str, where: str) -> RegisteredRace:
         race = RegisteredRace.model_validate_json(text)
     except ValidationError as error:
         raise InputError(f"{where}: not the design of a race ({first_problem(error)})") from error
-    if race.digest != race.own_digest or race.id != name:
+    if race.digest != race.own_digest or name not in (None, race.id):
         raise InputError(
             f"{where}: was changed after it was registered; restore it, or start another race in "
             "another --out"
@@ -169,9 +169,9 @@ def restore(out: Path, race: RegisteredRace) -> None:
 
 
 def _check_overlap(out: Path, design: RaceDesign, other: RaceDesign) -> None:
-    if _overlap(other, design):
+    if overlap(other, design):
         raise InputError(
-            f"--out {out}: has a race of {other.title} with another {_difference(other, design)}; "
+            f"--out {out}: has a race of {other.title} with another {difference(other, design)}; "
             "a changed design is a new race: name another --out, or type the command of the first "
             "one to go on with it"
         )
@@ -203,7 +203,7 @@ _FIELDS = {
 }
 
 
-def _overlap(one: RaceDesign, other: RaceDesign) -> bool:
+def overlap(one: RaceDesign, other: RaceDesign) -> bool:
     """Whether reports would show runs of both in one cell."""
     return one.suite == other.suite and any(
         other.cells[method][env].model_copy(update={"setting": mine.setting}) == mine
@@ -213,8 +213,8 @@ def _overlap(one: RaceDesign, other: RaceDesign) -> bool:
     )
 
 
-def _difference(was: RaceDesign, now: RaceDesign) -> str:
-    """Names the first field in which two designs differ."""
+def difference(was: RaceDesign, now: RaceDesign) -> str:
+    """Names the first field in which two designs differ, with both values if they are short."""
     for name in RaceDesign.model_fields:
         before, after = getattr(was, name), getattr(now, name)
         if before == after:

@@ -41,6 +41,8 @@ class Limits:
             more in proportion. It may last three times as long.
         child_files: Files that this process may open at the same time.
         child_output_bytes: Bytes that this process may return.
+        hub_file_bytes: Size of a file that is fetched from a hub.
+        hub_pull_bytes: Size of all files that one pull fetches from a hub.
     """
 
     text_bytes: int = 2**22
@@ -65,6 +67,8 @@ class Limits:
     child_seconds: int = 10
     child_files: int = 256
     child_output_bytes: int = 2**26
+    hub_file_bytes: int = 2**33
+    hub_pull_bytes: int = 2**35
 
 
 _DEFAULTS = asdict(Limits())

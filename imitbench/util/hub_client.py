@@ -5,6 +5,7 @@ It reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` as usual.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
@@ -25,6 +26,7 @@ from imitbench.util.hub_errors import (
     reason_of,
     with_retries,
 )
+from imitbench.util.hub_sizes import check_sizes, counting_bar, stated_sizes
 from imitbench.util.text_line import one_line
 
 RepoKind = Literal["model", "dataset"]
@@ -227,9 +229,9 @@ def _download(
     fresh = cached is None or not _is_whole(repo, kind, commit)
     if fresh:
         notify(f"{label(kind, repo)}: fetching commit {commit[:12]}")
-        _download_files(repo, kind, commit, files)
+        files = _download_files(repo, kind, commit, files)
     # Downloads nothing more, but records in the cache that the commit is complete, and which
-    # commit the revision is.
+    # commit the revision is. A file that the hub lists only now would be without limits.
     folder = Path(
         huggingface_hub.snapshot_download(
             repo, repo_type=kind, revision=revision, allow_patterns=list(files)
@@ -242,13 +244,35 @@ def _download(
     return Snapshot(folder, commit)
 
 
-def _download_files(repo: str, kind: RepoKind, commit: str, patterns: Sequence[str]) -> None:
-    """Downloads files sequentially in this thread, so that Ctrl-C stops it immediately."""
+def _download_files(
+    repo: str, kind: RepoKind, commit: str, patterns: Sequence[str]
+) -> Sequence[str]:
+    """Downloads files sequentially in this thread, so that Ctrl-C stops it immediately.
+
+    Returns:
+        A pattern for each of the files, which fits nothing else.
+    """
     import huggingface_hub
 
-    for name in huggingface_hub.HfApi().list_repo_files(repo, repo_type=kind, revision=commit):
-        if any(fnmatchcase(name, pattern) for pattern in patterns):
-            huggingface_hub.hf_hub_download(repo, name, repo_type=kind, revision=commit)
+    name = label(kind, repo)
+    tree = huggingface_hub.HfApi().list_repo_tree(
+        repo, repo_type=kind, revision=commit, recursive=True
+    )
+    sizes = {
+        file: size
+        for file, size in stated_sizes(name, tree).items()
+        if any(fnmatchcase(file, pattern) for pattern in patterns)
+    }
+    check_sizes(name, sizes)
+    for file, size in sizes.items():
+        huggingface_hub.hf_hub_download(
+            repo,
+            file,
+            repo_type=kind,
+            revision=commit,
+            tqdm_class=counting_bar(name, file, size),
+        )
+    return [glob.escape(file) for file in sizes]
 
 
 def _check_content(folder: Path) -> None:

@@ -23,6 +23,9 @@ _MAX_WAIT_S = 300.0
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 # By name: versions of the client use different HTTP libraries with equally named errors.
 _UNREACHABLE = {"ConnectError", "ConnectTimeout", "ProxyError", "NewConnectionError"}
+# What the server answered is wrong, and will be the next time.
+_MISLED = {"UnsupportedProtocol", "TooManyRedirects", "FileMetadataError"}
+_BAD_LOCATION = "Invalid URL in location header"  # has the class of a cut connection
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 _Result = TypeVar("_Result")
@@ -66,7 +69,7 @@ def is_transient(error: BaseException) -> bool:
     status = _status(error)
     if status is not None:
         return status in _TRANSIENT
-    if _is_disk_error(error) or isinstance(error, json.JSONDecodeError):
+    if _is_disk_error(error) or isinstance(error, json.JSONDecodeError) or _misled(error):
         return False
     # The base class of the client's error is that of its HTTP library.
     return isinstance(error, OSError | HfHubHTTPError.__bases__[0])
@@ -81,6 +84,14 @@ def _is_unreachable(error: BaseException) -> bool:
     return any(
         kind.__name__ in _UNREACHABLE for each in _chain(error) for kind in type(each).__mro__
     )
+
+
+def _misled(error: BaseException) -> BaseException | None:
+    """Returns the error of an answer that cannot be followed, if it is one."""
+    for each in _chain(error):
+        if type(each).__name__ in _MISLED or str(each).startswith(_BAD_LOCATION):
+            return each
+    return None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -185,12 +196,26 @@ def _explain_upload(name: str, error: Exception) -> Exception:
         )
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{name}: the server is not a hub; check HF_ENDPOINT")
+    misled = _misled(error)
+    if misled is not None:
+        return InputError(f"{name}: {_wrong_turn(misled)}; check HF_ENDPOINT")
     if is_transient(error):
         return UnreachableError(f"{name}: the upload was interrupted ({reason_of(error)})")
     if status is not None or isinstance(error, RuntimeError | ValueError | OSError):
         said = getattr(error, "server_message", None) or str(error)
         return InputError(f"{name}: the upload was refused ({one_line(said, 200)})")
     return error
+
+
+def _wrong_turn(error: BaseException) -> str:
+    """Says what the hub answered."""
+    kind, url = type(error).__name__, getattr(getattr(error, "request", None), "url", "")
+    if kind == "TooManyRedirects":
+        return f"the hub answers with redirects in a circle ({one_line(str(url), 200)})"
+    if kind == "FileMetadataError":
+        return f"the hub's answer does not describe a file ({one_line(error, 100)})"
+    told = one_line(f"{error} {url}", 300)
+    return f"the hub answers with a redirect that leads nowhere ({told})"
 
 
 def _explain(name: str, revision: str | None, error: Exception) -> Exception:
@@ -206,10 +231,16 @@ def _explain(name: str, revision: str | None, error: Exception) -> Exception:
         )
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{name}: the server is not a hub; check HF_ENDPOINT")
+    misled = _misled(error)
+    if misled is not None:
+        return InputError(f"{where}: {_wrong_turn(misled)}; check HF_ENDPOINT")
     if is_transient(error):
         return UnreachableError(
             f"{where}: the hub cannot be reached ({reason_of(error)}), and it is not in the cache"
         )
     if status is not None:
         return InputError(f"{where}: the hub refuses the request (status {status})")
+    if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
+        told = one_line(repr(error), 100)
+        return InputError(f"{where}: the hub's answer cannot be read ({told}); check HF_ENDPOINT")
     return error

@@ -1,18 +1,24 @@
 """A published race follows its registered design, or the deviation is named."""
 
 import json
+import re
 import shutil
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from support.command import call_imitbench
 from support.published import change, sign
 from support.races import Training, carry_out, draw, planned, write_scored
 
 from imitbench.errors import InputError
 from imitbench.published.findings import StrictFindings
+from imitbench.published.registration import compare_registered, published_designs
 from imitbench.published.results_folder import races_of, read_runs, write_results
 from imitbench.published.submission import read_submission, restore_runs
 from imitbench.published.validation import validate
+from imitbench.records.race_design import RaceDesign
 from imitbench.store.races import RegisteredRace, read_races
 
 
@@ -131,3 +137,147 @@ def test_another_design_of_the_same_methods_is_not_restored(out, tmp_path):
     with pytest.raises(InputError, match="has a race of gail against bc with another"):
         restore_runs([each.run for each in submission.runs], other, submission.races)
     assert sorted(other.rglob("*")) == before
+
+
+def reseal(folder, **changes):
+    """Changes the design of a published race and seals it again, as a cheat would."""
+    [path] = folder.glob("races/*.json")
+    race = RegisteredRace.model_validate_json(path.read_text())
+    design = race.design.model_copy(
+        update={name: value for name, value in changes.items() if name in RaceDesign.model_fields}
+    )
+    rest = {name: value for name, value in changes.items() if name not in RaceDesign.model_fields}
+    race = race.model_copy(update={"design": design, **rest}).sealed()
+    new = path.with_name(f"{race.id}.json")
+    path.rename(new)
+    new.write_text(race.text())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    names = (path.relative_to(folder).as_posix(), new.relative_to(folder).as_posix())
+    manifest["files"][names[1]] = manifest["files"].pop(names[0])
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    sign(folder)
+    return folder
+
+
+@pytest.mark.parametrize("time", ["", "yesterday", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z"])
+def test_a_registration_that_is_no_time_is_refused(out, tmp_path, time):
+    [problem] = problems(reseal(publish(out, tmp_path / "published"), registered_at=time))
+    assert f"registered_at {time!r} is not a time with a time zone" in problem
+
+
+def test_a_design_registered_while_a_run_was_trained_is_refused(out, tmp_path):
+    folder = publish(out, tmp_path / "published")
+    path = folder / "runs/classic.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[0]["result"]["started_at"] = "2020-01-01T00:00:00.000+00:00"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    sign(folder)
+    [problem] = problems(folder)
+    assert "started before the design was registered" in problem
+
+
+def compared(folder, place):
+    return [str(each) for each in compare_registered(validate(folder), str(place)).problems]
+
+
+@pytest.fixture
+def registry(out, tmp_path):
+    """The design as it was published before the first run, in a folder of its own."""
+    [race] = read_races(out)
+    place = tmp_path / "registry"
+    place.mkdir()
+    (place / "gail-sqil.json").write_text(race.text())
+    return place
+
+
+@pytest.mark.parametrize("where", [".", "gail-sqil.json", "../runs", "../published"])
+def test_a_design_is_found_where_it_was_published(out, tmp_path, registry, where):
+    folder = publish(out, tmp_path / "published")
+    assert compared(folder, registry / where) == [str(each) for each in validate(folder).problems]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"margin": 0.5}, "has another margin (0.05, not 0.5) than the design"),
+        ({"registered_at": "2020-01-01T00:00:00+00:00"}, "was registered at '2020-01-01"),
+        ({"suite": "another"}, "is not among the designs"),
+    ],
+)
+def test_a_design_that_was_sealed_again_differs_from_the_first(
+    out, tmp_path, registry, changes, told
+):
+    folder = reseal(publish(out, tmp_path / "published"), **changes)
+    assert told in compared(folder, registry)[-1]
+
+
+def test_a_submission_that_leaves_its_race_out_is_refused(out, tmp_path, registry):
+    folder = publish(out, tmp_path / "published", races=[])
+    assert "has no race" in compared(folder, registry)[-1]
+
+
+@pytest.fixture
+def served(registry):
+    """Address of the registry on the loopback interface; other paths answer hostile things."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(registry))
+
+        def do_GET(self):
+            where = {"/file": "file:///etc/passwd", "/loop": "/loop", "/ftp": "ftp://x/y"}
+            if self.path not in where:
+                return super().do_GET()
+            self.send_response(302)
+            self.send_header("Location", where[self.path])
+            return self.end_headers()
+
+        def log_message(self, *_args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_design_is_read_from_its_address(out, tmp_path, served):
+    folder = publish(out, tmp_path / "published")
+    assert compared(folder, f"{served}/gail-sqil.json") == compared(folder, out)
+    folder = reseal(folder, margin=0.5)
+    answer = call_imitbench(
+        "leaderboard", "validate", folder, "--registered", f"{served}/gail-sqil.json", cwd=tmp_path
+    )
+    assert answer.code == 1
+    assert f"another margin (0.05, not 0.5) than the design at {served}" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("{url}/file", "the server answers 302"),
+        ("{url}/ftp", "cannot be read (unknown url type: ftp)"),
+        ("{url}/loop", "the server answers 302"),
+        ("{url}/missing.json", "the server answers 404"),
+        ("{url}/big.json", "IMITBENCH_LIMIT_TEXT_BYTES"),
+        ("{url}/other.json", "not the design of a race"),
+        ("http://127.0.0.1:1/x", "Connection refused"),
+        ("http://[", "cannot be read (Invalid IPv6 URL"),
+        ("http://a b/", "cannot be read"),
+        ("http://", "cannot be read"),
+        ("missing", "no such file or folder"),
+        ("empty", "has no design of a race"),
+    ],
+)
+def test_a_place_without_designs_is_one_line(
+    out, tmp_path, registry, served, monkeypatch, place, told
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    (tmp_path / "empty").mkdir()
+    (registry / "big.json").write_bytes(bytes(2**22 + 1))
+    (registry / "other.json").write_text("{}")
+    with pytest.raises(InputError, match=re.escape(told)) as caught:
+        published_designs(place.format(url=served))
+    assert "\n" not in str(caught.value)

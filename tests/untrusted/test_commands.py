@@ -95,7 +95,9 @@ GATED = {
     "import csv": {"file": "a.csv"},
     "import rliable": {"file": "a.npz"},
     "import human-preferences": {"folder": "sub", "data": "sub --data a.hdf5 --to new"},
-    "leaderboard validate": {"submission": "sub", "against": "sub --against sub"},
+    "leaderboard validate": {
+        "submission": "sub", "against": "sub --against sub", "registered": "sub --registered sub"
+    },
     "leaderboard verify": {"submission": "sub"},
     "leaderboard build": {"results": "--results sub --out site", "out": "--out site --results sub"},
     "report": {"out": "--out sub"},

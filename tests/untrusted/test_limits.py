@@ -20,6 +20,7 @@ from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_content, read_text
 from imitbench.untrusted.limits import Limits, variable
 from imitbench.untrusted.yaml_text import load_yaml
+from imitbench.util.hub_sizes import check_sizes
 from imitbench.util.safe_unpickler import read_safely
 from imitbench.util.spaces import space_from_json
 
@@ -117,6 +118,8 @@ BEYOND = {
     "child_seconds": (1, gated(spin)),
     "child_files": (64, gated(lambda path: [path.open() for _ in range(100)])),
     "child_output_bytes": (100, gated(lambda _: "x" * 1000)),
+    "hub_file_bytes": (10, lambda _: check_sizes("org/name", {"a": 11})),
+    "hub_pull_bytes": (20, lambda _: check_sizes("org/name", {"a": 11, "b": 10})),
 }
 
 

@@ -68,7 +68,11 @@ _MARKS = (
      "row again, and all agree."),
     ("differs when trained again", "A run of the submission came out differently. No rank."),
     ("checks failed", "Budgets, settings or seeds are not those of the cards. No rank."),
-    ("registered race", "The number of seeds follows from a design that was registered first."),
+    (
+        "registered race",
+        "The number of seeds follows from a design. That it was registered first is the "
+        "submitter's word, unless it was published elsewhere before.",
+    ),
     ("superseded", "The same runs stand on the board with newer references. No rank."),
     ("external", "Numbers of another tool or paper; neither ranked, averaged nor checked."),
 )  # fmt: skip
