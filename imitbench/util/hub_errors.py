@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ _MAX_WAIT_S = 300.0
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 # By name: versions of the client use different HTTP libraries with equally named errors.
 _UNREACHABLE = {"ConnectError", "ConnectTimeout", "ProxyError", "NewConnectionError"}
+# What the client raises for answers of another form, and for sizes that it does not download.
+_UNUSABLE = (ValueError, LookupError, TypeError, RuntimeError)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 _Result = TypeVar("_Result")
@@ -135,7 +138,9 @@ def as_input_error(name: str, revision: str | None) -> Iterator[None]:
     level = remarks.level
     remarks.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
     except errors.GatedRepoError as error:
         raise InputError(
             f"{name}: gated; accept its terms on the hub, then set HF_TOKEN to your token"
@@ -212,4 +217,9 @@ def _explain(name: str, revision: str | None, error: Exception) -> Exception:
         )
     if status is not None:
         return InputError(f"{where}: the hub refuses the request (status {status})")
+    if isinstance(error, _UNUSABLE):
+        return InputError(
+            f"{where}: the hub's answer cannot be used ({one_line(error, 200)}); check the "
+            "repository, and HF_ENDPOINT"
+        )
     return error
