@@ -189,3 +189,21 @@ def test_ctrl_c_stops_a_download_and_leaves_no_partial_file(hub, imitbench, tmp_
     answer = imitbench("demos", "pull", "org/large", "--revision", commit, "--to", "to")
     assert answer.code == 0, answer.err
     assert (tmp_path / "to" / "large" / "data" / "train-0.parquet").read_bytes() == content
+
+
+def test_a_commit_of_a_million_characters_is_refused_in_one_line(classic, refused):
+    kind, name = "dataset", PENDULUM
+    long = "a" * 1_000_000
+    classic.commits[kind, name, long] = classic.files(kind, name)
+    classic.revisions[kind, name, "main"] = long
+    line = refused("demos", "pull", name)
+    assert "is not 40 hexadecimal digits" in line
+    assert len(line) < 500
+
+
+def test_a_file_of_a_stated_terabyte_is_refused_in_one_line(classic, imitbench):
+    classic.stated_size = 10**12
+    answer = imitbench("demos", "pull", PENDULUM)
+    assert (answer.code, answer.out) == (2, "")
+    _, line = answer.err.splitlines()  # the first one names the commit
+    assert line.startswith(f"error: datasets/{PENDULUM}: ")

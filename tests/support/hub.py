@@ -44,6 +44,7 @@ class Hub:
         self.writers = None  # owners that a token may write for, by token; None for all
         self.messages = []  # of uploaded commits
         self.faults = []
+        self.stated_size = None  # of large files, in place of the true one
         self.url = self.store_url = ""
         self.lock = Lock()
         self.stalled = Event()

@@ -173,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
         where = {
             "Location": f"{self.hub.store_url}{STORE}{digest}",
             "X-Linked-ETag": f'"{digest}"',
-            "X-Linked-Size": str(len(content)),
+            "X-Linked-Size": str(self.hub.stated_size or len(content)),
         }
         return self.reply(b"", {**headers, **where}, status=302)
 
