@@ -27,8 +27,6 @@ _UNREACHABLE = {"ConnectError", "ConnectTimeout", "ProxyError", "NewConnectionEr
 # What the server answered is wrong, and will be the next time.
 _MISLED = {"UnsupportedProtocol", "TooManyRedirects", "FileMetadataError"}
 _BAD_LOCATION = "Invalid URL in location header"  # has the class of a cut connection
-# What the client raises for answers of another form, and for sizes that it does not download.
-_UNUSABLE = (ValueError, LookupError, TypeError, RuntimeError)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 _Result = TypeVar("_Result")
@@ -248,9 +246,4 @@ def _explain(name: str, revision: str | None, error: Exception) -> Exception:
     if isinstance(error, ValueError | LookupError | TypeError | AttributeError):
         told = one_line(repr(error), 100)
         return InputError(f"{where}: the hub's answer cannot be read ({told}); check HF_ENDPOINT")
-    if isinstance(error, _UNUSABLE):
-        return InputError(
-            f"{where}: the hub's answer cannot be used ({one_line(error, 200)}); check the "
-            "repository, and HF_ENDPOINT"
-        )
     return error
