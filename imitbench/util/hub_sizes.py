@@ -71,12 +71,12 @@ def counting_bar(name: str, file: str, size: int) -> type:
         file: Name of the file.
         size: Its stated size in bytes.
     """
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
     class CountingBar(tqdm):
         arrived: float = 0
 
-        def update(self, n: float | None = 1) -> bool | None:
+        def update(self, n: float | None = 1) -> Any:
             self.arrived += n or 0  # negative where the client begins anew
             if self.arrived > size:
                 raise InputError(
