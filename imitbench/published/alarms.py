@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from imitbench.published.near_copies import near_pairs
 from imitbench.published.run_checks import parse_time
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
@@ -32,7 +33,7 @@ MEANINGS: dict[Kind, str] = {
     "repeated": "episodes occur again, in the same run or in another",
     "seeds": "seeds are not counted from 0",
     "times": "durations, dates or speeds contradict each other",
-    "copies": "another submission has the same episodes",
+    "copies": "another submission has the same episodes, or nearly the same",
 }
 """What each kind of alarm tells."""
 
@@ -232,8 +233,9 @@ def _is_varied(returns: Returns) -> bool:
 
 
 def _same_tables(runs: Sequence[PublishedRun]) -> Iterator[Alarm]:
-    """Finds all episodes of a run in a run of another algorithm."""
+    """Finds the episodes of a run in a run of another algorithm."""
     first: dict[Hashable, PublishedRun] = {}
+    places: dict[Hashable, list[PublishedRun]] = defaultdict(list)
     for run in runs:
         if not _is_varied(_returns(run, deterministic=False)):
             continue
@@ -241,6 +243,14 @@ def _same_tables(runs: Sequence[PublishedRun]) -> Iterator[Alarm]:
         if before.spec.algo != run.spec.algo:
             what = f"all episodes are those of {before.spec.label}"
             yield Alarm("repeated", run.spec.label, what)
+        elif before is run:
+            places[_place(run.spec)].append(run)
+    for place in places.values():
+        for one, other in _near(place):
+            before, run = place[one], place[other]
+            if before.spec.algo != run.spec.algo:
+                what = f"episodes are nearly those of {before.spec.label}"
+                yield Alarm("repeated", run.spec.label, what)
 
 
 def _odd_times(run: PublishedRun) -> Iterator[Alarm]:
@@ -289,7 +299,7 @@ def _odd_seeds(runs: Sequence[PublishedRun], raced: set[str]) -> Iterator[Alarm]
 def find_copies(
     submissions: Mapping[str, Sequence[PublishedRun]], only: Sequence[str] | None = None
 ) -> dict[str, list[Alarm]]:
-    """Looks for runs with the same episodes in different submissions.
+    """Looks for runs with the same episodes, or nearly the same, in different submissions.
 
     The same specification gives the same episodes again with the same versions on the same kind of
     processor. Then the durations differ; where these are equal, too, one is a copy.
@@ -301,24 +311,46 @@ def find_copies(
     Returns:
         Alarms by the name of the submission.
     """
-    seen: dict[Hashable, list[tuple[str, PublishedRun]]] = defaultdict(list)
+    places: dict[Hashable, list[tuple[str, PublishedRun]]] = defaultdict(list)
     for name, runs in submissions.items():
-        for run in runs:
-            if _is_complete(run):
-                seen[_place(run.spec), _fingerprint(run)].append((name, run))
-    found: dict[tuple[str, str, str], list[PublishedRun]] = defaultdict(list)
-    for group in seen.values():
-        for name, run in group:
-            for other, same in group:
-                if name != other and (only is None or name in only) and _tell(run, same):
-                    found[name, other, _relation(run, same)].append(run)
+        for run in filter(_is_complete, runs):
+            places[_place(run.spec)].append((name, run))
+    found: dict[tuple[str, str, str, str], list[PublishedRun]] = defaultdict(list)
+    for place in places.values():
+        everyone = [run for _, run in place]
+        for words, pairs in (("", _equal(everyone)), ("nearly ", _near(everyone))):
+            for pair in pairs:
+                for one, two in (pair, pair[::-1]):
+                    (name, run), (other, same) = place[one], place[two]
+                    if name != other and (only is None or name in only) and _tell(run, same):
+                        relation = _relation(run, same, near=bool(words))
+                        found[name, other, words, relation].append(run)
     alarms: dict[str, list[Alarm]] = defaultdict(list)
-    for (name, other, relation), runs in sorted(found.items()):
+    for (name, other, words, relation), runs in sorted(found.items()):
         example = min(run.spec.label for run in runs)
         number = len({run.spec.run_id for run in runs})
-        what = f"{number} run{'s' * (number > 1)} with the episodes of {one_line(other, 60)}"
+        what = f"{number} run{'s' * (number > 1)} with {words}the episodes of {one_line(other, 60)}"
         alarms[name].append(Alarm("copies", example, f"{what}, {relation}"))
     return dict(alarms)
+
+
+def _equal(runs: Sequence[PublishedRun]) -> Iterator[tuple[int, int]]:
+    """Yields the numbers of runs in one environment with the same episodes."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for number, run in enumerate(runs):
+        groups[_fingerprint(run)].append(number)
+    for group in groups.values():
+        yield from combinations(group, 2)
+
+
+def _near(runs: Sequence[PublishedRun]) -> Iterator[tuple[int, int]]:
+    """Yields the numbers of runs in one environment whose episodes differ, but hardly."""
+    returns = {number: _returns(run, deterministic=False) for number, run in enumerate(runs)}
+    varied = [number for number, each in returns.items() if _is_varied(each)]
+    for one, other in near_pairs([returns[number] for number in varied]):
+        pair = varied[one], varied[other]
+        if _fingerprint(runs[pair[0]]) != _fingerprint(runs[pair[1]]):
+            yield pair
 
 
 def _tell(run: PublishedRun, other: PublishedRun) -> bool:
@@ -330,13 +362,15 @@ def _tell(run: PublishedRun, other: PublishedRun) -> bool:
     return (trained or renamed) and _is_varied(_returns(run, deterministic=False))
 
 
-def _relation(run: PublishedRun, other: PublishedRun) -> str:
+def _relation(run: PublishedRun, other: PublishedRun, *, near: bool) -> str:
     one, two = run.result, other.result
     assert one is not None and two is not None
     if (one.train_s, one.wall_s) == (two.train_s, two.wall_s):
         return "and its durations to the last digit: one is a copy"
     if run.spec.run_id != other.spec.run_id:
         return "but other settings: one is a copy under another name"
+    if near:
+        return "trained again with other versions or on another processor, or a copy with noise"
     if _setting(run) == _setting(other):
         return "trained again with the same versions and processor, or copied"
     return "although versions or processor differ, which rarely gives the same bits"

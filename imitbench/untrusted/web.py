@@ -9,7 +9,7 @@ import urllib.request
 
 from imitbench.errors import InputError
 from imitbench.untrusted.limits import beyond, limits
-from imitbench.util.text_line import one_line
+from imitbench.untrusted.messages import error_line
 
 _ANSWER_S = 5.0  # until each part of an answer arrives
 _ALL_S = 9.0
@@ -56,16 +56,16 @@ def read_url(url: str) -> bytes:
                     raise TimeoutError("timed out")
     except urllib.error.HTTPError as error:
         raise InputError(
-            f"{_shown(url)}: the server answers {error.code} ({one_line(error.msg, 200)}); check "
+            f"{_shown(url)}: the server answers {error.code} ({error_line(error.msg, 200)}); check "
             "the address"
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        reason = one_line(str(getattr(error, "reason", error)) or repr(error), 100)
+        reason = error_line(str(getattr(error, "reason", error)) or repr(error), 100)
         raise InputError(f"{_shown(url)}: cannot be read ({reason}); check the address") from error
     return content
 
 
 def _shown(url: str) -> str:
-    return one_line(url, 200)
+    return error_line(url, 200)

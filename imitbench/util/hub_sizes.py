@@ -71,7 +71,7 @@ def counting_bar(name: str, file: str, size: int) -> type:
         file: Name of the file.
         size: Its stated size in bytes.
     """
-    from huggingface_hub.utils import tqdm  # type: ignore[attr-defined]
+    from huggingface_hub.utils.tqdm import tqdm
 
     class CountingBar(tqdm):
         arrived: float = 0

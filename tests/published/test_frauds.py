@@ -125,6 +125,22 @@ def test_a_board_tells_of_copies(forger, honest):
     assert "to the last digit: one is a copy" in told
 
 
+def test_a_board_tells_of_near_copies_on_both_sides(forger, honest):
+    FRAUDS["resubmitted, better"].make(forger)
+    found = find_results(honest / "honest", forger.folder)
+    near = {
+        source.name: [str(alarm) for alarm in source.alarms if "nearly" in str(alarm)]
+        for source in found.sources
+    }
+    assert "3 runs with nearly the episodes of honest, but other settings" in near["cheat"][0]
+    assert "3 runs with nearly the episodes of cheat" in near["honest"][0]
+
+
+def test_published_results_share_no_runs():
+    notes = find_results(RESULTS, verifications=()).notes
+    assert [note for note in notes if note.startswith("warning: ")] == []
+
+
 def test_the_command_tells_of_copies_and_does_not_fail(forger, honest):
     FRAUDS["resubmitted"].make(forger)
     words = ("leaderboard", "validate", forger.folder, "--against", honest / "honest")

@@ -206,6 +206,15 @@ def rename_copy(forger):
         forger.set_episodes(other, forger.returns(one))
 
 
+def rename_near_copy(forger):
+    """As above, with noise that changes every number and no rank."""
+    rng = np.random.default_rng(0)
+    rename_copy(forger)
+    for number in forger.of("bc"):
+        returns = forger.returns(number)
+        forger.set_episodes(number, returns + 1e-6 * rng.normal(size=len(returns)))
+
+
 def resubmit(forger):
     """Another submitter's runs, with a word of their provenance changed."""
 
@@ -226,6 +235,24 @@ def resubmit_renamed(forger):
             line["result"].update(train_s=line["result"]["train_s"] + 1)
 
     forger.change_all(edit)
+
+
+def resubmit_better(forger):
+    """As above, each return a little better, so that the copy stands before the original."""
+    resubmit_renamed(forger)
+    for number in forger.of("mine"):
+        forger.set_episodes(number, forger.returns(number) + 1e-6)
+
+
+def resubmit_scaled(forger):
+    """As above, in another order, on another scale, and with a higher mean."""
+    rng = np.random.default_rng(0)
+    resubmit_renamed(forger)
+    for number in forger.of("mine"):
+        returns = forger.returns(number)
+        half = len(returns) // 2
+        order = np.concatenate([rng.permutation(half), half + rng.permutation(half)])
+        forger.set_episodes(number, 0.9 * returns[order] + 5.0)
 
 
 def longer(forger):
@@ -448,11 +475,18 @@ FRAUDS = {
     "rounded": Fraud("Invented returns with few digits", rounded, "alarm", ("grid",)),
     "renamed runs": Fraud(
         "Runs of one method stated as those of another", rename_copy, "alarm", ("repeated",)),
+    "renamed runs with noise": Fraud(
+        "The same with noise that changes no rank", rename_near_copy, "alarm", ("repeated",)),
     "resubmitted": Fraud(
         "Runs of another submitter, with a word of their provenance changed", resubmit,
         "against", ("copies",)),
     "resubmitted, renamed": Fraud(
         "Runs of another submitter as those of a method of one's own", resubmit_renamed,
+        "against", ("copies",)),
+    "resubmitted, better": Fraud(
+        "The same, with each return a millionth better", resubmit_better, "against", ("copies",)),
+    "resubmitted, scaled": Fraud(
+        "The same, in another order, rescaled and shifted", resubmit_scaled,
         "against", ("copies",)),
     "invented": Fraud(
         "Episodes are invented with everything that follows from them", invent, "verify"),
