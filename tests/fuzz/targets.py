@@ -5,6 +5,7 @@ raise are `REFUSALS`.
 """
 
 import base64
+import contextlib
 import io
 import json
 import pickle
@@ -13,6 +14,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +36,8 @@ from imitbench.policies.storage import load_policy
 from imitbench.published.validation import validate
 from imitbench.rewards.storage import load_reward_net
 from imitbench.store import lease
+from imitbench.store.database import DATABASE_FILE, reader, revision
+from imitbench.store.episode_file import EPISODES, read_episode_file
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.importers.rliable_scores import import_rliable
 from imitbench.store.importers.sacred_runs import import_sacred
@@ -458,6 +462,62 @@ def sacred(folder, draw):
     import_sacred(folder)
 
 
+def episodes(folder, draw):
+    """Episodes of a run: other columns and types, many rows in few bytes, damaged pages."""
+    rows = draw(st.sampled_from([0, 1, 50, 200_000]))
+    columns = {field.name: pa.array([0] * rows).cast(field.type) for field in EPISODES}
+    name = draw(st.sampled_from(list(columns)))
+    columns[name] = draw(st.sampled_from([
+        columns[name], pa.nulls(rows), pa.array(["x"] * rows), pa.array([[1.0]] * rows),
+    ]))  # fmt: skip
+    stream = io.BytesIO()
+    codec = draw(st.sampled_from(["none", "snappy", "zstd"]))
+    pq.write_table(pa.table(columns), stream, compression=codec)
+    path = folder / "episodes.parquet"
+    path.write_bytes(damaged(stream.getvalue(), draw))
+    read_episode_file(path)
+
+
+STATEMENTS = [
+    "CREATE MACRO count(x) AS 7",
+    "CREATE OR REPLACE VIEW scores AS SELECT 1 AS run_id",
+    "DROP VIEW scores",
+    "CREATE TABLE other (a INTEGER)",
+    "CREATE SCHEMA evil",
+    "INSERT INTO ingested SELECT '../../x', 'y'",
+]
+QUERIES = [
+    "SELECT count(*) FROM scores",
+    "COPY (SELECT 1) TO '{0}' (FORMAT csv, USE_TMP_FILE false)",
+    "EXPORT DATABASE '{0}'",
+    "ATTACH '{0}' AS other",
+    "SELECT * FROM read_text('{0}')",
+    "CALL enable_logging(storage='file', storage_path='{0}')",
+    "SET enable_external_access = true",
+    "WITH a AS (SELECT 1) SELECT * FROM a",
+]
+
+
+def databases(folder, draw):
+    """A database with other tables, views and macros, and queries that reach for files."""
+    path = folder / DATABASE_FILE
+    with revision(folder, rebuild=True):
+        pass
+    with duckdb.connect(str(path)) as connection, contextlib.suppress(duckdb.Error):
+        for statement in draw(st.lists(st.sampled_from(STATEMENTS), max_size=2)):
+            connection.execute(statement)
+    content = path.read_bytes()
+    other = draw(st.sampled_from([path, folder / "new.csv"]))
+    try:
+        with reader(folder) as connection:
+            connection.execute(draw(st.sampled_from(QUERIES)).format(other)).fetchall()
+    except duckdb.Error as error:  # `imitbench sql` shows it in one line
+        raise InputError(str(error).splitlines()[0]) from error
+    finally:
+        assert path.read_bytes() == content
+        assert not (folder / "new.csv").exists()
+
+
 def leases(folder, draw):
     good = {"host": "a", "machine": "b", "pid": 5, "started": "7", "nonce": "0" * 32,
             "heartbeat_s": 15.0}  # fmt: skip
@@ -473,6 +533,7 @@ TARGETS = {
     each.__name__: each
     for each in (
         settings_file, readme, card, csv_table, npz, npy_folder, parquet, arrow, json_lines,
-        statistics, sb3_zip, policy, foreign, reward, space, submission, sacred, leases,
+        statistics, sb3_zip, policy, foreign, reward, space, submission, sacred, episodes,
+        databases, leases,
     )
 }  # fmt: skip
