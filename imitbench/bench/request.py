@@ -294,8 +294,8 @@ def plan_missing(
             left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
-            _check_size(sweep, sweep.request)
             plan = plan_again(sweep.request, plugins, out, notify)
+            _check_size(sweep, sweep.request)
             planned = {run.run_id for run in plan}
         except InputError as error:
             left_out.append(UnresumableRuns(sweep.command, len(missing), str(error)))
@@ -310,7 +310,7 @@ def plan_missing(
 
 
 def _check_size(sweep: SweepFile, request: SweepRequest) -> None:
-    """Checks that a request has no more seeds than its cells have runs, before it is planned."""
+    """Checks that a request has no more seeds than its cells have runs, before they are listed."""
     if len(request.seeds) > max(len(cell.run_ids) for cell in sweep.cells):
         raise InputError(
             f"its file requests more seeds than runs; delete {SWEEPS_FOLDER}/{sweep.digest}.json, "

@@ -59,10 +59,10 @@ def leave_out_current_folder() -> None:
     given = os.environ.get("PYTHONPATH")
     named = [] if given is None else given.split(os.pathsep)
     kept = [entry for entry in named if os.path.isabs(entry) or not _is(entry, here)]  # noqa: PTH117
-    if kept != named:
+    if named and not kept:
+        del os.environ["PYTHONPATH"]
+    elif kept != named:
         os.environ["PYTHONPATH"] = os.pathsep.join(kept)
-        if not kept:
-            del os.environ["PYTHONPATH"]
     if any(_is(entry, here) for entry in kept):
         return
     # Entries after the standard library were put there by installed packages.

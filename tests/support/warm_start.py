@@ -48,6 +48,8 @@ class WarmStart:
                 [sys.executable, __file__, str(its.fileno())],
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
+                # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
+                env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
         self._socket = ours
         self._answers = ours.makefile()
