@@ -95,7 +95,7 @@ CALLS = {
     "train eval-policy": (0, f"./expert {PENDULUM} --episodes 2"),
 }
 # Those that start processes of their own in the default tests; all others are slow together.
-QUICK = ("run", "sql", "check-algo", "leaderboard verify")
+QUICK = ("run", "sql", "leaderboard verify")
 
 
 def plant(folder):
