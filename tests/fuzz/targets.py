@@ -8,6 +8,7 @@ import base64
 import contextlib
 import io
 import json
+import os
 import pickle
 import struct
 import zipfile
@@ -19,12 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch as th
+from huggingface_hub.hf_api import RepoFile
 from hypothesis import strategies as st
 from safetensors.torch import save
 
+from imitbench.bench.request import plan_missing
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.data.minari_source import find_minari
 from imitbench.data.sources import open_trajectories
 from imitbench.errors import InputError
 from imitbench.hub.repo_card import RepoCard
@@ -41,6 +45,9 @@ from imitbench.store.episode_file import EPISODES, read_episode_file
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.importers.rliable_scores import import_rliable
 from imitbench.store.importers.sacred_runs import import_sacred
+from imitbench.store.sweep_file import SWEEPS_FOLDER
+from imitbench.util.hub_errors import as_input_error
+from imitbench.util.hub_sizes import check_sizes, stated_sizes
 from imitbench.util.spaces import space_from_json
 from imitbench.util.tensor_storage import digest
 
@@ -518,6 +525,44 @@ def databases(folder, draw):
         assert not (folder / "new.csv").exists()
 
 
+def sweeps(folder, draw):
+    """What a sweep requested, planned again as by `imitbench resume`."""
+    cell = {"suite": "classic", "algo": "bc", "env": "Pendulum-v1",
+            "folder": "classic/bc/Pendulum-v1", "run_ids": ["0" * 12]}  # fmt: skip
+    request = {"algorithms": ["bc"], "suite": "classic", "environment": "Pendulum-v1",
+               "seeds": [0], "budget": "quick", "folder": str(folder)}  # fmt: skip
+    document = {"schema_version": 3, "command": "x", "cells": [cell], "request": request}
+    document = changed(document, draw)
+    if draw(st.integers(0, 3)) == 0 and isinstance(document.get("request"), dict):
+        document["request"]["seeds"] = draw(
+            st.sampled_from([[-1], [2**32], [2**70], list(range(2_000)), list(range(1_100_000))])
+        )
+    (folder / SWEEPS_FOLDER).mkdir()
+    (folder / SWEEPS_FOLDER / "a.json").write_text(json.dumps(document))
+    missing = plan_missing(folder)
+    if missing.left_out:
+        raise InputError(missing.left_out[0].why)
+
+
+def minari_metadata(folder, draw):
+    good = {"total_episodes": 1, "total_steps": 2, "dataset_id": "a-v0", "data_format": "arrow",
+            "observation_space": '{"type": "Box"}', "action_space": '{"type": "Box"}'}  # fmt: skip
+    file = folder / "a-v0" / "data" / "metadata.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(damaged(json.dumps(changed(good, draw)).encode(), draw))
+    os.environ["MINARI_DATASETS_PATH"] = str(folder)
+    find_minari("a-v0")
+
+
+def hub_files(folder, draw):
+    """A hub's list of the files of a repository."""
+    lfs = {"size": 5, "oid": "0" * 64, "pointerSize": 9}
+    files = [{"path": "policy.json", "size": 5, "oid": "0", "lfs": lfs}]
+    with as_input_error("org/name", None):
+        entries = [RepoFile(**each) for each in changed(files, draw)]
+        check_sizes("org/name", stated_sizes("org/name", entries))
+
+
 def leases(folder, draw):
     good = {"host": "a", "machine": "b", "pid": 5, "started": "7", "nonce": "0" * 32,
             "heartbeat_s": 15.0}  # fmt: skip
@@ -534,6 +579,6 @@ TARGETS = {
     for each in (
         settings_file, readme, card, csv_table, npz, npy_folder, parquet, arrow, json_lines,
         statistics, sb3_zip, policy, foreign, reward, space, submission, sacred, episodes,
-        databases, leases,
+        databases, sweeps, minari_metadata, hub_files, leases,
     )
 }  # fmt: skip
