@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from imitbench.data.csv_source import open_csv
 from imitbench.data.json_lines import JsonLinesSource
 from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
 from imitbench.data.trajectories import Trajectory
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -40,7 +39,7 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-class EpisodeFolder(TrajectorySource):
+class EpisodeFolder(EpisodeSource):
     """A folder with one file or folder per episode.
 
     Each is a `.csv`, `.npz` or `.jsonl` file or a folder of `.npy` files. Without `dones`, it is a
@@ -61,29 +60,26 @@ class EpisodeFolder(TrajectorySource):
             raise InputError(
                 f"{folder}: holds episodes as {' and '.join(kinds)}: convert one format at a time"
             )
-        self._episodes = [_open(path) for path in places]
-        self.form = f"{len(places)} episodes, {self._episodes[0].form}"
-        self.untyped = self._episodes[0].untyped
+        self._files = [_open(path) for path in places]
+        self.form = f"{len(places)} episodes, {self._files[0].form}"
+        self.untyped = self._files[0].untyped
         others = sorted(p.name for p in folder.iterdir() if p not in places)
-        notes = dict.fromkeys(note for episode in self._episodes for note in episode.notes)
+        notes = dict.fromkeys(note for episode in self._files for note in episode.notes)
         if others:
             notes[f"not read: {one_line(', '.join(others), 120)}"] = None
         self.notes = tuple(notes)
 
     def __len__(self) -> int:
         """Number of trajectories."""
-        return sum(map(len, self._episodes))
+        return sum(map(len, self._files))
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        every = (t for episode in self._episodes for t in episode._trajectories(False, None))
-        return islice(every, limit)
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
+        for episode in self._files:
+            yield from episode.episodes(with_infos=False)
 
 
-def _open(place: Path) -> TrajectorySource:
+def _open(place: Path) -> EpisodeSource:
     if place.is_dir():
         reader = open_npy_folder(place)
         return ArraysSource(reader, where=str(place), form=".npy arrays", single=True)

@@ -7,7 +7,6 @@ A folder has `meta/info.json` and `data/**/*.parquet` with the columns `episode_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from imitbench.data.episode_folder import natural
 from imitbench.data.feature_choice import choice_note, choose_features
 from imitbench.data.parquet_source import check_size, opened_parquet
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -37,7 +36,7 @@ def is_lerobot(names: Sequence[str]) -> bool:
     return {_EPISODE, _ACTION} <= set(names)
 
 
-class LeRobotSource(TrajectorySource):
+class LeRobotSource(EpisodeSource):
     """A folder of LeRobot, or one of its Parquet files.
 
     Frames do not include what follows the last action of an episode: the last observation is
@@ -89,14 +88,8 @@ class LeRobotSource(TrajectorySource):
         """Number of trajectories."""
         return sum(map(len, self._lengths))
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        return islice(self._episodes(), limit)
-
-    def _episodes(self) -> Iterator[Trajectory]:
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
         for file, lengths in zip(self._files, self._lengths, strict=True):
             wanted = [*self._columns, _ACTION, *[_REWARD] * self._has_rewards]
             table = self._read(file, wanted)

@@ -126,6 +126,32 @@ class TableSource(TrajectorySource):
                 return
 
 
+class EpisodeSource(TrajectorySource):
+    """A data set whose format gives one trajectory after the other.
+
+    Attributes:
+        has_infos: Whether `chunks` can give infos; those of trajectories without are empty.
+    """
+
+    has_infos: bool = False
+
+    @abstractmethod
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """Reads the data set from its start.
+
+        Args:
+            with_infos: Whether to read infos, where there are any.
+        """
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
+        """See `TrajectorySource.chunks`."""
+        wanted = with_infos and self.has_infos
+        return chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        return islice(self.episodes(with_infos=with_infos), limit)
+
+
 def chunks_of(
     trajectories: Iterable[Trajectory], *, with_infos: bool, where: str
 ) -> Iterator[TrajectoryChunk]:
@@ -153,7 +179,7 @@ def chunks_of(
         yield TrajectoryChunk(first_row, rows, _infos(texts))
 
 
-class MemorySource(TrajectorySource):
+class MemorySource(EpisodeSource):
     """Trajectories that are already in memory.
 
     Args:
@@ -161,6 +187,8 @@ class MemorySource(TrajectorySource):
         where: Name of the data set in messages.
         form: Name of their original format.
     """
+
+    has_infos = True
 
     def __init__(self, trajectories: Sequence[Trajectory], *, where: str, form: str) -> None:
         self._all = trajectories
@@ -170,12 +198,9 @@ class MemorySource(TrajectorySource):
         """Number of trajectories."""
         return len(self._all)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`."""
-        return chunks_of(islice(self._all, limit), with_infos=with_infos, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        return islice(self._all, limit)
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
+        return iter(self._all)
 
 
 def _row(trajectory: Trajectory, where: str) -> TableRow:
