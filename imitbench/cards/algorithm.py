@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,6 +21,9 @@ from pydantic import (
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
 from imitbench.util.source_import import SourcePlace
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Value = bool | int | float | str | None
 
@@ -291,7 +294,25 @@ class CommandRecipe(Card):
         return document
 
 
-class AlgorithmCard(Card):
+class LocatedCard(Card):
+    """A card that knows where it was found."""
+
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin:
+        """Source of the card."""
+        assert self._origin is not None, "the loaders of cards set it"
+        return self._origin
+
+    def found_at(self, origin: Origin) -> Self:
+        """Returns a copy of the card with its origin."""
+        card = self.model_copy()
+        card._origin = origin
+        return card
+
+
+class AlgorithmCard(LocatedCard):
     """The card of one algorithm (`algorithms/<name>/card.yaml`).
 
     Attributes:
@@ -335,19 +356,6 @@ class AlgorithmCard(Card):
     seconds_per_1000: float = Field(ge=0, le=_MOST_SECONDS_PER_1000)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)
-    _origin: Origin | None = PrivateAttr(default=None)
-
-    @property
-    def origin(self) -> Origin:
-        """Source of the card."""
-        assert self._origin is not None, "the loaders of cards set it"
-        return self._origin
-
-    def found_at(self, origin: Origin) -> AlgorithmCard:
-        """Returns a copy of the card with its origin."""
-        card = self.model_copy()
-        card._origin = origin
-        return card
 
     @property
     def counts_steps(self) -> bool:

@@ -17,10 +17,9 @@ import pyarrow as pa
 from imitbench.data.arrow_numbers import numpy_view
 from imitbench.data.arrow_table import lists_to_arrays
 from imitbench.data.episode_folder import natural
-from imitbench.data.feature_choice import choice_note, choose_features
 from imitbench.data.parquet_source import check_size, opened_parquet
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import EpisodeSource
+from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 

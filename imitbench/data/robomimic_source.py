@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.episode_folder import natural
-from imitbench.data.feature_choice import choice_note, choose_features
 from imitbench.data.hdf5 import group_of, import_h5py, numbers_of
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import EpisodeSource
+from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
