@@ -69,7 +69,7 @@ class SearchSpace(BaseModel):
     def __contains__(self, value: object) -> bool:
         """Whether a value is in the search space."""
         if self.choices is not None:
-            return any(value == each and type(value) is type(each) for each in self.choices)
+            return any(value == choice and type(value) is type(choice) for choice in self.choices)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         assert self.low is not None
@@ -79,7 +79,7 @@ class SearchSpace(BaseModel):
 
     def __str__(self) -> str:
         if self.choices is not None:
-            return ", ".join("null" if each is None else str(each) for each in self.choices)
+            return ", ".join("null" if choice is None else str(choice) for choice in self.choices)
         how = " (log)" if self.log else f" by {self.step}" if self.step else ""
         return f"{self.low:g} to {self.high:g}{how}"
 
@@ -204,7 +204,7 @@ class Hyperparameter(Card):
             raise ValueError(f"search: step is for int only, not for {self.type}")
         ends: list[tuple[str, Scalar]] = [("low", space.low), ("high", space.high)]
         listed = enumerate(space.choices or ())
-        named = [(f"choices.{place}", each) for place, each in listed]
+        named = [(f"choices.{index}", choice) for index, choice in listed]
         for where, value in named or ends:
             try:
                 self.check(value)
@@ -386,9 +386,9 @@ class AlgorithmCard(LocatedCard):
 
     @model_validator(mode="after")
     def _earlier_defaults_are_valid(self) -> AlgorithmCard:
-        for place, values in enumerate(self.earlier_defaults):
+        for index, values in enumerate(self.earlier_defaults):
             for name, value in values.items():
-                where = f"earlier_defaults.{place}.{name}"
+                where = f"earlier_defaults.{index}.{name}"
                 if name not in self.hyperparameters:
                     raise ValueError(f"{where}: no such hyper-parameter")
                 try:

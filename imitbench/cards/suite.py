@@ -311,8 +311,8 @@ class EnvironmentCard(Card):
 
     def was_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> bool:
         """Whether this was an earlier amount of a budget, and is not the current one."""
-        earlier = [each.in_unit(unit) for each in self.earlier_budgets.get(budget, ())]
-        return amount in earlier and amount != self.amount(budget, unit)
+        amounts = [earlier.in_unit(unit) for earlier in self.earlier_budgets.get(budget, ())]
+        return amount in amounts and amount != self.amount(budget, unit)
 
     def with_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> EnvironmentCard:
         """Returns the card with an earlier amount of a budget; itself if it never had it."""

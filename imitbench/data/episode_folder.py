@@ -22,15 +22,15 @@ def is_array_folder(folder: Path) -> bool:
     return (folder / "obs.npy").is_file() or (folder / "acts.npy").is_file()
 
 
-def episode_places(folder: Path) -> list[Path]:
+def episode_paths(folder: Path) -> list[Path]:
     """Returns the episodes of a folder in natural order: 2 before 10; empty if there are none."""
-    places = [
+    paths = [
         path
         for path in folder.iterdir()
         if not path.name.startswith(".")
         and (path.suffix in _FILES if path.is_file() else path.is_dir() and is_array_folder(path))
     ]
-    return sorted(places, key=lambda path: natural(path.name))
+    return sorted(paths, key=lambda path: natural(path.name))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -54,16 +54,16 @@ class EpisodeFolder(EpisodeSource):
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
-        places = episode_places(folder)
-        kinds = sorted({path.suffix if path.is_file() else "folder of .npy" for path in places})
+        paths = episode_paths(folder)
+        kinds = sorted({path.suffix if path.is_file() else "folder of .npy" for path in paths})
         if len(kinds) > 1:
             raise InputError(
                 f"{folder}: holds episodes as {' and '.join(kinds)}: convert one format at a time"
             )
-        self._files = [_open(path) for path in places]
-        self.form = f"{len(places)} episodes, {self._files[0].form}"
+        self._files = [_open(path) for path in paths]
+        self.form = f"{len(paths)} episodes, {self._files[0].form}"
         self.untyped = self._files[0].untyped
-        others = sorted(p.name for p in folder.iterdir() if p not in places)
+        others = sorted(p.name for p in folder.iterdir() if p not in paths)
         notes = dict.fromkeys(note for episode in self._files for note in episode.notes)
         if others:
             notes[f"not read: {one_line(', '.join(others), 120)}"] = None
@@ -79,15 +79,15 @@ class EpisodeFolder(EpisodeSource):
             yield from episode.episodes(with_infos=False)
 
 
-def _open(place: Path) -> EpisodeSource:
-    if place.is_dir():
-        reader = open_npy_folder(place)
-        return ArraysSource(reader, where=str(place), form=".npy arrays", single=True)
-    if place.suffix == ".csv":
-        return open_csv(place, single=True)
-    if place.suffix == ".jsonl":
-        return JsonLinesSource(place)
-    arrays = NpzReader(place)
+def _open(path: Path) -> EpisodeSource:
+    if path.is_dir():
+        reader = open_npy_folder(path)
+        return ArraysSource(reader, where=str(path), form=".npy arrays", single=True)
+    if path.suffix == ".csv":
+        return open_csv(path, single=True)
+    if path.suffix == ".jsonl":
+        return JsonLinesSource(path)
+    arrays = NpzReader(path)
     return ArraysSource(
-        arrays, where=str(place), form=".npz arrays", single=True, others=tuple(arrays.others)
+        arrays, where=str(path), form=".npz arrays", single=True, others=tuple(arrays.others)
     )

@@ -42,7 +42,7 @@ class LeRobotSource(EpisodeSource):
     repeated there. Every episode counts as a whole one.
 
     Args:
-        place: The folder or the file.
+        path: The folder or the file.
         obs: Columns whose numbers are the observation, in this order; empty for all of flat numbers
             whose name starts with `observation`, sorted by name.
 
@@ -52,17 +52,17 @@ class LeRobotSource(EpisodeSource):
 
     form = "LeRobot"
 
-    def __init__(self, place: Path, obs: Sequence[str] = ()) -> None:
-        self.where = str(place)
-        if place.is_file():
-            self._files = [place]
+    def __init__(self, path: Path, obs: Sequence[str] = ()) -> None:
+        self.where = str(path)
+        if path.is_file():
+            self._files = [path]
         else:
             self._files = sorted(
-                (place / "data").rglob("*.parquet"),
-                key=lambda path: natural(path.relative_to(place).as_posix()),
+                (path / "data").rglob("*.parquet"),
+                key=lambda file: natural(file.relative_to(path).as_posix()),
             )
         if not self._files:
-            raise InputError(f"{place}: no file data/**/*.parquet in it: fetch it again")
+            raise InputError(f"{path}: no file data/**/*.parquet in it: fetch it again")
         with opened_parquet(self._files[0]) as parquet:
             schema = parquet.schema_arrow
             if not is_lerobot(schema.names):

@@ -212,7 +212,7 @@ def _check_episodes(data: Path, name: str) -> None:
         with import_extra("h5py", "minari", "a Minari data set").File(file) as stored:
             found = len(stored)
     else:
-        found = sum(each.name.isdecimal() and each.is_dir() for each in data.iterdir())
+        found = sum(path.name.isdecimal() and path.is_dir() for path in data.iterdir())
     stated = _metadata(data / "metadata.json", name)["total_episodes"]
     if stated != found:
         raise InputError(

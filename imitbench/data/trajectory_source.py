@@ -93,10 +93,10 @@ class TrajectorySource(ABC):
 
     def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
         for first_row, rows, infos in self.chunks(with_infos=with_infos, limit=limit):
-            for place, row in enumerate(rows):
-                decoded = None if infos is None else decode_infos(infos[place].as_py())
+            for index, row in enumerate(rows):
+                decoded = None if infos is None else decode_infos(infos[index].as_py())
                 trajectory = row.trajectory(
-                    infos=decoded, where=self.where, number=first_row + place
+                    infos=decoded, where=self.where, number=first_row + index
                 )
                 yield decode_objects(trajectory) if self.trust else trajectory
 
