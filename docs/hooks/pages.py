@@ -7,10 +7,12 @@ from typing import Any
 
 from api_links import ApiLinks
 from api_pages import api_modules, api_pages
-from card_pages import algorithms_page, suites_page
 from command_page import commands_page
+from method_pages import fill_method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from suites_page import suites_page
 
 ROOT = Path(__file__).resolve().parents[2]
 API_PLACE = "api"
@@ -37,7 +39,6 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds the generated pages, and `slurm/README.md` as `cluster.md`."""
     made = {
         "reference/commands.md": commands_page(),
-        "reference/algorithms.md": algorithms_page(),
         "reference/suites.md": suites_page(),
         "cluster.md": (ROOT / "slurm" / "README.md").read_text(),
         **{path: text for path, (_, text) in api_pages(ROOT).items()},
@@ -47,6 +48,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links the names of the library to the reference."""
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Fills in the pages of methods, and links the names of the library to the reference."""
+    if page.file.src_uri.startswith("methods/"):
+        markdown = fill_method_page(markdown, ROOT / "docs")
     return LINKS.link(markdown)
