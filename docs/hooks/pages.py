@@ -12,6 +12,7 @@ from method_pages import fill_method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from notebooks import notebook_pages
 from suites_page import suites_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "reference/commands.md": commands_page(),
         "reference/suites.md": suites_page(),
         "cluster.md": (ROOT / "slurm" / "README.md").read_text(),
+        **notebook_pages(ROOT / "docs"),
         **{path: text for path, (_, text) in api_pages(ROOT).items()},
     }
     for path, text in made.items():
