@@ -1,4 +1,4 @@
-"""Notebooks as pages: their cells become text and blocks of code, and their outputs are left out."""
+"""Notebooks as pages: cells become text and blocks of code, and outputs are left out."""
 
 from __future__ import annotations
 
@@ -24,4 +24,5 @@ def _markdown(path: Path) -> str:
     for cell in cells:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    parts.append(f"This page as a notebook: [{path.name}]({path.name}).")
     return "\n\n".join(parts) + "\n"
