@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from method_pages import fill_method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from notebooks import notebook_pages
 from suites_page import suites_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "reference/commands.md": commands_page(),
         "reference/suites.md": suites_page(),
         "cluster.md": (ROOT / "slurm" / "README.md").read_text(),
-        **notebook_pages(ROOT / "docs"),
+        **{path.with_suffix(".md").as_posix(): text for path, text in _notebooks().items()},
         **{path: text for path, (_, text) in api_pages(ROOT).items()},
     }
     for path, text in made.items():
@@ -55,3 +55,18 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     if page.file.src_uri.startswith("methods/"):
         markdown = fill_method_page(markdown, ROOT / "docs")
     return LINKS.link(markdown)
+
+
+def _notebooks() -> dict[Path, str]:
+    """Returns the notebooks of the tutorials as Markdown, without outputs, by their paths."""
+    docs = ROOT / "docs"
+    return {path.relative_to(docs): _as_page(path) for path in docs.glob("tutorials/*.ipynb")}
+
+
+def _as_page(notebook: Path) -> str:
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    parts.append(f"This page as a notebook: [{notebook.name}]({notebook.name}).")
+    return "\n\n".join(parts) + "\n"
