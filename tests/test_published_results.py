@@ -67,7 +67,7 @@ def test_the_same_results_make_the_same_bytes(tmp_path, board):
 
 def tables_of(board):
     blocks = [block for part in board.sections for block in render_section(part, board)]
-    return "\n\n".join(f"#{each}" if each.startswith("## ") else each for each in blocks)
+    return "\n\n".join(blocks)
 
 
 def first_table_of(suite):
@@ -152,24 +152,22 @@ def discount_table(runs):
     )
 
 
-def changes_table(board):
-    del board  # it has no such runs
-    both = ("off-policy-discount", "off-policy-values")
-    runs = [run for name in both for run in read_source(ROOT / "ablations" / name).runs]
-    changed = {run.spec.algo for run in runs if _change(run.spec)}
-    return score_table(
-        ["method", "changed", "seals/Walker2d-v1"],
-        [
+def changes_table(algo):
+    def make(board):
+        del board  # it has no such runs
+        both = ("off-policy-discount", "off-policy-values")
+        runs = [run for name in both for run in read_source(ROOT / "ablations" / name).runs]
+        return values_table(
             run
             for run in runs
-            if run.spec.algo in changed and run.spec.hyperparameters["gamma"] == 0.9
-        ],
-        lambda spec: (spec.algo, _change(spec) or "nothing"),
-        lambda spec: spec.environment.id,
-    )
+            if run.spec.algo == algo and run.spec.hyperparameters["gamma"] == 0.9
+        )
+
+    return make
 
 
 def values_table(runs):
+    runs = list(runs)
     return score_table(
         ["changed", *sorted({run.spec.environment.id for run in runs})],
         runs,
@@ -220,26 +218,28 @@ def ablation(name, make_table=ablation_table):
 @pytest.mark.parametrize(
     ("page", "name", "make"),
     [
-        ("docs/results.md", "generator", generator_table),
         ("docs/results.md", "demonstrations", demonstrations_table),
-        ("docs/results.md", "ablation", ablation("gail")),
-        ("docs/results.md", "additions", ablation("gail-halfcheetah")),
-        ("docs/results.md", "search", search_table),
-        ("docs/results.md", "tables", tables_of),
-        ("docs/off_policy.md", "seals", off_policy_table),
+        ("docs/results_tables.md", "tables", tables_of),
         ("docs/off_policy.md", "classic", off_policy_on_classic),
         ("docs/off_policy.md", "every", off_policy_on_seals),
-        ("docs/off_policy.md", "one", one_demonstration),
+        ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
+        ("docs/methods/controls.md", "generator", generator_table),
+        ("docs/methods/gail.md", "ablation", ablation("gail")),
+        ("docs/methods/gail.md", "additions", ablation("gail-halfcheetah")),
+        ("docs/methods/gail.md", "search", search_table),
+        ("docs/methods/dac.md", "seals", off_policy_table),
+        ("docs/methods/dac.md", "sizes", ablation("off-policy-sizes", cost_table)),
+        ("docs/methods/iq_learn.md", "one", one_demonstration),
         (
-            "docs/off_policy.md",
+            "docs/methods/iq_learn.md",
             "one-values",
             ablation("iq-learn-values", values_table),
         ),
-        ("docs/off_policy.md", "adril", ablation("adril-halfcheetah", values_table)),
-        ("docs/off_policy.md", "ls-iq", ablation("ls-iq-targets", values_table)),
-        ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
-        ("docs/off_policy.md", "values", changes_table),
-        ("docs/off_policy.md", "sizes", ablation("off-policy-sizes", cost_table)),
+        ("docs/methods/ls_iq.md", "ls-iq", ablation("ls-iq-targets", values_table)),
+        ("docs/methods/ls_iq.md", "values", changes_table("ls_iq")),
+        ("docs/methods/hype.md", "values", changes_table("hype")),
+        ("docs/methods/pwil.md", "values", changes_table("pwil")),
+        ("docs/methods/adril.md", "adril", ablation("adril-halfcheetah", values_table)),
         ("README.md", "classic", first_table_of("classic")),
         ("README.md", "seals", first_table_of("seals")),
     ],
