@@ -160,7 +160,7 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
 
     from imitbench.cli.output import note, print_table, print_text
     from imitbench.report import pairwise_text
-    from imitbench.util.terminal import width_of
+    from imitbench.util.text_line import width_of
     from imitbench.util.text_table import format_text
 
     for comparison in found:

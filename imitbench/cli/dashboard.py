@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -41,7 +43,6 @@ def dashboard(
     Example: imitbench dashboard --out runs --port 8042
     """
     from imitbench.cli.output import note, print_json
-    from imitbench.dashboard.browser import open_browser
     from imitbench.dashboard.server import Dashboard, DashboardServer
     from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, results_place
@@ -56,8 +57,23 @@ def dashboard(
             typer.echo(server.url)
         try:
             note("Ctrl-C ends the dashboard")
-            if browser and not open_browser(server.url):
+            if browser and not _open_browser(server.url):
                 note("no browser found: open the address yourself")
             server.wait()
         except KeyboardInterrupt:
             note("stopped")
+
+
+def _open_browser(url: str) -> bool:
+    """Opens a page in a browser with windows.
+
+    Returns:
+        Whether one was found. Browsers for terminals are not used: they would take over the one
+        that the command runs in.
+    """
+    import webbrowser
+
+    screens = (os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if sys.platform.startswith("linux") and not any(screens):
+        return False
+    return webbrowser.open(url)

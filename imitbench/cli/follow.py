@@ -13,13 +13,13 @@ import typer
 from rich.live import Live
 
 from imitbench.bench.live_display import LineRate, describe, make_console, run_table, success_text
-from imitbench.cli.log_text import printable_log
 from imitbench.cli.output import command_for, note, on_terminal
 from imitbench.cli.status_table import queue_line
 from imitbench.store.activity import is_active
 from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import open_ordinary
+from imitbench.util.text_line import printable_log
 
 _EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run
 _SURE_S = 3.0  # without a process, in which a sweep may start one

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.log_text import printable_log
+from imitbench.util.text_line import printable_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,7 @@ from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.quantities import rough_duration as duration
-from imitbench.util.terminal import uses_color, width_of
-from imitbench.util.text_line import note, on_terminal
+from imitbench.util.text_line import note, on_terminal, uses_color, width_of
 from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
 
 __all__ = [

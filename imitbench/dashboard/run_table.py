@@ -12,12 +12,15 @@ from pathlib import Path
 from imitbench.dashboard.curves import CurveReader
 from imitbench.dashboard.files import file_stamp
 from imitbench.errors import InputError
+from imitbench.published.opening import ResultsPlace, read_sources
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.report.comparison_runs import role_by_name
 from imitbench.report.model import method_colors
 from imitbench.store.failure_groups import normalized
 from imitbench.store.overview import StatusSurvey, SurveyedRun, total_status
 from imitbench.store.run_dir import RunDirectory
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import encodable, one_line
 
 READING_S = 0.25
@@ -326,3 +329,36 @@ class RunTable:
         total = total_status(self._survey.count(runs))
         eta_s = total.eta_s if total.open and total.eta_s else None
         return Outlook(eta_s, total.whole, bool(total.open) and self._survey.is_active())
+
+
+def read_published_runs(place: ResultsPlace, notify: Notify) -> dict[str, PublishedRun]:
+    """Reads the published results of a folder.
+
+    Args:
+        place: The folder; it may have none.
+        notify: Called with messages about results that do not pass their checks.
+
+    Returns:
+        Runs by `RunRow.key`.
+
+    Raises:
+        InputError: The results contradict themselves.
+    """
+    if not place.submissions:
+        return {}
+    return {
+        f"{source.name}:{run.spec.run_id}": run
+        for _, source in read_sources(place, notify)
+        for run in source.runs
+    }
+
+
+def published_row(key: str, run: PublishedRun) -> RunRow:
+    """Returns the row of a published run."""
+    spec = run.spec
+    state = "done" if run.failure is None else "failed"
+    row = RunRow(key, spec.run_id, spec.suite, spec.algo, spec.environment.id, state)
+    row = row.with_spec(spec)
+    if run.result is not None:
+        return row.with_result(run.result)
+    return row if run.failure is None else row.with_failure(run.failure)

@@ -6,7 +6,7 @@ import pty
 
 import pytest
 
-from imitbench.util.terminal import uses_color, width_of
+from imitbench.util.text_line import uses_color, width_of
 
 
 @pytest.fixture
