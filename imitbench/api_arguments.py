@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imitbench.errors import InputError
+from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
@@ -38,8 +39,6 @@ def algorithm_list(algos: str | Sequence[str]) -> list[str]:
     Raises:
         InputError: There are none.
     """
-    from imitbench.util.name_lists import split_names
-
     names = split_names("--algo", algos)
     if not names:
         raise InputError("algos: is empty; see `imitbench algos`")
@@ -82,7 +81,6 @@ def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, 
         options: Execution options.
     """
     from imitbench.bench.request import lock_in_use
-    from imitbench.util.name_lists import join_names
 
     lock, overrides = given["lock"], given["overrides"] or {}
     return {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import Column, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Paper
@@ -31,7 +32,6 @@ def algos(
     """
     from imitbench.cards.catalog import algorithm_names
     from imitbench.cards.plugins import entry_points, find_algorithm, find_algorithms
-    from imitbench.cli.output import Column, print_json, print_table, print_text
 
     if name is None:
         bundled = algorithm_names()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options, run_options
+from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
+from imitbench.util.name_lists import join_names
 
 if TYPE_CHECKING:
     from imitbench.conformance.checks import ConformanceReport
@@ -45,9 +47,7 @@ def check_algo(
     Example: imitbench check-algo bc
     """
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.output import note, print_json
     from imitbench.conformance.checks import check_method
-    from imitbench.util.name_lists import join_names
 
     report = check_method(
         algo,
@@ -66,8 +66,6 @@ def check_algo(
 
 
 def _print(report: ConformanceReport) -> None:
-    from imitbench.cli.output import Column, by_word, print_table, print_text
-
     print_table(
         [
             "check",

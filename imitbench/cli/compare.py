@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import note, print_json, print_table, print_text
+from imitbench.records.selection import Selection
+from imitbench.util.name_lists import split_names
+from imitbench.util.text_line import width_of
+from imitbench.util.text_table import format_text
 
 if TYPE_CHECKING:
     from imitbench.report.pairwise import PairwiseComparison
@@ -114,14 +120,11 @@ def compare(
 
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.published.opening import results_place
-    from imitbench.records.selection import Selection
     from imitbench.report.build import compare_results
     from imitbench.report.pairwise import PairwiseOptions as Method
     from imitbench.report.pairwise_text import pairwise_document
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.util.name_lists import split_names
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     method = Method(policy=policy, level=level, replicates=replicates)
@@ -156,12 +159,7 @@ def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
 
 
 def _print(found: list[PairwiseComparison], method: Method) -> None:
-    import sys
-
-    from imitbench.cli.output import note, print_table, print_text
     from imitbench.report import pairwise_text
-    from imitbench.util.text_line import width_of
-    from imitbench.util.text_table import format_text
 
     for comparison in found:
         print_text(pairwise_text.heading(comparison))

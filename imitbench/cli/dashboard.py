@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import note, print_json
+from imitbench.errors import InputError
 
 
 def dashboard(
@@ -42,9 +44,7 @@ def dashboard(
 
     Example: imitbench dashboard --out runs --port 8042
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.dashboard.server import Dashboard, DashboardServer
-    from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, results_place
 
     place = ResultsPlace.of(results_place(out))

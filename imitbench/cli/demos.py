@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import (
+    Column,
+    note,
+    on_terminal,
+    print_json,
+    print_table,
+    print_text,
+    typed_command,
+)
 from imitbench.cli.pull import pull_demos
 from imitbench.cli.push import push_demos
 from imitbench.errors import InputError
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -81,7 +93,6 @@ def convert(
 
     Example: imitbench demos convert rollouts/final.npz demos/CartPole --env CartPole-v1
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.data.conversion import convert_demonstrations
 
     wanted, target = _read_places(places, source)
@@ -136,7 +147,6 @@ def export(
 
     Example: imitbench demos export ppo-seals-CartPole-v0 cartpole.jsonl --limit 10
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.data.export import export_demonstrations
 
     opened = open_set(source, trust=trust, obs=obs or (), limit=limit)
@@ -172,9 +182,6 @@ def open_set(
     Raises:
         InputError: There is no such set, or it cannot be read.
     """
-    import warnings
-
-    from imitbench.cli.output import note
     from imitbench.data.minari_source import PREFIX, MinariSource
     from imitbench.data.sources import open_trajectories
     from imitbench.experts.lookup import find_demos
@@ -222,10 +229,6 @@ def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[An
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Yields a callback for a progress bar on stderr; None when quiet or without a terminal."""
-    import os
-
-    from imitbench.cli.output import on_terminal
-
     if quiet or not on_terminal():
         yield None
         return
@@ -278,7 +281,6 @@ def validate(
 
     Example: imitbench demos validate ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.data.inspection import inspect_demonstrations
 
     opened = open_set(path, trust=trust)
@@ -326,7 +328,6 @@ def list_demos(
     """
     from imitbench.cards.catalog import suite_names
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, print_json, print_table
 
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
@@ -376,9 +377,7 @@ def collect(
     """
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json, typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     suite_card = find_suite(suite)
@@ -418,10 +417,8 @@ def show(
 
     Example: imitbench demos show ppo-seals-CartPole-v0
     """
-    from imitbench.cli.output import print_json, print_text
     from imitbench.data.rollout import rollout_stats
     from imitbench.data.types import TrajectoryWithRew, assert_not_dictobs
-    from imitbench.errors import InputError
 
     read = open_set(path, trust=trust).read()
     trajectories = [each for each in read if isinstance(each, TrajectoryWithRew)]

@@ -12,6 +12,16 @@ import typer
 
 from imitbench.cli import completion, options
 from imitbench.cli.experts import Revision
+from imitbench.cli.output import (
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    typed_command,
+)
+from imitbench.errors import InputError
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.experts.lookup import NamedPolicy
@@ -136,9 +146,7 @@ def evaluate(
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
-    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts.lookup import find_named_policy
-    from imitbench.util.torch_startup import use_one_thread
 
     looks = {"batch": batch, "max_episodes": max_episodes, "alpha": alpha, "margin": margin}
     _check_words(race, other, {"--episodes": episodes, "--video": video}, looks)
@@ -174,8 +182,6 @@ def _check_words(
     race: bool, other: str | None, alone: Mapping[str, object], looks: Mapping[str, object]
 ) -> None:
     """Checks that options are those of a race, or of a measurement, and not of both."""
-    from imitbench.errors import InputError
-
     if race and other is None:
         raise InputError("--race: needs two policies; name the one to compare with as well")
     if not race:
@@ -209,7 +215,6 @@ def _race(
     json: bool,
 ) -> None:
     """Carries out a race of two policies and prints its result."""
-    from imitbench.cli.output import print_json, print_table, typed_command
     from imitbench.race import policy_text
     from imitbench.race.policies import PolicyRaceOptions, plan_policy_race, run_policy_race
 
@@ -314,7 +319,6 @@ def _document(
 
 
 def _print(document: dict[str, Any]) -> None:
-    from imitbench.cli.output import print_table, print_text
     from imitbench.report.text import score_one_owner
 
     acting = "deterministic" if document["deterministic"] else "stochastic"

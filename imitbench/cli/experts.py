@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, typed_command
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.experts.evaluation import MeasurementComparison
@@ -36,7 +38,6 @@ def list_experts(
     """
     from imitbench.cards.catalog import suite_names
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, print_json, print_table
 
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
@@ -94,7 +95,6 @@ def train(
     """
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json, typed_command
 
     suite_card = find_suite(suite)
     environments = select_trained(suite_card, env)
@@ -104,7 +104,6 @@ def train(
     from imitbench.experts import measurement
     from imitbench.experts.training import train_expert, write_expert_card
     from imitbench.policies.storage import load_policy
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     target = to or Path("trained") / suite_card.name / "experts"
@@ -197,11 +196,9 @@ def convert(
 
     Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
     """
-    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts import lookup
     from imitbench.experts.conversion import convert_expert
     from imitbench.experts.lookup import locate_expert
-    from imitbench.util.torch_startup import use_one_thread
 
     located = locate_expert(source, revision, make_notifier())
     use_one_thread()
@@ -256,14 +253,12 @@ def evaluate(
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts import evaluation, lookup, measurement
     from imitbench.experts.lookup import locate_expert
     from imitbench.hub.reported_results import read_reported_return
     from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
     from imitbench.untrusted import gate
-    from imitbench.util.torch_startup import use_one_thread
 
     located = locate_expert(expert, revision, make_notifier())
     use_one_thread()

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import Column, count, nonzero, note, print_json, print_table
+from imitbench.errors import InputError
 from imitbench.untrusted import gate
+from imitbench.util.name_lists import split_names
+from imitbench.version import __version__
 
 if TYPE_CHECKING:
     from imitbench.store.external_results import ImportedResults
@@ -81,7 +85,6 @@ def import_table(
 
     Example: imitbench import csv published.csv --suite classic
     """
-    from imitbench.cli.output import note
     from imitbench.store.importers.long_table import InvalidLinesError, import_csv
 
     try:
@@ -115,7 +118,6 @@ def import_arrays(
     Example: imitbench import rliable scores.npz --env Ant-v4 --env Hopper-v4
     """
     from imitbench.store.importers.rliable_scores import import_rliable
-    from imitbench.util.name_lists import split_names
 
     tasks = [name for text in env or [] for name in split_names("--env", text)]
     results = gate.checked(lambda: import_rliable(file, tasks=tasks), file)
@@ -148,8 +150,6 @@ def import_human_preferences(
     Example: imitbench import human-preferences hopper-medium-v2_human_labels --data
     hopper_medium-v2.hdf5 --to preferences
     """
-    from imitbench.cli.output import count, note, print_json, print_table
-    from imitbench.errors import InputError
     from imitbench.labelling.human_preferences import (
         LABEL_NAMES,
         read_d4rl,
@@ -209,7 +209,6 @@ def _record(
     quiet: bool,
 ) -> None:
     """Writes the results of an importer, and prints them."""
-    from imitbench.cli.output import print_json
     from imitbench.published.submission import check_no_submission
     from imitbench.store.external_results import (
         check_name,
@@ -217,7 +216,6 @@ def _record(
         external_path,
         write_external,
     )
-    from imitbench.version import __version__
 
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:
@@ -289,8 +287,6 @@ def _mean(values: list[float | None]) -> float | None:
 def _print_results(
     results: ImportedResults, label: str, path: Path, written: bool, dry_run: bool
 ) -> None:
-    from imitbench.cli.output import Column, nonzero, note, print_table
-
     print_table(
         [
             "algorithm",

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from imitbench.cli.demos import Observation, open_set, progress
+from imitbench.cli.output import note
+from imitbench.errors import InputError
 
 To = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="Folder in which to create it.", file_okay=False)
@@ -33,7 +35,6 @@ def init_algo(
 
     Example: imitbench init-algo my_method --kind reward
     """
-    from imitbench.cli.output import note
     from imitbench.templates.writing import write_template
 
     folder = write_template("algorithm" if kind == "bc-like" else kind, name, to)
@@ -80,8 +81,6 @@ def init_suite(
 
     Example: imitbench init-suite my_suite --from-demos demos.csv --env CartPole-v1
     """
-    from imitbench.cli.output import note
-    from imitbench.errors import InputError
     from imitbench.templates.writing import write_template
 
     if from_demos is not None:
@@ -107,7 +106,6 @@ def _init_from_demos(
     score_one: float | None,
     obs: Sequence[str],
 ) -> None:
-    from imitbench.cli.output import note
     from imitbench.experts.demos_suite import write_demos_suite
     from imitbench.templates.writing import write_template
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.cli import options
+from imitbench.cli.output import count, make_notifier, note, on_terminal, print_json, print_table
 from imitbench.cli.push import push_preferences
+from imitbench.errors import InputError
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.labelling.answers import AnswerStore
@@ -153,7 +157,6 @@ def open_page(
 
     Example: imitbench label --env Pendulum-v1 --pairs 40
     """
-    from imitbench.errors import InputError
     from imitbench.labelling.answers import check_name
     from imitbench.labelling.label_set import SET_FILE, LabelSet
     from imitbench.labelling.queue import is_queue
@@ -217,8 +220,6 @@ class _Options:
 
     def check(self) -> None:
         """Raises InputError for options that contradict each other."""
-        from imitbench.errors import InputError
-
         sources = {
             "--demos": self.demos, "--policy": self.policies, "--pairs-from": self.pairs_from
         }  # fmt: skip
@@ -252,8 +253,6 @@ class _Options:
         demos = None if self.demos is None else find_demos(self.demos)
         actors: Sequence[Actor] = ()
         if demos is None and self.pairs_from is None:
-            from imitbench.cli.output import make_notifier
-
             spec, actors = load_actors(
                 self.policies or ["random"],
                 spec,
@@ -275,9 +274,7 @@ class _Options:
 
 
 def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
-    from imitbench.cli.output import count, note
     from imitbench.labelling.build import build_set
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     with _bars(quiet=quiet) as progress:
@@ -295,8 +292,6 @@ def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
 def _bars(*, quiet: bool) -> Iterator[Progress]:
     """Yields a function that shows a bar for each step of the work, on terminals only."""
     from tqdm import tqdm
-
-    from imitbench.cli.output import on_terminal
 
     with ExitStack() as stack:
         bars: dict[str, tqdm[Any]] = {}
@@ -327,7 +322,6 @@ def _show_queue(
     folder: Path, env: tuple[str | None, str | None], question: str | None, goal: int, page: _Page
 ) -> None:
     """Shows the pairs of a running training, as they come."""
-    from imitbench.cli.output import note
     from imitbench.experts.lookup import find_environment_if_named
     from imitbench.labelling.build import DEFAULT_QUESTION
     from imitbench.labelling.posing import FragmentPainter
@@ -350,7 +344,6 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
     import signal
     import webbrowser
 
-    from imitbench.cli.output import count, note
     from imitbench.labelling.server import LabellingServer
     from imitbench.util.local_server import is_loopback
 
@@ -380,8 +373,6 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
 
 
 def _print_set(labels: LabelSet | LabelQueue, links: dict[str, str]) -> None:
-    from imitbench.cli.output import print_json
-
     print_json({"set": labels.set_id, "folder": str(labels.folder), "links": links})
 
 
@@ -400,9 +391,6 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
 
     Example: imitbench label status labels/Pendulum-v1
     """
-    import math
-
-    from imitbench.cli.output import print_json, print_table
     from imitbench.labelling.agreement import agreement
     from imitbench.labelling.card import alpha_text, share_text
     from imitbench.labelling.exchange import summaries
@@ -474,7 +462,6 @@ def export_labels(
 
     Example: imitbench label export labels/Pendulum-v1 preferences
     """
-    from imitbench.cli.output import count, note, print_json
     from imitbench.labelling.exchange import export
 
     with _opened(folder) as (labels, store):
@@ -537,8 +524,6 @@ def merge_labels(
 
 
 def _print_added(folder: Path, added: int, *, json: bool) -> None:
-    from imitbench.cli.output import count, note, print_json
-
     if json:
         print_json({"folder": str(folder), "added": added})
     else:
@@ -548,7 +533,6 @@ def _print_added(folder: Path, added: int, *, json: bool) -> None:
 @contextmanager
 def _opened(folder: Path, *, grows: bool = True) -> Iterator[tuple[LabelSet, AnswerStore]]:
     """Opens a set; or, if it may be one that grows, the queue of a training as it is now."""
-    from imitbench.errors import InputError
     from imitbench.labelling.answers import AnswerStore
     from imitbench.labelling.label_set import LabelSet
     from imitbench.labelling.queue import QueueSet, is_queue

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import command_for, note, print_json
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
+from imitbench.untrusted.files import read_end
 from imitbench.util.text_line import printable_log
 
 if TYPE_CHECKING:
@@ -69,9 +73,6 @@ def logs(
 
     Example: imitbench logs --failed --algo 'gail*'
     """
-    from imitbench.errors import InputError
-    from imitbench.records.selection import Selection
-
     if (run is None) == (not failed):
         raise InputError("logs: name one run by the start of its id, or use --failed")
     if run is not None and (algo or env):
@@ -90,8 +91,6 @@ def logs(
 
 
 def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
-    from imitbench.cli.output import note, print_json
-    from imitbench.errors import InputError
     from imitbench.store.overview import find_run
 
     directory = find_run(out, start)
@@ -137,9 +136,6 @@ def _texts(
 
 
 def _log_text(path: Path) -> str:
-    from imitbench.errors import InputError
-    from imitbench.untrusted.files import read_end
-
     try:
         return read_end(path)
     except OSError as error:
@@ -147,7 +143,6 @@ def _log_text(path: Path) -> str:
 
 
 def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool) -> None:
-    from imitbench.cli.output import note, print_json
     from imitbench.store.failure_groups import read_failure_groups
 
     def wanted(spec: RunSpec) -> bool:
@@ -166,8 +161,6 @@ def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool
 
 
 def _print_group(out: Path, group: FailureGroup, tail: int | None) -> None:
-    from imitbench.cli.output import command_for
-
     alone = len(group.runs) == 1
     message = group.example if alone else group.message
     head = f"{len(group.runs)} x {group.error_type} ({group.phase}): {message}"

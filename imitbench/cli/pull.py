@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, size_text
+from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from imitbench.hub.pull import PulledArtifact
@@ -78,8 +80,6 @@ def _pull(
     to: Path | None,
     json: bool,
 ) -> None:
-    from imitbench.cli.output import Column, make_notifier, print_json, print_table, size_text
-    from imitbench.errors import InputError
     from imitbench.hub.pull import copy_out
 
     if (repo is None) == (suite is None):
@@ -124,7 +124,6 @@ def _pull(
 def _pull_suite(kind: RepoKind, suite: str, env: list[str], notify: Notify) -> list[PulledArtifact]:
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.errors import InputError
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 
     sources = suite_sources(select_environments(find_suite(suite), env), [kind])
@@ -136,7 +135,6 @@ def _pull_suite(kind: RepoKind, suite: str, env: list[str], notify: Notify) -> l
 
 def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -> PulledArtifact:
     from imitbench.cards.catalog import load_suite, suite_names
-    from imitbench.errors import InputError, did_you_mean
     from imitbench.hub.pull import pull
     from imitbench.hub.suite_sources import suite_sources
 
@@ -168,15 +166,6 @@ def prefetch(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import (
-        Column,
-        make_notifier,
-        note,
-        print_json,
-        print_table,
-        size_text,
-    )
-    from imitbench.errors import InputError
     from imitbench.hub.lock_file import read_lock, write_lock
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 

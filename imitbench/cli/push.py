@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import (
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    size_text,
+    typed_command,
+)
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.hub.publication import Publication
@@ -50,7 +62,6 @@ class _PushRequest:
 
     def check(self) -> None:
         """Raises InputError for a bad repository name or message, before any other work."""
-        from imitbench.errors import InputError
         from imitbench.util.hub_upload import check_repository_name
 
         check_repository_name(self.repo)
@@ -80,7 +91,6 @@ def push_experts(
     request.check()
 
     from imitbench.hub.expert_publication import staged_expert
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     _push(staged_expert(folder, repo, env_id=env, licence=license), request)
@@ -163,10 +173,8 @@ def push_results(
     request = _PushRequest(repo, yes, private, message, json, quiet)
     request.check()
 
-    from imitbench.cli.output import note, typed_command
     from imitbench.hub.results_publication import staged_results
     from imitbench.published.results_folder import read_runs
-    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
 
@@ -186,8 +194,6 @@ def push_results(
 
 
 def _push(staged: AbstractContextManager[Publication], request: _PushRequest) -> None:
-    from imitbench.cli.output import make_notifier, note
-    from imitbench.errors import InputError
     from imitbench.hub.publication import check_for_tokens, push
     from imitbench.util.hub_errors import UnreachableError
 
@@ -213,8 +219,6 @@ def _push(staged: AbstractContextManager[Publication], request: _PushRequest) ->
 
 
 def _show(publication: Publication) -> None:
-    from imitbench.cli.output import print_table, print_text, size_text
-
     rows = [[path, size_text(file.stat().st_size)] for path, file in _listed(publication)]
     print_table(["file", "size"], rows[:_SHOWN])
     if len(rows) > _SHOWN:
@@ -227,8 +231,6 @@ def _show(publication: Publication) -> None:
 def _print_outcome(
     publication: Publication, uploaded: UploadResult | None, request: _PushRequest
 ) -> None:
-    from imitbench.cli.output import note, print_json
-
     if request.json:
         print_json(_as_json(publication, uploaded, request))
     elif uploaded is not None:

@@ -9,8 +9,19 @@ import typer
 
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.launch import print_plans
+from imitbench.cli.output import (
+    command_for,
+    count,
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    typed_command,
+)
 from imitbench.cli.record_options import takes
+from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
+from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
     from imitbench.race.driver import RaceResult
@@ -110,12 +121,9 @@ def race(
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides
     from imitbench.bench.request import lock_in_use
-    from imitbench.cli.output import make_notifier, note, typed_command
-    from imitbench.errors import InputError
     from imitbench.executors.registry import resolve
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.store.sweep_file import SweepRequest
-    from imitbench.util.name_lists import join_names, split_names
 
     if scores is not None and not simulate:
         raise InputError(f"--scores {scores}: works only with --simulate")
@@ -168,7 +176,6 @@ def _do(planned: PlannedRace, options: RunOptions, out: Path, *, json: bool, qui
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:
     """Prints what several designs lead to."""
-    from imitbench.cli.output import note, print_json, print_table
     from imitbench.race.simulation import simulate_designs, verdict_chances
 
     found = simulate_designs(planned, scores, out, draws=draws, notify=note)
@@ -203,7 +210,6 @@ def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json:
 
 def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:
     """Carries out a race, and shows its progress on stderr."""
-    from imitbench.cli.output import typed_command
     from imitbench.race.driver import run_race
     from imitbench.race.progress import RaceNotes
 
@@ -227,7 +233,6 @@ def exit_code(result: RaceResult, options: RunOptions) -> int:
 
 def show(result: RaceResult, out: Path, *, json: bool, quiet: bool) -> None:
     """Prints verdicts and seeds to stdout, and what remains to be done to stderr."""
-    from imitbench.cli.output import print_json
     from imitbench.report.race_tables import seeds_table, verdict_table
     from imitbench.store.collector import collect
 
@@ -263,8 +268,6 @@ def document(result: RaceResult) -> dict[str, Any]:
 
 
 def _print_table(table: ExtraTable) -> None:
-    from imitbench.cli.output import print_table
-
     rows = [
         [
             cell.shown if place < table.names or cell.key is None else _plain(cell.shown, cell.key)
@@ -281,8 +284,6 @@ def _plain(shown: str, key: float) -> object:
 
 
 def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
-    from imitbench.cli.output import command_for, count, note
-
     standing, trained = result.standing, result.trained
     resume = command_for(out, "resume")
     if standing.hopeless:

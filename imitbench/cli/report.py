@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import note, print_fitted
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
 from imitbench.report.formats import ReportFormat, is_plot, plot, render
+from imitbench.util.files import write_output
 
 Figures = Annotated[
     list[str],
@@ -63,12 +68,7 @@ def report(
 
     Example: imitbench report --out runs --format html --to report.html
     """
-    from functools import partial
-
-    from imitbench.cli.output import note, print_fitted
-    from imitbench.errors import InputError
     from imitbench.published.opening import results_place
-    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.plots import check_figures, require_matplotlib
     from imitbench.report.terminal import render_terminal
@@ -105,10 +105,6 @@ def report(
 
 
 def _write(text: str, to: str) -> None:
-    from imitbench.cli.output import note
-    from imitbench.errors import InputError
-    from imitbench.util.files import write_output
-
     try:
         write_output(Path(to), text)
     except OSError as error:

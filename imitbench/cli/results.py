@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import count, make_notifier, note, print_json, typed_command
 from imitbench.cli.push import push_results
+from imitbench.errors import InputError
+from imitbench.version import __version__
 
 
 def export_to_tensorboard(
@@ -28,7 +31,6 @@ def export_to_tensorboard(
 
     Example: imitbench results tensorboard --out runs --to tb && tensorboard --logdir tb
     """
-    from imitbench.cli.output import count, note, print_json
     from imitbench.report.tensorboard_export import export_tensorboard
 
     done = export_tensorboard(out, to, notify=note, suite=suite)
@@ -74,7 +76,6 @@ def upload_to_wandb(
 
     Example: imitbench results wandb --out runs --project imitation
     """
-    from imitbench.cli.output import count, note, print_json
     from imitbench.report.wandb_upload import upload_runs
 
     done = upload_runs(
@@ -126,8 +127,6 @@ def pull_results(
 
     Example: imitbench results pull results/imitbench-seals-gail-airl --out more
     """
-    from imitbench.cli.output import make_notifier, note, print_json
-    from imitbench.errors import InputError
     from imitbench.published.findings import StrictFindings
     from imitbench.published.results_folder import PATTERNS
     from imitbench.published.submission import read_submission, restore_runs
@@ -177,9 +176,7 @@ def export_results(
 
     Example: imitbench results export submission --out runs
     """
-    from imitbench.cli.output import count, note, print_json, typed_command
     from imitbench.published import results_folder
-    from imitbench.version import __version__
 
     runs = results_folder.read_runs(out, suite=suite)
     races = results_folder.races_of(out, runs.runs)

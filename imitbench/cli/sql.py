@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import sys
 from typing import Annotated, Literal
 
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import note, print_json, print_table
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 
 
 def sql(
@@ -25,13 +30,8 @@ def sql(
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """
-    import csv
-    import sys
-
     import duckdb
 
-    from imitbench.cli.output import note, print_json, print_table
-    from imitbench.errors import InputError
     from imitbench.published.opening import open_results, results_place
     from imitbench.untrusted.limits import beyond
 
@@ -62,6 +62,4 @@ def sql(
 
 def _without_position(error: Exception) -> str:
     """Returns DuckDB's message in one line, with its suggestions and without the marked query."""
-    from imitbench.util.text_line import one_line
-
     return one_line(str(error).partition("\nLINE ")[0], limit=400)

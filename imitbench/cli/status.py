@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import command_for, note, print_json, print_table
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +42,6 @@ def status(
 
     Example: imitbench status --out runs --watch
     """
-    from imitbench.cli.output import note, print_json, print_table
     from imitbench.cli.status_table import (
         COLUMNS,
         FOLDER,
@@ -50,9 +52,7 @@ def status(
         table_rows,
         watch_runs,
     )
-    from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, published_cells, results_place
-    from imitbench.records.selection import Selection
     from imitbench.report.race_tables import state_line
     from imitbench.report.races import read_reported_races
     from imitbench.store.overview import StatusSurvey
@@ -98,7 +98,6 @@ def status(
 
 
 def _note_open_runs(out: Path, survey: StatusSurvey, cells: Sequence[CellStatus]) -> None:
-    from imitbench.cli.output import command_for, note
     from imitbench.cli.status_table import is_idle, queue_line
     from imitbench.store.overview import total_status
 

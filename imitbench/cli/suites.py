@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.output import (
+    Column,
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    typed_command,
+)
+from imitbench.untrusted.messages import error_line
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard, References
@@ -28,7 +39,6 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
     Example: imitbench suites show classic
     """
     from imitbench.cards.catalog import load_suite, suite_names
-    from imitbench.cli.output import Column, print_json, print_table
 
     if context.invoked_subcommand is not None:
         return
@@ -49,8 +59,6 @@ def show(name: Name, json: options.Json = False) -> None:
     Example: imitbench suites show classic
     """
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, print_json, print_table, print_text
-    from imitbench.untrusted.messages import error_line
 
     card = find_suite(name)
     if json:
@@ -110,9 +118,7 @@ def measure(
     """
     from imitbench.cards.catalog import read_card_of_suite, select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, note, print_json, print_table, typed_command
     from imitbench.experts.measurement import measure_references, update_references
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     found = {}
@@ -187,7 +193,6 @@ def pin(
     Example: imitbench suites pin classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import read_card_of_suite, suite_directory, suite_names
-    from imitbench.cli.output import Column, make_notifier, note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
 
     if card_file is not None:

@@ -13,8 +13,11 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.completion import LOG_FORMATS
 from imitbench.cli.evaluate import evaluate
+from imitbench.cli.output import make_notifier, note, print_json, print_text, typed_command
 from imitbench.cli.record_options import command_class
+from imitbench.errors import InputError, did_you_mean
 from imitbench.experts.training_request import TrainingRequest
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +69,6 @@ def train_one(
 ) -> None:
     """Trains one algorithm for a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.output import make_notifier, note
 
     formats = _formats(log_format, json=json)
     given: TrainingRequest = context.obj
@@ -75,10 +77,8 @@ def train_one(
     # Training libraries take seconds to import, so the options are checked first.
     from imitbench.bench.single_run import train_single
     from imitbench.bench.stopping import RunStoppedError
-    from imitbench.cli.output import typed_command
     from imitbench.cli.train_progress import shown_training
     from imitbench.experts.single_training import prepare_training
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     training = prepare_training(request, make_notifier(quiet=quiet))
@@ -104,8 +104,6 @@ def train_one(
 
 
 def _formats(text: str, *, json: bool) -> list[str]:
-    from imitbench.errors import InputError, did_you_mean
-
     formats = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in formats:
         if name not in LOG_FORMATS:
@@ -140,7 +138,6 @@ def _logger_of(
 def _show(
     training: TrainingSetup, trained: Trained, folder: Path, suite: str | None, *, json: bool
 ) -> None:
-    from imitbench.cli.output import note, print_json, print_text
     from imitbench.experts.lookup import find_references
 
     references = find_references(training.environment.evaluated, suite)

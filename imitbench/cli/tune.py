@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from imitbench.cli import options, run_options
+from imitbench.cli.output import make_notifier
 from imitbench.cli.record_options import takes
 from imitbench.executors.options import RunOptions
 
@@ -117,7 +118,6 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.cli.output import make_notifier
     from imitbench.cli.tune_launch import TuningTarget, make_plan, make_request, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imitbench.cli import completion, options, run_options
+from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
+from imitbench.errors import InputError
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -67,17 +70,13 @@ def verify_resume(
 
     Example: imitbench verify-resume --algo bc --env Pendulum-v1
     """
-    import tempfile
-
     from imitbench.bench import artifacts
     from imitbench.bench.plan import make_plan, parse_overrides
     from imitbench.bench.plugin_check import check_plugins
     from imitbench.bench.spec import SweepSettings, reference_scores
     from imitbench.bench.sweep import check_writable
-    from imitbench.cli.output import note, print_json
     from imitbench.conformance.resume import as_document
     from imitbench.conformance.resume import check_resume as verify
-    from imitbench.errors import InputError
 
     plan = make_plan(
         algorithms=[algo],
@@ -113,8 +112,6 @@ def verify_resume(
 
 
 def _only_run(plan: Plan, env: str) -> RunSpec:
-    from imitbench.errors import InputError
-
     runs = list(plan)
     for pair in plan.not_applicable[: not runs]:
         raise InputError(f"--env {env}: {pair.algo} on {pair.env}: {pair.why}")
@@ -125,8 +122,6 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
 
 
 def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
-    from imitbench.cli.output import Column, by_word, print_table, print_text
-
     if verification.interruptions:
         print_table(
             [
