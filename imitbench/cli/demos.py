@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +14,10 @@ from imitbench.cli import completion, options
 from imitbench.cli.output import (
     Column,
     note,
-    on_terminal,
     print_json,
     print_table,
     print_text,
+    progress_bar,
     typed_command,
 )
 from imitbench.cli.pull import pull_demos
@@ -98,7 +97,10 @@ def convert(
     wanted, target = _read_places(places, source)
     opened = open_set(wanted, trust=trust, download=download, obs=obs or (), limit=limit)
     environment_id = env or getattr(opened, "environment_id", None)
-    with environment_of(env, suite) as environment, progress(quiet=quiet) as report:
+    with (
+        environment_of(env, suite) as environment,
+        progress_bar("trajectories", quiet=quiet) as report,
+    ):
         summary = convert_demonstrations(
             opened,
             target,
@@ -150,7 +152,7 @@ def export(
     from imitbench.data.export import export_demonstrations
 
     opened = open_set(source, trust=trust, obs=obs or (), limit=limit)
-    with progress(quiet=quiet) as report:
+    with progress_bar("trajectories", quiet=quiet) as report:
         summary = export_demonstrations(opened, target, limit=limit, replace=force, progress=report)
     if json:
         print_json({"file": str(target), **vars(summary)})
@@ -224,22 +226,6 @@ def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[An
         yield environment
     finally:
         environment.close()
-
-
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields a callback for a progress bar on stderr; None when quiet or without a terminal."""
-    if quiet or not on_terminal():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
-    columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _read_places(places: list[str], source: str | None) -> tuple[str, Path]:

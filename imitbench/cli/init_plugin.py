@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from imitbench.cli.demos import Observation, open_set, progress
-from imitbench.cli.output import note
+from imitbench.cli.demos import Observation, open_set
+from imitbench.cli.output import note, progress_bar
 from imitbench.errors import InputError
 
 To = Annotated[
@@ -112,7 +112,7 @@ def _init_from_demos(
     opened = open_set(from_demos, trust=False, obs=obs)
 
     def fill(folder: Path) -> None:
-        with progress(quiet=False) as report:
+        with progress_bar("trajectories", quiet=False) as report:
             summary = write_demos_suite(
                 opened, folder, name=name, env_id=env, score_one=score_one, progress=report
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,14 +13,14 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.cli import options
-from imitbench.cli.output import count, make_notifier, note, on_terminal, print_json, print_table
+from imitbench.cli.output import count, make_notifier, note, print_json, print_table, progress_bar
 from imitbench.cli.push import push_preferences
 from imitbench.errors import InputError
 from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.labelling.answers import AnswerStore
-    from imitbench.labelling.build import Progress, SetRequest
+    from imitbench.labelling.build import SetRequest
     from imitbench.labelling.fragments import Actor
     from imitbench.labelling.label_set import LabelSet
     from imitbench.labelling.queue import LabelQueue, QueueWatcher
@@ -277,8 +277,8 @@ def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
     from imitbench.labelling.build import build_set
 
     use_one_thread()
-    with _bars(quiet=quiet) as progress:
-        built = build_set(request, folder, progress)
+    with progress_bar("clips", quiet=quiet) as report:
+        built = build_set(request, folder, lambda _step, done, total: report(done, total))
     if quiet:
         return
     obvious = sum(pair.expected is not None for pair in built.header.pairs)
@@ -286,24 +286,6 @@ def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
     note(f"{folder}: {count(ordinary, 'pair')} and {count(obvious, 'obvious pair')}")
     if built.unrendered is not None:
         note(f"clips are traces of the observations: {built.unrendered}")
-
-
-@contextmanager
-def _bars(*, quiet: bool) -> Iterator[Progress]:
-    """Yields a function that shows a bar for each step of the work, on terminals only."""
-    from tqdm import tqdm
-
-    with ExitStack() as stack:
-        bars: dict[str, tqdm[Any]] = {}
-
-        def update(what: str, done: int, total: int) -> None:
-            if quiet or not on_terminal():
-                return
-            if what not in bars:
-                bars[what] = stack.enter_context(tqdm(total=total, desc=what, leave=False))
-            bars[what].update(done - bars[what].n)
-
-        yield update
 
 
 @dataclass(frozen=True)

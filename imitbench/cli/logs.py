@@ -80,7 +80,7 @@ def logs(
     if follow and (failed or json):
         raise InputError(f"logs: --follow and {'--failed' if failed else '--json'}: choose one")
     if run is not None and follow:
-        from imitbench.cli.follow import follow_run
+        from imitbench.cli.watching import follow_run
         from imitbench.store.overview import find_run
 
         follow_run(out, find_run(out, run), tail)

@@ -42,7 +42,7 @@ def status(
 
     Example: imitbench status --out runs --watch
     """
-    from imitbench.cli.status_table import (
+    from imitbench.cli.watching import (
         COLUMNS,
         FOLDER,
         LIVE_COLUMNS,
@@ -98,7 +98,7 @@ def status(
 
 
 def _note_open_runs(out: Path, survey: StatusSurvey, cells: Sequence[CellStatus]) -> None:
-    from imitbench.cli.status_table import is_idle, queue_line
+    from imitbench.cli.watching import is_idle, queue_line
     from imitbench.store.overview import total_status
 
     queued = queue_line(out)

@@ -1,32 +1,33 @@
-"""Prints the table of `imitbench status`, and updates it for `--watch`."""
+"""Shows runs while they are running, for `imitbench status --watch` and `logs --follow`."""
 
 from __future__ import annotations
 
-import sys
+import codecs
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console, Group
-from rich.live import Live
+import typer
 from rich.table import Table
 from rich.text import Text
 
 from imitbench.bench.live_display import (
-    LineRate,
-    describe,
-    make_console,
-    message_table,
     metric_text,
-    run_table,
     share_text,
+    shown_runs,
     step_text,
+    success_text,
 )
-from imitbench.cli.output import Column, duration, nonzero, note, on_terminal
-from imitbench.store.live_runs import LiveRun
+from imitbench.cli.output import Column, command_for, duration, nonzero, note, on_terminal
+from imitbench.store.activity import is_active
+from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
+from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted.files import open_ordinary
+from imitbench.util.text_line import printable_log
 
+_EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run
+_SURE_S = 3.0  # without a process, in which a sweep may start one
 FOLDER = Column("folder", rank=1, above=True)
 COLUMNS = (
     Column("suite", rank=1, above=True),
@@ -50,7 +51,6 @@ LIVE_COLUMNS = (
     Column("metric", rank=2),
     Column("ETA", rank=1),
 )
-_Show = Callable[[Sequence[CellStatus]], None]
 
 
 def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
@@ -67,12 +67,16 @@ def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
         The last states, by cell.
     """
     cells: list[CellStatus] = []
+    counts: object = None
     idle_before = False
     try:
-        with _shown() as show:
+        with shown_runs(
+            lambda: live_runs(cells), lambda: _table(cells) if cells else None, messages=True
+        ):
             while True:
                 cells = survey.look()
-                show(cells)
+                if not on_terminal() and counts != (counts := total_status(cells).counts):
+                    note(summary(cells))
                 idle = is_idle(survey, cells)
                 if not total_status(cells).open or (idle and idle_before):
                     break
@@ -141,42 +145,6 @@ def summary(cells: Sequence[CellStatus]) -> str:
     return f"{counts}; {'about' if whole.whole else 'at least'} {duration(whole.eta_s)} left"
 
 
-@contextmanager
-def _shown() -> Iterator[_Show]:
-    """Shows cells on stderr: a live table on a terminal, else a line after each change."""
-    if not on_terminal():
-        yield _StatusLines()
-        return
-    console = make_console()
-    with Live(
-        console=console,
-        transient=True,
-        auto_refresh=False,
-        redirect_stdout=sys.stdout.isatty(),
-    ) as live:
-        yield lambda cells: live.update(_shown_content(cells, console), refresh=True)
-
-
-class _StatusLines:
-    def __init__(self) -> None:
-        self._counts: object = None
-        self._rate = LineRate()
-
-    def __call__(self, cells: Sequence[CellStatus]) -> None:
-        counts = total_status(cells).counts
-        if counts != self._counts:
-            note(summary(cells))
-        self._counts = counts
-        for run in live_runs(cells):
-            if self._rate.is_due(run):
-                note(f"{run.label}: {describe(run)}")
-
-
-def _shown_content(cells: Sequence[CellStatus], console: Console) -> Group:
-    runs = live_runs(cells)
-    return Group(_table(cells), run_table(runs, console.width), message_table(runs, console.width))
-
-
 def _table(cells: Sequence[CellStatus]) -> Table:
     table = Table(caption=Text(summary(cells)))
     for name in HEADER:
@@ -184,3 +152,88 @@ def _table(cells: Sequence[CellStatus]) -> Table:
     for row in table_rows(cells):
         table.add_row(*(Text(str(value)) for value in row))
     return table
+
+
+def follow_run(out: Path, directory: RunDirectory, tail: int | None) -> None:
+    """Prints the log of a run as it grows, until the run ends or nothing is working on it.
+
+    Args:
+        out: Root of the results folder.
+        directory: Directory of the run.
+        tail: Number of present lines to print first; all if `None`.
+    """
+    log = GrowingLog(directory.log)
+    lines = log.new_lines()
+    for line in lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]:
+        typer.echo(line)
+    try:
+        _wait(out, directory, log)
+    except KeyboardInterrupt:
+        return
+    _tell_end(out, directory)
+
+
+def _wait(out: Path, directory: RunDirectory, log: GrowingLog) -> None:
+    live: LiveRun | None = None
+    last_sign = time.monotonic()
+    with shown_runs(lambda: [] if live is None else [live]):
+        while True:
+            ended = directory.has_outcome and not directory.is_claimed()
+            for line in log.new_lines(whole=ended):
+                typer.echo(line)
+            if ended:
+                return
+            live = find_live_run(out, directory)
+            if live is not None or is_active(out) or queue_line(out) is not None:
+                last_sign = time.monotonic()
+            elif time.monotonic() - last_sign > _SURE_S:
+                return
+            time.sleep(_IDLE_S if live is None else _EVERY_S)
+
+
+def _tell_end(out: Path, directory: RunDirectory) -> None:
+    if directory.is_done:
+        note(f"done: {success_text(directory)}")
+    elif directory.has_failed:
+        failure = directory.read_failure()
+        note(printable_log(f"failed ({failure.phase}): {failure.error_type}: {failure.message}"))
+    else:
+        note(f"no process is working on it: `{command_for(out, 'resume')}` continues")
+
+
+class GrowingLog:
+    """The lines of a log file that other processes append to, and may replace.
+
+    Args:
+        path: The file; it may not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = self._position = 0
+        self._rest = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def new_lines(self, *, whole: bool = False) -> list[str]:
+        """Returns printable lines that were completed since the last call.
+
+        Args:
+            whole: Whether to return the last line even if it is not complete.
+        """
+        text = self._rest + self._decoder.decode(self._new_bytes())
+        end = len(text) if whole else text.rfind("\n") + 1
+        self._rest = text[end:]
+        return printable_log(text[:end]).splitlines()
+
+    def _new_bytes(self) -> bytes:
+        try:
+            with open_ordinary(self._path) as stream:
+                inode = self._path.stat().st_ino
+                if inode != self._inode:
+                    self._inode, self._position = inode, 0
+                stream.seek(self._position)
+                data = stream.read()
+        except OSError:
+            return b""
+        self._position += len(data)
+        return data
