@@ -44,6 +44,10 @@ Observation = Annotated[
         "[all of flat numbers].",
     ),
 ]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."),
+]
 OneEnv = Annotated[
     str | None,
     typer.Option("--env", metavar="ID", help="Environment whose spaces the set must fit."),
@@ -66,12 +70,7 @@ def convert(
         str | None,
         typer.Option("--source", metavar="minari:NAME", help="Read this Minari set instead of IN."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
-        ),
-    ] = None,
+    limit: Limit = None,
     float32: Annotated[
         bool,
         typer.Option("--float32", help="Store float64 as float32 where the error is at most 1e-6."),
@@ -131,12 +130,7 @@ def export(
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File to write: .jsonl or .csv.", dir_okay=True)
     ],
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
-        ),
-    ] = None,
+    limit: Limit = None,
     obs: Observation = None,
     trust: Trust = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file OUT.")] = False,
@@ -251,12 +245,7 @@ def validate(
     ],
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
-        ),
-    ] = None,
+    limit: Limit = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Count notes as problems, e.g. values out of bounds.")
     ] = False,
@@ -291,11 +280,7 @@ def validate(
         raise typer.Exit(1)
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List, collect, fetch, convert, export, check and show demonstrations.",
-)
+app = options.command_group("List, collect, fetch, convert, export, check and show demonstrations.")
 app.command("pull")(pull_demos)
 app.command("push")(push_demos)
 app.command("convert")(convert)

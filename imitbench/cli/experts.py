@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from imitbench.hub.reported_results import ReportedReturn
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List, train, pull, push, convert and evaluate experts.",
-)
+app = options.command_group("List, train, pull, push, convert and evaluate experts.")
 app.command("pull")(pull_experts)
 app.command("push")(push_experts)
 

@@ -18,11 +18,7 @@ from imitbench.version import __version__
 if TYPE_CHECKING:
     from imitbench.store.external_results import ImportedResults
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Import results of other tools; they stay separate from your own runs.",
-)
+app = options.command_group("Import results of other tools; they stay separate from your own runs.")
 
 _Name = Annotated[
     str | None,

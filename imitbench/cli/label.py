@@ -38,12 +38,10 @@ class _LabelGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=_LabelGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Compare clips of behavior on a local page: imitbench label --env Pendulum-v1 --pairs 40, "
+app = options.command_group(
+    "Compare clips of behavior on a local page: imitbench label --env Pendulum-v1 --pairs 40, "
     "or imitbench label SET.",
+    cls=_LabelGroup,
 )
 
 _Set = Annotated[Path, typer.Argument(metavar="SET", help="Folder of the set.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -117,3 +117,8 @@ Replicates = Annotated[
 DEFAULT_OUT = Path(api.DEFAULT_OUT)
 DEFAULT_PLACES = [api.DEFAULT_OUT]
 DEFAULT_SUITE = "classic"
+
+
+def command_group(help: str, **settings: Any) -> typer.Typer:
+    """Returns a group of commands, which shows its help if none is named."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help, **settings)

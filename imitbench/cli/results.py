@@ -91,10 +91,8 @@ def upload_to_wandb(
         )
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Publish results on the hub, fetch published results, and export curves.",
+app = options.command_group(
+    "Publish results on the hub, fetch published results, and export curves."
 )
 app.command("push")(push_results)
 app.command("tensorboard")(export_to_tensorboard)

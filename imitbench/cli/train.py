@@ -181,10 +181,8 @@ def _add_command(group: typer.Typer, path: str, name: str, card: AlgorithmCard) 
 
 def _make_app() -> typer.Typer:
     """Returns the Typer group, with one command for each algorithm whose card is of a method."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Train one algorithm, with logs during training; `imitbench run` compares several.",
+    app = options.command_group(
+        "Train one algorithm, with logs during training; `imitbench run` compares several."
     )
     app.command(
         "rl",
@@ -199,9 +197,7 @@ def _make_app() -> typer.Typer:
     cards = {card.name: card for card in map(load_algorithm, algorithm_names())}
     methods = {name: card for name, card in cards.items() if card.role == "method"}
     for path, (text, names) in _GROUPS.items():
-        group = typer.Typer(
-            no_args_is_help=True, rich_markup_mode=None, help=f"{text}: {', '.join(names)}."
-        )
+        group = options.command_group(f"{text}: {', '.join(names)}.")
         for name in names:
             _add_command(group, f"{path} ", name, methods.pop(name))
         app.add_typer(group, name=path)
