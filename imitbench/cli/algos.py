@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument
 from imitbench.cli.output import Column, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -16,10 +15,8 @@ if TYPE_CHECKING:
 def algos(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Show the hyper-parameters of this algorithm or plug-in.",
-            autocompletion=completion.algorithms,
+        argument(
+            "NAME", "Show the hyper-parameters of this algorithm or plug-in.", completion.algorithms
         ),
     ] = None,
     json: options.Json = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options, run_options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
 from imitbench.util.name_lists import join_names
 
@@ -17,21 +18,14 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
 
 
 def check_algo(
-    algo: Annotated[
-        str, typer.Argument(metavar="ALGO", help="Algorithm: name, ./plugin or package.module.")
-    ],
+    algo: Annotated[str, argument("ALGO", "Algorithm: name, ./plugin or package.module.")],
     suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite", metavar="NAME", help="Name of a suite, or its folder [one that fits]."
-        ),
+        str | None, option("--suite", "Name of a suite, or its folder [one that fits].", "NAME")
     ] = None,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     amount: Annotated[
         int | None,
-        typer.Option(
-            "--amount", min=1, help="Amount of training of each trial [a quarter of quick]."
-        ),
+        option("--amount", "Amount of training of each trial [a quarter of quick].", min=1),
     ] = None,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,

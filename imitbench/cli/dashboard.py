@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import option
 from imitbench.cli.output import note, print_json
 from imitbench.errors import InputError
 
@@ -16,22 +17,18 @@ from imitbench.errors import InputError
 def dashboard(
     out: Annotated[
         str,
-        typer.Option(
+        option(
             "--out",
-            metavar="DIR",
-            help="Results folder, or a folder of published results, or 'published'.",
-            autocompletion=completion.results_places,
+            "Results folder, or a folder of published results, or 'published'.",
+            "DIR",
+            completion.results_places,
         ),
     ] = str(options.DEFAULT_OUT),
     port: Annotated[
-        int,
-        typer.Option(
-            "--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 for any free one."
-        ),
+        int, option("--port", "Port to listen on; 0 for any free one.", "N", min=0, max=65535)
     ] = 8042,
     browser: Annotated[
-        bool,
-        typer.Option("--browser/--no-browser", help="Whether to open the page in a browser."),
+        bool, option("--browser/--no-browser", "Whether to open the page in a browser.")
     ] = True,
     json: options.Json = False,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
     Column,
     note,
@@ -31,35 +32,28 @@ if TYPE_CHECKING:
     from imitbench.data.trajectory_source import TrajectorySource
 
 
-Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Read pickles: this executes code in the file."),
-]
+Trust = Annotated[bool, option("--trust", "Read pickles: this executes code in the file.")]
 Observation = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--obs",
-        metavar="NAME",
-        help="Recording that is part of the observation, in HDF5 and LeRobot; repeatable, in order "
+        "Recording that is part of the observation, in HDF5 and LeRobot; repeatable, in order "
         "[all of flat numbers].",
+        "NAME",
     ),
 ]
 Limit = Annotated[
-    int | None,
-    typer.Option("--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."),
+    int | None, option("--limit", "Only read the first N trajectories [all].", "N", min=1)
 ]
-OneEnv = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="Environment whose spaces the set must fit."),
-]
+OneEnv = Annotated[str | None, option("--env", "Environment whose spaces the set must fit.", "ID")]
 
 
 def convert(
     places: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[IN] OUT",
-            help="Set to read (a folder, .parquet, .arrow, .npz, .csv, .jsonl, .hdf5, a pickle, a "
+        argument(
+            "[IN] OUT",
+            "Set to read (a folder, .parquet, .arrow, .npz, .csv, .jsonl, .hdf5, a pickle, a "
             "bundled set or minari:NAME), and folder to write.",
             show_default=False,
         ),
@@ -67,23 +61,17 @@ def convert(
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
     source: Annotated[
-        str | None,
-        typer.Option("--source", metavar="minari:NAME", help="Read this Minari set instead of IN."),
+        str | None, option("--source", "Read this Minari set instead of IN.", "minari:NAME")
     ] = None,
     limit: Limit = None,
     float32: Annotated[
-        bool,
-        typer.Option("--float32", help="Store float64 as float32 where the error is at most 1e-6."),
+        bool, option("--float32", "Store float64 as float32 where the error is at most 1e-6.")
     ] = False,
     infos: Annotated[bool, typer.Option(help="Keep infos, as JSON text.")] = True,
     obs: Observation = None,
     trust: Trust = False,
-    download: Annotated[
-        bool, typer.Option("--download", help="Let Minari download a missing set.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing data set folder OUT.")
-    ] = False,
+    download: Annotated[bool, option("--download", "Let Minari download a missing set.")] = False,
+    force: Annotated[bool, option("--force", "Replace an existing data set folder OUT.")] = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
@@ -123,17 +111,12 @@ def convert(
 
 
 def export(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help="Set to read, as IN of `imitbench demos convert`."),
-    ],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File to write: .jsonl or .csv.", dir_okay=True)
-    ],
+    source: Annotated[str, argument("IN", "Set to read, as IN of `imitbench demos convert`.")],
+    target: Annotated[Path, argument("OUT", "File to write: .jsonl or .csv.", dir_okay=True)],
     limit: Limit = None,
     obs: Observation = None,
     trust: Trust = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file OUT.")] = False,
+    force: Annotated[bool, option("--force", "Replace an existing file OUT.")] = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
@@ -239,15 +222,12 @@ _SHOWN = 20
 
 
 def validate(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="Set to check, as IN of `imitbench demos convert`."),
-    ],
+    path: Annotated[str, argument("PATH", "Set to check, as IN of `imitbench demos convert`.")],
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
     limit: Limit = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Count notes as problems, e.g. values out of bounds.")
+        bool, option("--strict", "Count notes as problems, e.g. values out of bounds.")
     ] = False,
     trust: Trust = False,
     json: options.Json = False,
@@ -333,12 +313,10 @@ def collect(
     suite: options.Suite,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     experts: Annotated[
-        Path | None,
-        typer.Option("--experts", metavar="DIR", help="Folder that has experts/ [bundled]."),
+        Path | None, option("--experts", "Folder that has experts/ [bundled].", "DIR")
     ] = None,
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Folder to write [collected/SUITE/demos]."),
+        Path | None, option("--to", "Folder to write [collected/SUITE/demos].", "DIR")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -374,12 +352,7 @@ def collect(
 @app.command("show")
 def show(
     path: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR_OR_REPO",
-            help="Folder, file, or bundled set.",
-            autocompletion=completion.demos,
-        ),
+        str, argument("DIR_OR_REPO", "Folder, file, or bundled set.", completion.demos)
     ],
     trust: Trust = False,
     json: options.Json = False,

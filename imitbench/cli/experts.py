@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, typed_command
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
@@ -74,14 +75,11 @@ def train(
     suite: options.Suite,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Folder to write [trained/SUITE/experts]."),
+        Path | None, option("--to", "Folder to write [trained/SUITE/experts].", "DIR")
     ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", min=1, help="Episodes of the measurement.")
-    ] = 100,
+    episodes: Annotated[int, option("--episodes", "Episodes of the measurement.", min=1)] = 100,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Training steps [from the card].")
+        int | None, option("--steps", "Training steps [from the card].", min=1)
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -147,39 +145,25 @@ def train(
 
 Expert = Annotated[
     str,
-    typer.Argument(
-        metavar="DIR_OR_REPO",
-        help="Folder, zip, bundled expert, or repository owner/name.",
-        autocompletion=completion.experts,
+    argument(
+        "DIR_OR_REPO", "Folder, zip, bundled expert, or repository owner/name.", completion.experts
     ),
 ]
-EnvId = Annotated[
-    str,
-    typer.Option(
-        "--env", metavar="ID", help="Environment id.", autocompletion=completion.environments
-    ),
-]
+EnvId = Annotated[str, option("--env", "Environment id.", "ID", completion.environments)]
 Revision = Annotated[
-    str | None,
-    typer.Option("--revision", metavar="REV", help="Commit, branch or tag of a repository."),
+    str | None, option("--revision", "Commit, branch or tag of a repository.", "REV")
 ]
 Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Unpickle files if necessary: this executes code in the file."),
+    bool, option("--trust", "Unpickle files if necessary: this executes code in the file.")
 ]
 
 
 @app.command("convert")
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="Zip, folder, or repository owner/name.")
-    ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    source: Annotated[str, argument("IN", "Zip, folder, or repository owner/name.")],
+    target: Annotated[Path, argument("OUT", "Folder to write.")],
     env: Annotated[
-        str | None,
-        typer.Option(
-            "--env", metavar="ID", help="Environment that the policy must fit [from the zip]."
-        ),
+        str | None, option("--env", "Environment that the policy must fit [from the zip].", "ID")
     ] = None,
     suite: options.SuiteOfEnv = None,
     revision: Revision = None,
@@ -230,15 +214,15 @@ def evaluate(
     expert: Expert,
     env: EnvId,
     suite: options.SuiteOfEnv = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Number of episodes.")] = 50,
+    episodes: Annotated[int, option("--episodes", "Number of episodes.", min=1)] = 50,
     deterministic: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--deterministic/--stochastic",
-            help="Take the most likely action, or sample [as published, else sample].",
+            "Take the most likely action, or sample [as published, else sample].",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the evaluation.")] = 0,
+    seed: Annotated[int, option("--seed", "Seed of the evaluation.", min=0)] = 0,
     revision: Revision = None,
     trust: Trust = False,
     json: options.Json = False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import Column, count, nonzero, note, print_json, print_table
 from imitbench.errors import InputError
 from imitbench.untrusted import gate
@@ -20,28 +21,18 @@ if TYPE_CHECKING:
 
 app = options.command_group("Import results of other tools; they stay separate from your own runs.")
 
-_Name = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Label of the import [name of the source]."),
-]
+_Name = Annotated[str | None, option("--name", "Label of the import [name of the source].", "NAME")]
 _Suite = Annotated[
-    str | None,
-    typer.Option(
-        "--suite", metavar="NAME", help="Suite whose references convert returns to scores."
-    ),
+    str | None, option("--suite", "Suite whose references convert returns to scores.", "NAME")
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Replace different results of this name.")]
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only report the contents; write nothing.")
-]
+_Force = Annotated[bool, option("--force", "Replace different results of this name.")]
+_DryRun = Annotated[bool, option("--dry-run", "Only report the contents; write nothing.")]
 _MAX_SHOWN = 20
 
 
 @app.command("sacred")
 def import_sacred_runs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder that has Sacred's run folders.")
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder that has Sacred's run folders.")],
     out: options.Out = options.DEFAULT_OUT,
     name: _Name = None,
     suite: _Suite = None,
@@ -65,7 +56,7 @@ def import_sacred_runs(
 
 @app.command("csv")
 def import_table(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV table, one row per run.")],
+    file: Annotated[Path, argument("FILE", "CSV table, one row per run.")],
     out: options.Out = options.DEFAULT_OUT,
     name: _Name = None,
     suite: _Suite = None,
@@ -95,13 +86,10 @@ def import_table(
 
 @app.command("rliable")
 def import_arrays(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="npz or JSON, runs by tasks per algorithm.")
-    ],
+    file: Annotated[Path, argument("FILE", "npz or JSON, runs by tasks per algorithm.")],
     out: options.Out = options.DEFAULT_OUT,
     env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="ID", help="Name of a task; once per column, in order."),
+        list[str] | None, option("--env", "Name of a task; once per column, in order.", "ID")
     ] = None,
     name: _Name = None,
     force: _Force = False,
@@ -122,18 +110,12 @@ def import_arrays(
 
 @app.command("human-preferences")
 def import_human_preferences(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of label files, or of several tasks.")
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder of label files, or of several tasks.")],
     data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", metavar="FILE.hdf5", help="The labelled D4RL data set.", dir_okay=False
-        ),
+        Path | None, option("--data", "The labelled D4RL data set.", "FILE.hdf5", dir_okay=False)
     ] = None,
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="OUT", help="Folder of the new data set.", file_okay=False),
+        Path | None, option("--to", "Folder of the new data set.", "OUT", file_okay=False)
     ] = None,
     json: options.Json = False,
 ) -> None:

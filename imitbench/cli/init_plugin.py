@@ -9,22 +9,21 @@ from typing import Annotated, Literal
 import typer
 
 from imitbench.cli.demos import Observation, open_set
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import note, progress_bar
 from imitbench.errors import InputError
 
-To = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Folder in which to create it.", file_okay=False)
-]
+To = Annotated[Path, option("--to", "Folder in which to create it.", "DIR", file_okay=False)]
 
 
 def init_algo(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the method.")],
+    name: Annotated[str, argument("NAME", "Name of the method.")],
     to: To = Path(),
     kind: Annotated[
         Literal["bc-like", "reward", "chunking", "command"],
-        typer.Option(
+        option(
             "--kind",
-            help="Kind of method: supervised learning, a learned reward, an own policy class, or "
+            "Kind of method: supervised learning, a learned reward, an own policy class, or "
             "an external program in Python and in JavaScript.",
         ),
     ] = "bc-like",
@@ -44,32 +43,25 @@ def init_algo(
 
 
 def init_suite(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the suite.")],
+    name: Annotated[str, argument("NAME", "Name of the suite.")],
     to: To = Path(),
     from_demos: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--from-demos",
-            metavar="IN",
-            help="Use these demonstrations, in any format of `imitbench demos convert`, and no "
-            "expert.",
+            "Use these demonstrations, in any format of `imitbench demos convert`, and no expert.",
+            "IN",
         ),
     ] = None,
     env: Annotated[
         str | None,
-        typer.Option(
-            "--env",
-            metavar="ID",
-            help="Gymnasium id of the demonstrations' environment, perhaps as module:id.",
+        option(
+            "--env", "Gymnasium id of the demonstrations' environment, perhaps as module:id.", "ID"
         ),
     ] = None,
     score_one: Annotated[
         float | None,
-        typer.Option(
-            "--score-one",
-            metavar="RETURN",
-            help="Mean return of score 1 [that of the demonstrators].",
-        ),
+        option("--score-one", "Mean return of score 1 [that of the demonstrators].", "RETURN"),
     ] = None,
     obs: Observation = None,
 ) -> None:
@@ -86,9 +78,9 @@ def init_suite(
     if from_demos is not None:
         _init_from_demos(name, to, from_demos, env, score_one, obs or ())
         return
-    for option, given in (("--env", env), ("--score-one", score_one), ("--obs", obs)):
+    for flag, given in (("--env", env), ("--score-one", score_one), ("--obs", obs)):
         if given is not None:
-            raise InputError(f"{option}: needs --from-demos, too")
+            raise InputError(f"{flag}: needs --from-demos, too")
     folder = write_template("suite", name, to)
     place = _typed(folder)
     typer.echo(str(folder))

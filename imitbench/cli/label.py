@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import count, make_notifier, note, print_json, print_table, progress_bar
 from imitbench.cli.push import push_preferences
 from imitbench.errors import InputError
@@ -44,77 +45,52 @@ app = options.command_group(
     cls=_LabelGroup,
 )
 
-_Set = Annotated[Path, typer.Argument(metavar="SET", help="Folder of the set.")]
+_Set = Annotated[Path, argument("SET", "Folder of the set.")]
 
 
-_OptionalSet = Annotated[
-    Path | None,
-    typer.Argument(metavar="SET", help="Folder of a set.", show_default=False),
-]
-_Env = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="Make a set of episodes of this environment."),
-]
+_OptionalSet = Annotated[Path | None, argument("SET", "Folder of a set.", show_default=False)]
+_Env = Annotated[str | None, option("--env", "Make a set of episodes of this environment.", "ID")]
 _Policies = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--policy",
-        metavar="NAME",
-        help="Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
+        "Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
         "repeatable [random].",
+        "NAME",
     ),
 ]
 _Demos = Annotated[
-    str | None,
-    typer.Option("--demos", metavar="SET", help="Make a set of stored episodes, in any format."),
+    str | None, option("--demos", "Make a set of stored episodes, in any format.", "SET")
 ]
 _PairFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--pairs-from",
-        metavar="FILE",
-        help="Make a set of the pairs in a file: preferences in Parquet, a folder of label export, "
+        "Make a set of the pairs in a file: preferences in Parquet, a folder of label export, "
         "or a PreferenceDataset in safetensors. --env renders them.",
+        "FILE",
     ),
 ]
-_Question = Annotated[
-    str | None, typer.Option("--question", metavar="TEXT", help="Question on the page.")
-]
-_Goal = Annotated[
-    int, typer.Option("--goal", min=1, help="Answers after which the page suggests a break.")
-]
+_Question = Annotated[str | None, option("--question", "Question on the page.", "TEXT")]
+_Goal = Annotated[int, option("--goal", "Answers after which the page suggests a break.", min=1)]
 _To = Annotated[
-    Path | None,
-    typer.Option(
-        "--to", metavar="DIR", help="Folder of the new set [labels/ENV].", file_okay=False
-    ),
+    Path | None, option("--to", "Folder of the new set [labels/ENV].", "DIR", file_okay=False)
 ]
-_MakeOnly = Annotated[
-    bool, typer.Option("--make-only", help="Make the set, and do not open the page.")
-]
+_MakeOnly = Annotated[bool, option("--make-only", "Make the set, and do not open the page.")]
 _Queue = Annotated[
     bool,
-    typer.Option(
-        "--queue",
-        help="SET is the answers=SET of a run with gatherer=human, which may start later.",
+    option(
+        "--queue", "SET is the answers=SET of a run with gatherer=human, which may start later."
     ),
 ]
 _Annotators = Annotated[
-    list[str] | None,
-    typer.Option("--annotator", metavar="NAME", help="Annotator; repeatable [me]."),
+    list[str] | None, option("--annotator", "Annotator; repeatable [me].", "NAME")
 ]
-_Host = Annotated[
-    str,
-    typer.Option("--host", metavar="ADDRESS", help="Address to listen on, e.g. 0.0.0.0."),
-]
-_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the links.")]
-_Runs = Annotated[
-    Path,
-    typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
-]
+_Host = Annotated[str, option("--host", "Address to listen on, e.g. 0.0.0.0.", "ADDRESS")]
+_NoBrowser = Annotated[bool, option("--no-browser", "Only print the links.")]
+_Runs = Annotated[Path, option("--out", "Results folder, for run ids.", "DIR", file_okay=False)]
 _Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Import a plug-in, or unpickle a policy: executes code."),
+    bool, option("--trust", "Import a plug-in, or unpickle a policy: executes code.")
 ]
 
 
@@ -126,13 +102,9 @@ def open_page(
     policy: _Policies = None,
     demos: _Demos = None,
     pairs_from: _PairFile = None,
-    pairs: Annotated[
-        int | None, typer.Option("--pairs", min=1, help="Number of pairs [40].")
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option("--length", min=1, help="Steps of each clip [50].")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the set.")] = 0,
+    pairs: Annotated[int | None, option("--pairs", "Number of pairs [40].", min=1)] = None,
+    length: Annotated[int | None, option("--length", "Steps of each clip [50].", min=1)] = None,
+    seed: Annotated[int, option("--seed", "Seed of the set.", min=0)] = 0,
     question: _Question = None,
     goal: _Goal = 20,
     to: _To = None,
@@ -140,7 +112,7 @@ def open_page(
     queue: _Queue = False,
     annotator: _Annotators = None,
     host: _Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any.")] = 8899,
+    port: Annotated[int, option("--port", "Port; 0 for any.", min=0, max=65535)] = 8899,
     no_browser: _NoBrowser = False,
     out: _Runs = options.DEFAULT_OUT,
     trust: _Trust = False,
@@ -358,7 +330,7 @@ def _print_set(labels: LabelSet | LabelQueue, links: dict[str, str]) -> None:
 
 _Weights = Annotated[
     Literal["equal", "obvious"],
-    typer.Option("--weights", help="Weigh annotators equally, or by their obvious pairs."),
+    option("--weights", "Weigh annotators equally, or by their obvious pairs."),
 ]
 
 
@@ -426,15 +398,15 @@ def export_labels(
     folder: _Set,
     to: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT",
-            help="New folder for a data set with a card; or FILE.safetensors, a preference data "
+        argument(
+            "OUT",
+            "New folder for a data set with a card; or FILE.safetensors, a preference data "
             "set to train on; or FILE.jsonl, a line per answer.",
         ),
     ],
     weights: _Weights = "equal",
     names: Annotated[
-        bool, typer.Option("--names", help="Keep the names of annotators: personal data.")
+        bool, option("--names", "Keep the names of annotators: personal data.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -460,13 +432,10 @@ app.command("push")(push_preferences)
 def import_labels(
     folder: _Set,
     source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FROM", help="Folder or file of label export, or answers at the terminal."
-        ),
+        Path, argument("FROM", "Folder or file of label export, or answers at the terminal.")
     ],
     annotator: Annotated[
-        str, typer.Option("--annotator", metavar="NAME", help="Name for answers without one.")
+        str, option("--annotator", "Name for answers without one.", "NAME")
     ] = "imported",
     json: options.Json = False,
 ) -> None:
@@ -485,9 +454,7 @@ def import_labels(
 @app.command("merge")
 def merge_labels(
     folder: _Set,
-    copies: Annotated[
-        list[Path], typer.Argument(metavar="COPY...", help="Copies of the set with more answers.")
-    ],
+    copies: Annotated[list[Path], argument("COPY...", "Copies of the set with more answers.")],
     json: options.Json = False,
 ) -> None:
     """Add the answers that were given in copies of a set, for example on other machines.

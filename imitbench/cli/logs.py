@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import command_for, note, print_json
 from imitbench.errors import InputError
 from imitbench.records.selection import Selection
@@ -27,37 +28,20 @@ _RUNS_SHOWN = 3
 
 def logs(
     run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="Run id, or its first characters.",
-            autocompletion=completion.runs,
-        ),
+        str | None, argument("[RUN]", "Run id, or its first characters.", completion.runs)
     ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Show all failures, grouped by message.")
-    ] = False,
+    failed: Annotated[bool, option("--failed", "Show all failures, grouped by message.")] = False,
     tail: Annotated[
-        int | None,
-        typer.Option("--tail", min=0, metavar="N", help="Only show the last N lines [all]."),
+        int | None, option("--tail", "Only show the last N lines [all].", "N", min=0)
     ] = None,
     algo: Annotated[
-        list[str],
-        typer.Option(
-            "--algo", metavar="GLOB", help="With --failed: only these algorithms; repeatable."
-        ),
+        list[str], option("--algo", "With --failed: only these algorithms; repeatable.", "GLOB")
     ] = [],  # noqa: B006 (typer copies it)
     env: Annotated[
-        list[str],
-        typer.Option(
-            "--env", metavar="GLOB", help="With --failed: only these environments; repeatable."
-        ),
+        list[str], option("--env", "With --failed: only these environments; repeatable.", "GLOB")
     ] = [],  # noqa: B006
     follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Show new lines and progress until the run ends, or Ctrl-C."
-        ),
+        bool, option("--follow -f", "Show new lines and progress until the run ends, or Ctrl-C.")
     ] = False,
     out: options.Out = options.DEFAULT_OUT,
     json: options.Json = False,

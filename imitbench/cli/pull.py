@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, size_text
 from imitbench.errors import InputError, did_you_mean
 
@@ -18,23 +17,16 @@ if TYPE_CHECKING:
 
 
 Repo = Annotated[
-    str | None,
-    typer.Argument(metavar="[REPO]", help="Repository owner/name, or a name on a suite card."),
+    str | None, argument("[REPO]", "Repository owner/name, or a name on a suite card.")
 ]
 SuiteToPull = Annotated[
-    str | None,
-    typer.Option("--suite", metavar="NAME", help="Fetch all that the card of this suite names."),
+    str | None, option("--suite", "Fetch all that the card of this suite names.", "NAME")
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(
-        "--revision", metavar="REV", help="Commit, branch or tag [the pinned one, or the latest]."
-    ),
+    option("--revision", "Commit, branch or tag [the pinned one, or the latest].", "REV"),
 ]
-To = Annotated[
-    Path | None,
-    typer.Option("--to", metavar="DIR", help="Copy to DIR/<name> [only the hub's cache]."),
-]
+To = Annotated[Path | None, option("--to", "Copy to DIR/<name> [only the hub's cache].", "DIR")]
 
 
 def pull_experts(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
     make_notifier,
     note,
@@ -29,24 +30,14 @@ if TYPE_CHECKING:
 
 _SHOWN = 40
 
-Repo = Annotated[
-    str, typer.Argument(metavar="REPO", help="Repository, owner/name; created if missing.")
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Upload; without --yes, only show the files.")]
-Private = Annotated[bool, typer.Option("--private", help="Make a new repository private.")]
-Message = Annotated[
-    str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-]
+Repo = Annotated[str, argument("REPO", "Repository, owner/name; created if missing.")]
+Yes = Annotated[bool, option("--yes", "Upload; without --yes, only show the files.")]
+Private = Annotated[bool, option("--private", "Make a new repository private.")]
+Message = Annotated[str | None, option("--message", "Message of the commit.", "TEXT")]
 Licence = Annotated[
-    str | None,
-    typer.Option(
-        "--license", metavar="ID", help="License id of the hub, e.g. mit [from the card]."
-    ),
+    str | None, option("--license", "License id of the hub, e.g. mit [from the card].", "ID")
 ]
-EnvId = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="Environment id, if the files do not name it."),
-]
+EnvId = Annotated[str | None, option("--env", "Environment id, if the files do not name it.", "ID")]
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class _PushRequest:
 
 
 def push_experts(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the expert.")],
+    folder: Annotated[Path, argument("DIR", "Folder with the expert.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -97,7 +88,7 @@ def push_experts(
 
 
 def push_demos(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the set.")],
+    folder: Annotated[Path, argument("DIR", "Folder with the set.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -123,7 +114,7 @@ def push_demos(
 
 
 def push_preferences(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that label export wrote.")],
+    folder: Annotated[Path, argument("DIR", "Folder that label export wrote.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -152,7 +143,7 @@ def push_results(
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     with_policies: Annotated[
-        bool, typer.Option("--with-policies", help="Also publish the trained policies.")
+        bool, option("--with-policies", "Also publish the trained policies.")
     ] = False,
     without_curves: options.WithoutCurves = False,
     yes: Yes = False,

@@ -9,6 +9,7 @@ import typer
 
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.launch import print_plans
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
     command_for,
     count,
@@ -30,59 +31,44 @@ if TYPE_CHECKING:
 
 New = Annotated[
     list[str],
-    typer.Argument(
-        metavar="NEW...",
-        help="Algorithms to compare: names, ./plugin or package.module.",
-        autocompletion=completion.algorithms,
+    argument(
+        "NEW...", "Algorithms to compare: names, ./plugin or package.module.", completion.algorithms
     ),
 ]
 Baselines = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--baseline",
-        metavar="ALGO",
-        help="Algorithm to compare each of them with; repeatable.",
-        autocompletion=completion.algorithms,
+        "Algorithm to compare each of them with; repeatable.",
+        "ALGO",
+        completion.algorithms,
     ),
 ]
-Batch = Annotated[
-    int, typer.Option("--batch", metavar="N", help="Seeds that are trained between two looks.")
-]
-MaxSeeds = Annotated[
-    int,
-    typer.Option("--max-seeds", metavar="N", help="Seeds after which the race ends, undecided."),
-]
-Alpha = Annotated[
-    float, typer.Option("--alpha", help="Chance of any false decision, over the whole race.")
-]
+Batch = Annotated[int, option("--batch", "Seeds that are trained between two looks.", "N")]
+MaxSeeds = Annotated[int, option("--max-seeds", "Seeds after which the race ends, undecided.", "N")]
+Alpha = Annotated[float, option("--alpha", "Chance of any false decision, over the whole race.")]
 Margin = Annotated[
-    float, typer.Option("--margin", help="Difference of scores up to which methods are equivalent.")
+    float, option("--margin", "Difference of scores up to which methods are equivalent.")
 ]
 FailedRuns = Annotated[
     Literal["either", "count-as-random", "exclude"],
-    typer.Option(
-        "--failed-runs", help="How failed runs count; either: no decision may depend on it."
-    ),
+    option("--failed-runs", "How failed runs count; either: no decision may depend on it."),
 ]
 Simulate = Annotated[
     bool,
-    typer.Option(
-        "--simulate", help="Train nothing: print chances of verdicts and cost of several designs."
-    ),
+    option("--simulate", "Train nothing: print chances of verdicts and cost of several designs."),
 ]
 Scores = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--scores",
-        metavar="PLACE|SHAPE",
-        help="What --simulate draws from: results [--out], published, "
+        "What --simulate draws from: results [--out], published, "
         "normal:DIFFERENCE,SPREAD or collapse:DIFFERENCE,SPREAD,RATE.",
-        autocompletion=completion.results_places,
+        "PLACE|SHAPE",
+        completion.results_places,
     ),
 ]
-Draws = Annotated[
-    int, typer.Option("--draws", min=10, max=100_000, help="Races that --simulate simulates.")
-]
+Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min=10, max=100_000)]
 
 
 @takes(RunOptions, force=False, pack=None)

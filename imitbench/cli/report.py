@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import option
 from imitbench.cli.output import note, print_fitted
 from imitbench.errors import InputError
 from imitbench.records.selection import Selection
@@ -18,18 +19,18 @@ from imitbench.util.files import write_output
 
 Figures = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--figure",
-        metavar="GLOB",
-        help="Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        "Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        "GLOB",
     ),
 ]
 
 Format = Annotated[
     ReportFormat | None,
-    typer.Option(
+    option(
         "--format",
-        help="Format: tables (text, md or markdown, csv, latex, json), a table of algorithms by "
+        "Format: tables (text, md or markdown, csv, latex, json), a table of algorithms by "
         "environments for LaTeX (paper), a page (html), plots (png, svg, pdf) [text on a terminal, "
         "else md].",
     ),
@@ -43,20 +44,16 @@ def report(
     algo: options.Algos = [],  # noqa: B006
     format: Format = None,
     to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="FILE", help="File to write; - for stdout. A folder for plots."
-        ),
+        str, option("--to", "File to write; - for stdout. A folder for plots.", "FILE")
     ] = "-",
     figure: Figures = [],  # noqa: B006
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
     external: Annotated[
-        bool, typer.Option("--external", help="Show imported results in separate tables.")
+        bool, option("--external", "Show imported results in separate tables.")
     ] = False,
     captions: Annotated[
-        bool,
-        typer.Option("--captions/--no-captions", help="Whether tables of --format paper have one."),
+        bool, option("--captions/--no-captions", "Whether tables of --format paper have one.")
     ] = True,
     json: options.Json = False,
 ) -> None:

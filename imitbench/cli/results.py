@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import count, make_notifier, note, print_json, typed_command
 from imitbench.cli.push import push_results
 from imitbench.errors import InputError
@@ -15,9 +14,9 @@ from imitbench.version import __version__
 
 
 def export_to_tensorboard(
-    to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="Folder for event files.", file_okay=False)
-    ] = Path("tensorboard"),
+    to: Annotated[Path, option("--to", "Folder for event files.", "DIR", file_okay=False)] = Path(
+        "tensorboard"
+    ),
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,
@@ -44,26 +43,17 @@ def export_to_tensorboard(
 
 
 def upload_to_wandb(
-    project: Annotated[
-        str, typer.Option("--project", metavar="NAME", help="W&B project.")
-    ] = "imitbench",
+    project: Annotated[str, option("--project", "W&B project.", "NAME")] = "imitbench",
     entity: Annotated[
-        str | None,
-        typer.Option("--entity", metavar="NAME", help="W&B user or team [W&B's default]."),
+        str | None, option("--entity", "W&B user or team [W&B's default].", "NAME")
     ] = None,
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     folder: Annotated[
-        Path,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Folder in which W&B makes its folder wandb.",
-            file_okay=False,
-        ),
+        Path, option("--dir", "Folder in which W&B makes its folder wandb.", "DIR", file_okay=False)
     ] = Path(),
     again: Annotated[
-        bool, typer.Option("--again", help="Also upload runs that were uploaded before.")
+        bool, option("--again", "Also upload runs that were uploaded before.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -102,15 +92,10 @@ app.command("wandb")(upload_to_wandb)
 @app.command("pull")
 def pull_results(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPO", help="Repository, owner/name, or a local folder of published results."
-        ),
+        str, argument("REPO", "Repository, owner/name, or a local folder of published results.")
     ],
     out: options.Out = options.DEFAULT_OUT,
-    revision: Annotated[
-        str | None, typer.Option("--revision", metavar="REV", help="Commit, branch or tag.")
-    ] = None,
+    revision: Annotated[str | None, option("--revision", "Commit, branch or tag.", "REV")] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -157,9 +142,7 @@ def pull_results(
 
 @app.command("export")
 def export_results(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder to create.", file_okay=False)],
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     without_curves: options.WithoutCurves = False,

@@ -6,19 +6,18 @@ import csv
 import sys
 from typing import Annotated, Literal
 
-import typer
-
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import note, print_json, print_table
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT statement.")],
+    query: Annotated[str, argument("QUERY", "One SELECT statement.")],
     out: options.Places = options.DEFAULT_PLACES,
     format: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="Format of the rows.")
+        Literal["table", "csv", "json"], option("--format", "Format of the rows.")
     ] = "table",
     json: options.Json = False,
 ) -> None:

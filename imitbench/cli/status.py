@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import option
 from imitbench.cli.output import command_for, note, print_json, print_table
 from imitbench.errors import InputError
 from imitbench.records.selection import Selection
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
 def status(
     out: options.Places = options.DEFAULT_PLACES,
     watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Update the table while runs are active, or until Ctrl-C."),
+        bool, option("--watch", "Update the table while runs are active, or until Ctrl-C.")
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, help="Seconds between updates with --watch.")
+        float, option("--every", "Seconds between updates with --watch.", min=0.1)
     ] = 3.0,
     json: options.Json = False,
 ) -> None:

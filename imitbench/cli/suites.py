@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
     Column,
     make_notifier,
@@ -24,12 +25,7 @@ if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard, References
 
 app = typer.Typer(rich_markup_mode=None)
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="Name of a suite, or its folder.", autocompletion=completion.suites
-    ),
-]
+Name = Annotated[str, argument("NAME", "Name of a suite, or its folder.", completion.suites)]
 
 
 @app.callback(invoke_without_command=True)
@@ -104,11 +100,10 @@ def measure(
     name: Name,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     episodes: Annotated[
-        int, typer.Option("--episodes", min=1, help="Number of episodes of each reference.")
+        int, option("--episodes", "Number of episodes of each reference.", min=1)
     ] = 100,
     card_file: Annotated[
-        Path | None,
-        typer.Option("--card", metavar="FILE", help="Suite card to update [only print]."),
+        Path | None, option("--card", "Suite card to update [only print].", "FILE")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -174,17 +169,13 @@ def _expert(found: References) -> tuple[float | str | None, float | None]:
 @app.command("pin")
 def pin(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="Name of a suite [all].", autocompletion=completion.suites
-        ),
+        str | None, argument("NAME", "Name of a suite [all].", completion.suites)
     ] = None,
     card_file: Annotated[
-        Path | None,
-        typer.Option("--card", metavar="FILE", help="Suite card to update [the suite's own]."),
+        Path | None, option("--card", "Suite card to update [the suite's own].", "FILE")
     ] = None,
     newest: Annotated[
-        bool, typer.Option("--newest", help="Also update commits that are pinned already.")
+        bool, option("--newest", "Also update commits that are pinned already.")
     ] = False,
     json: options.Json = False,
 ) -> None:

@@ -13,6 +13,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.completion import LOG_FORMATS
 from imitbench.cli.evaluate import evaluate
+from imitbench.cli.options import option
 from imitbench.cli.output import make_notifier, note, print_json, print_text, typed_command
 from imitbench.cli.record_options import command_class
 from imitbench.errors import InputError, did_you_mean
@@ -37,24 +38,19 @@ _COMMON = ("env", "suite", "seed", "eval_episodes", "device", "checkpoint_minute
 
 LogDir = Annotated[
     Path | None,
-    typer.Option(
-        "--log-dir",
-        metavar="DIR",
-        file_okay=False,
-        help="Folder for all outputs [output/ALGO/ENV/TIME].",
-    ),
+    option("--log-dir", "Folder for all outputs [output/ALGO/ENV/TIME].", "DIR", file_okay=False),
 ]
 LogFormat = Annotated[
     str,
-    typer.Option(
+    option(
         "--log-format",
-        metavar="A,B",
-        help=f"Outputs of the logger: {', '.join(LOG_FORMATS)}.",
-        autocompletion=completion.log_formats,
+        f"Outputs of the logger: {', '.join(LOG_FORMATS)}.",
+        "A,B",
+        completion.log_formats,
     ),
 ]
 WandbProject = Annotated[
-    str, typer.Option("--wandb-project", metavar="NAME", help="W&B project, for log format wandb.")
+    str, option("--wandb-project", "W&B project, for log format wandb.", "NAME")
 ]
 
 

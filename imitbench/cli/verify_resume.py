@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options, run_options
+from imitbench.cli.options import option
 from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
 from imitbench.errors import InputError
 
@@ -25,38 +26,23 @@ _KINDS = {
 
 Algo = Annotated[
     str,
-    typer.Option(
-        "--algo",
-        metavar="NAME",
-        help="Algorithm: name, ./plugin or package.module.",
-        autocompletion=completion.algorithms,
-    ),
+    option("--algo", "Algorithm: name, ./plugin or package.module.", "NAME", completion.algorithms),
 ]
-Env = Annotated[
-    str,
-    typer.Option(
-        "--env", metavar="ID", help="Environment.", autocompletion=completion.environments
-    ),
-]
+Env = Annotated[str, option("--env", "Environment.", "ID", completion.environments)]
 
 
 def verify_resume(
     algo: Algo,
     env: Env,
     suite: options.Suite = options.DEFAULT_SUITE,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Seed of the run and of the interruptions.")
-    ] = 0,
+    seed: Annotated[int, option("--seed", "Seed of the run and of the interruptions.", min=0)] = 0,
     budget: run_options.Budget = "quick",
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     kills: Annotated[
-        int, typer.Option("--kills", min=1, help="Number of kills; one more follows at the end.")
+        int, option("--kills", "Number of kills; one more follows at the end.", min=1)
     ] = 3,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Keep both runs in this folder.", file_okay=False
-        ),
+        Path | None, option("--out", "Keep both runs in this folder.", "DIR", file_okay=False)
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
