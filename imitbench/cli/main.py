@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from imitbench.errors import InputError
 from imitbench.untrusted.messages import error_line
-from imitbench.untrusted.process import be_command
+from imitbench.untrusted.process import mark_as_command
 from imitbench.util.library_patches import silence_unraisable
 from imitbench.version import __version__
 
@@ -171,7 +171,7 @@ def main() -> None:
 
     Exit codes: 0 done; 1 some runs or a check failed; 2 wrong usage or bad input.
     """
-    be_command()
+    mark_as_command()
     try:
         code = app(standalone_mode=False)
     except InputError as error:

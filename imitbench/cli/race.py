@@ -19,7 +19,7 @@ from imitbench.cli.output import (
     print_table,
     typed_command,
 )
-from imitbench.cli.record_options import takes
+from imitbench.cli.record_options import with_options_of
 from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
 from imitbench.util.name_lists import join_names, split_names
@@ -71,7 +71,7 @@ Scores = Annotated[
 Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min=10, max=100_000)]
 
 
-@takes(RunOptions, force=False, pack=None)
+@with_options_of(RunOptions, force=False, pack=None)
 def race(
     context: typer.Context,
     new: New,

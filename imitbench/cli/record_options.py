@@ -25,7 +25,7 @@ _COMPLETIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def takes(record: type[OptionRecord], **fixed: Any) -> Callable[[_Function], _Function]:
+def with_options_of(record: type[OptionRecord], **fixed: Any) -> Callable[[_Function], _Function]:
     """Adds the options of a record to a command, which gets the record as `context.obj`.
 
     Args:

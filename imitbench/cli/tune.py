@@ -10,7 +10,7 @@ import typer
 from imitbench.cli import options, run_options
 from imitbench.cli.options import option
 from imitbench.cli.output import make_notifier
-from imitbench.cli.record_options import takes
+from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 
 ObjectiveName = Literal[
@@ -57,7 +57,7 @@ Storage = Annotated[
 Show = Annotated[bool, option("--show", "Print existing results, and run nothing.")]
 
 
-@takes(
+@with_options_of(
     RunOptions,
     wait=True,
     min_task_minutes=0.0,
@@ -105,7 +105,7 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.cli.tune_launch import TuningTarget, make_plan, make_request, run_tuning
+    from imitbench.cli.tune_launch import TuningTarget, make_tune_request, plan_tuning, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve
     from imitbench.tune.storage import require_optuna
@@ -119,10 +119,10 @@ def tune(
     if not executor_class(given.executor).distributed:
         given = given.model_copy(update={"jobs": jobs})
     resolved = resolve(given)
-    plan = make_plan(
+    plan = plan_tuning(
         resolved, algo, suite, env, set_, budget, n_demos, source, lock, make_notifier(quiet=quiet)
     )
-    request = make_request(
+    request = make_tune_request(
         plan, resolved, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
         storage=storage,

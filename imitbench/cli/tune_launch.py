@@ -182,7 +182,7 @@ def _required(algo: str | None) -> str:
     return algo
 
 
-def make_plan(
+def plan_tuning(
     options: RunOptions,
     algo: str | None,
     suite: str,
@@ -219,7 +219,7 @@ def make_plan(
     return plan_request(SweepRequest.model_validate(document), notify)
 
 
-def make_request(
+def make_tune_request(
     plan: Plan,
     options: RunOptions,
     *,

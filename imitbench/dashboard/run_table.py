@@ -35,7 +35,7 @@ _URGENCY = {"running": 0, "failed": 1, "interrupted": 2, "done": 3, "waiting": 4
 
 
 @dataclass(frozen=True)
-class RunRow:
+class ListedRun:
     """What the list shows of a run; `None` for what is not known yet.
 
     Attributes:
@@ -78,7 +78,7 @@ class RunRow:
     error: str | None = None
     kind: str | None = None
 
-    def with_spec(self, spec: RunSpec) -> RunRow:
+    def with_spec(self, spec: RunSpec) -> ListedRun:
         """Returns the row with what a specification says."""
         return replace(
             self,
@@ -91,7 +91,7 @@ class RunRow:
             total=spec.budget.amount,
         )
 
-    def with_result(self, result: RunResult) -> RunRow:
+    def with_result(self, result: RunResult) -> ListedRun:
         """Returns the row of a completed run."""
         return replace(
             self,
@@ -101,7 +101,7 @@ class RunRow:
             at=result.finished_at,
         )
 
-    def with_failure(self, failure: RunFailure) -> RunRow:
+    def with_failure(self, failure: RunFailure) -> ListedRun:
         """Returns the row of a failed run."""
         message = f"{failure.error_type}: {failure.message}"[: 8 * _LONGEST_MESSAGE]
         return replace(
@@ -126,7 +126,7 @@ class _Known:
     """
 
     found: SurveyedRun | None
-    row: RunRow
+    row: ListedRun
     version: int
     stamp: str = ""
     spec: RunSpec | None = None
@@ -168,7 +168,7 @@ class Changes:
     whole: bool
     complete: bool
     missing: bool
-    rows: list[RunRow]
+    rows: list[ListedRun]
     gone: list[str]
     outlook: Outlook
     colors: dict[str, int]
@@ -189,7 +189,9 @@ class RunTable:
         curves: Reads the progress of running runs.
     """
 
-    def __init__(self, out: Path | None, published: Iterable[RunRow], curves: CurveReader) -> None:
+    def __init__(
+        self, out: Path | None, published: Iterable[ListedRun], curves: CurveReader
+    ) -> None:
         self._survey = StatusSurvey(out, may_write=False) if out is not None else None
         self._curves = curves
         self._lock = threading.Lock()
@@ -268,7 +270,7 @@ class RunTable:
     def _begun(self, key: str, run: SurveyedRun, known: _Known | None) -> _Known:
         """Makes a row of what is known without reading files."""
         suite, algo, env = (one_line(encodable(name), _LONGEST_NAME) for name in run.cell)
-        row = RunRow(key, key.rpartition("/")[2], suite, algo, env, run.state)
+        row = ListedRun(key, key.rpartition("/")[2], suite, algo, env, run.state)
         spec = known.spec if known else None
         return _Known(run, row.with_spec(spec) if spec else row, self._version, spec=spec)
 
@@ -296,7 +298,7 @@ class RunTable:
         if changed or time.monotonic() - self._outlook_at > OUTLOOK_S:
             self._outlook, self._outlook_at = self._look_ahead(), time.monotonic()
 
-    def _read_row(self, key: str, known: _Known) -> RunRow:
+    def _read_row(self, key: str, known: _Known) -> ListedRun:
         """Returns the row of a run from its files; with what can be read if some are damaged."""
         directory, row = self.directory(key), known.row
         if directory is None or row.state == "waiting":
@@ -339,7 +341,7 @@ def read_published_runs(place: ResultsPlace, notify: Notify) -> dict[str, Publis
         notify: Called with messages about results that do not pass their checks.
 
     Returns:
-        Runs by `RunRow.key`.
+        Runs by `ListedRun.key`.
 
     Raises:
         InputError: The results contradict themselves.
@@ -353,11 +355,11 @@ def read_published_runs(place: ResultsPlace, notify: Notify) -> dict[str, Publis
     }
 
 
-def published_row(key: str, run: PublishedRun) -> RunRow:
+def published_row(key: str, run: PublishedRun) -> ListedRun:
     """Returns the row of a published run."""
     spec = run.spec
     state = "done" if run.failure is None else "failed"
-    row = RunRow(key, spec.run_id, spec.suite, spec.algo, spec.environment.id, state)
+    row = ListedRun(key, spec.run_id, spec.suite, spec.algo, spec.environment.id, state)
     row = row.with_spec(spec)
     if run.result is not None:
         return row.with_result(run.result)

@@ -17,8 +17,8 @@ _RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
-class Video:
-    """A video file.
+class FoundVideo:
+    """A video file of a results folder.
 
     Attributes:
         file: Path below the results folder.
@@ -34,7 +34,7 @@ class Video:
     changed: float
 
 
-def find_videos(out: Path, keys: Iterable[str]) -> list[Video]:
+def find_videos(out: Path, keys: Iterable[str]) -> list[FoundVideo]:
     """Finds the videos of a results folder, the newest first.
 
     Args:
@@ -54,7 +54,7 @@ def find_videos(out: Path, keys: Iterable[str]) -> list[Video]:
             except OSError:
                 continue
             file = f"{folder}/{name}" if folder else name
-            found.append(Video(file, run, status.st_size, status.st_mtime))
+            found.append(FoundVideo(file, run, status.st_size, status.st_mtime))
     return sorted(found, key=lambda video: (-video.changed, video.file))
 
 

@@ -71,7 +71,7 @@ def try_reading(read: Callable[[], object], path: Path) -> None:
     def read_and_drop() -> None:
         read()
 
-    read_apart(read_and_drop, path, type(None))
+    read_in_child(read_and_drop, path, type(None))
 
 
 def checked(read: Callable[[], _T], path: Path, *, trusted: bool = False) -> _T:
@@ -90,7 +90,7 @@ def checked(read: Callable[[], _T], path: Path, *, trusted: bool = False) -> _T:
     return read() if trusted or is_bundled(path) else _guarded(read, path)
 
 
-def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
+def read_in_child(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
     """Reads files in a process with limits, and returns a record.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 _commands: list[bool] = []
 
 
-def be_command() -> None:
+def mark_as_command() -> None:
     """Says that this process is a command, which may be copied: it has no threads of others."""
     _commands.append(True)
 

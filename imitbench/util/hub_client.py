@@ -54,7 +54,7 @@ def silent(_message: str) -> None:
     """Ignores a message."""
 
 
-def label(kind: RepoKind, repo: str) -> str:
+def repo_path(kind: RepoKind, repo: str) -> str:
     """Returns the name of a repository for messages; data sets have the prefix of their URL."""
     return repo if kind == "model" else f"{kind}s/{repo}"
 
@@ -91,7 +91,7 @@ def cached_folder(cache: Path, kind: RepoKind, repo: str, commit: str) -> Path:
     return cache / f"{kind}s--{repo.replace('/', '--')}" / "snapshots" / commit
 
 
-def resolve(
+def resolve_commit(
     repo: str, *, kind: RepoKind = "model", revision: str | None = None, notify: Notify = silent
 ) -> str:
     """Asks the hub for the commit of a revision.
@@ -106,7 +106,7 @@ def resolve(
         InputError: The repository or revision does not exist, or access is denied.
         UnreachableError: The hub did not answer.
     """
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     with as_input_error(name, revision):
         if is_offline():
             raise UnreachableError(
@@ -141,7 +141,7 @@ def fetch(
             damaged in every attempt.
         UnreachableError: The hub did not answer, and the files are not in the cache.
     """
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     with as_input_error(name, revision):
         cached = _find_cached(repo, kind, revision, files)
         if cached is not None and (
@@ -214,8 +214,8 @@ def _ask_for_commit(repo: str, kind: RepoKind, revision: str | None) -> str:
         raise DamagedDownloadError("the hub names no commit")
     if not is_commit(info.sha):  # it becomes the name of a folder
         raise InputError(
-            f"{label(kind, repo)}: the hub names the commit {one_line(info.sha, 60)!r}, which is "
-            "not 40 hexadecimal digits; check HF_ENDPOINT"
+            f"{repo_path(kind, repo)}: the hub names the commit {one_line(info.sha, 60)!r}, which "
+            "is not 40 hexadecimal digits; check HF_ENDPOINT"
         )
     return info.sha
 
@@ -229,7 +229,7 @@ def _download(
     cached = _find_cached(repo, kind, commit, files)
     fresh = cached is None or not _is_whole(repo, kind, commit)
     if fresh:
-        notify(f"{label(kind, repo)}: fetching commit {commit[:12]}")
+        notify(f"{repo_path(kind, repo)}: fetching commit {commit[:12]}")
         files = _download_files(repo, kind, commit, files)
     # Downloads nothing more, but records in the cache that the commit is complete, and which
     # commit the revision is. A file that the hub lists only now would be without limits.
@@ -255,7 +255,7 @@ def _download_files(
     """
     import huggingface_hub
 
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     tree = huggingface_hub.HfApi().list_repo_tree(
         repo, repo_type=kind, revision=commit, recursive=True
     )

@@ -205,8 +205,8 @@ def _explain_upload(name: str, error: Exception) -> Exception:
     if is_transient(error):
         return UnreachableError(f"{name}: the upload was interrupted ({reason_of(error)})")
     if status is not None or isinstance(error, RuntimeError | ValueError | OSError):
-        said = getattr(error, "server_message", None) or str(error)
-        return InputError(f"{name}: the upload was refused ({one_line(said, 200)})")
+        reason = getattr(error, "server_message", None) or str(error)
+        return InputError(f"{name}: the upload was refused ({one_line(reason, 200)})")
     return error
 
 

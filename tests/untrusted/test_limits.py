@@ -77,7 +77,7 @@ def gated(read):
     def act(folder):
         path = folder / "a"
         path.write_text("x")
-        gate.read_apart(lambda: read(path), path, str)
+        gate.read_in_child(lambda: read(path), path, str)
 
     return act
 
