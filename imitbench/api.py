@@ -530,7 +530,7 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
 def _places(given: Places) -> list[Path]:
     from imitbench.published.opening import results_place
 
-    return [results_place(each) for each in _several(given)]
+    return [results_place(place) for place in _several(given)]
 
 
 def _several(given: Places) -> Sequence[AnyPath]:
@@ -539,7 +539,7 @@ def _several(given: Places) -> Sequence[AnyPath]:
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
     if value not in accepted:
-        known = [each for each in accepted if each is not None]
+        known = [choice for choice in accepted if choice is not None]
         raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
 
 

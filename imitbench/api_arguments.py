@@ -70,7 +70,7 @@ def demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]:
     from imitbench.bench.plan import parse_demo_counts
 
     counts = [n_demos] if isinstance(n_demos, int) or n_demos is None else list(n_demos)
-    return parse_demo_counts(",".join("all" if each is None else str(each) for each in counts))
+    return parse_demo_counts(",".join("all" if count is None else str(count) for count in counts))
 
 
 def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:

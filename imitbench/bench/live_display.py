@@ -22,11 +22,11 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import on_terminal, one_line, printable
 
-Look = Callable[[], Sequence[TrainingProgress]]
+ReadProgress = Callable[[], Sequence[TrainingProgress]]
 """Returns how far the running runs are."""
 Head = Callable[[], RenderableType | None]
 
-_LOOK_S = 1.0
+_EVERY_S = 1.0
 _NARROW, _WIDE, _WIDEST = 50, 80, 120  # columns of terminals that show metric, step, message
 _LABEL, _METRIC = 44, 28
 
@@ -154,26 +154,28 @@ def make_console() -> Console:
 
 
 @contextmanager
-def shown_runs(look: Look, head: Head = lambda: None, *, messages: bool = False) -> Iterator[None]:
+def shown_runs(
+    read: ReadProgress, head: Head = lambda: None, *, messages: bool = False
+) -> Iterator[None]:
     """Context in which running runs are shown on stderr.
 
     Args:
-        look: Returns them; called about once a second, from another thread.
+        read: Returns them; called about once a second, from another thread.
         head: Returns what stands above them on a terminal.
         messages: Whether their last messages are shown even where that takes more lines.
     """
     if not on_terminal():
-        with _Lines(look):
+        with _Lines(read):
             yield
         return
     console = make_console()
     runs: Sequence[TrainingProgress] = ()
-    looked_at = -_LOOK_S
+    read_at = -_EVERY_S
 
     def content() -> RenderableType:
-        nonlocal runs, looked_at
-        if time.monotonic() - looked_at >= _LOOK_S:  # reads files
-            runs, looked_at = look(), time.monotonic()
+        nonlocal runs, read_at
+        if time.monotonic() - read_at >= _EVERY_S:  # reads files
+            runs, read_at = read(), time.monotonic()
         above, width = head(), console.width
         below = [message_table(runs, width)] if messages else []
         return Group(*([] if above is None else [above]), run_table(runs, width), *below)
@@ -190,8 +192,8 @@ def shown_runs(look: Look, head: Head = lambda: None, *, messages: bool = False)
 class _Lines:
     """A thread that prints lines about running runs."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, read: ReadProgress) -> None:
+        self._read = read
         # A worker in this process redirects stderr to the log of its run.
         self._stream = sys.stderr
         self._rate = LineRate()
@@ -206,8 +208,8 @@ class _Lines:
         self._thread.join()
 
     def _print_often(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            for run in self._look():
+        while not self._ended.wait(_EVERY_S):
+            for run in self._read():
                 if self._rate.is_due(run):
                     line = printable(f"{run.label}: {describe(run)}")
                     print(line, file=self._stream, flush=True)

@@ -62,21 +62,20 @@ class RunWatch:
         with self._lock:
             self._given.pop(RunDirectory.of(out, run).path, None)
 
-    def look(self) -> list[LiveRun]:
+    def read_progress(self) -> list[LiveRun]:
         """Reads how far the runs are; of a job, those in progress, or else the next one."""
         with self._lock:
             given = list(self._given.values())
         jobs: dict[int, list[LiveRun]] = {}
-        for each in given:
+        for entry in given:
             with suppress(OSError):  # the display must not end the sweep
-                if not each.directory.has_outcome:
-                    run = read_live_run(each.directory, each.spec, each.expected)
-                    jobs.setdefault(each.job, []).append(run)
-        return [run for runs in jobs.values() for run in _begun(runs) or runs[:1]]
-
-
-def _begun(runs: Sequence[LiveRun]) -> list[LiveRun]:
-    return [run for run in runs if run.phase != "start"]
+                if not entry.directory.has_outcome:
+                    run = read_live_run(entry.directory, entry.spec, entry.expected)
+                    jobs.setdefault(entry.job, []).append(run)
+        begun = (
+            [run for run in runs if run.phase != "start"] or runs[:1] for runs in jobs.values()
+        )
+        return [run for runs in begun for run in runs]
 
 
 class _SilentObserver:
@@ -135,9 +134,9 @@ class _ShownSweep(_SilentObserver):
     def stopping(self) -> None:
         note(_STOPPING)
 
-    def look(self) -> list[LiveRun]:
+    def read_progress(self) -> list[LiveRun]:
         """Reads how far the running runs are."""
-        running = self._watch.look()
+        running = self._watch.read_progress()
         self._at_once = max(self._at_once, len(running), 1)
         waiting = {key: len(cell.open) for key, cell in self._cells.items()}
         left = []
@@ -211,5 +210,5 @@ def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
         yield _SilentObserver()
         return
     observer = _ShownSweep()
-    with shown_runs(observer.look, observer.head):
+    with shown_runs(observer.read_progress, observer.head):
         yield observer

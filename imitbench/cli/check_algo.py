@@ -66,7 +66,7 @@ def _print(report: ConformanceReport) -> None:
             Column("", color=by_word(ok="green", FAILED="bold red", skipped="yellow")),
             Column("what was seen", below=True),
         ],
-        [[each.check, _MARKS[each.verdict], each.what] for each in report.findings],
+        [[finding.check, _MARKS[finding.verdict], finding.what] for finding in report.findings],
     )
     verdict = "conforms" if report.conforms else "does NOT conform"
     print_text(f"{report.algo} on {report.env}, {report.amount} a trial: {verdict}")

@@ -365,7 +365,7 @@ def show(
     from imitbench.data.types import TrajectoryWithRew, assert_not_dictobs
 
     read = open_set(path, trust=trust).read()
-    trajectories = [each for each in read if isinstance(each, TrajectoryWithRew)]
+    trajectories = [episode for episode in read if isinstance(episode, TrajectoryWithRew)]
     if len(trajectories) < len(read):
         raise InputError(
             f"{path}: has no rewards to sum; `imitbench demos validate` shows the rest"

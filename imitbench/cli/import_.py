@@ -282,8 +282,8 @@ def _print_results(
         note(f"{run.status}: {run.place}{what}: {run.reason}")
     if len(others) > _MAX_SHOWN:
         note(f"… and {len(others) - _MAX_SHOWN} more; --json names all")
-    for each in results.notes:
-        note(f"note: {each}")
+    for text in results.notes:
+        note(f"note: {text}")
     told = ", ".join(f"{number} {status}" for status, number in results.counts.items())
     done = "would be written" if dry_run else "written" if written else "is up to date"
     note(f"{label}: {told}; {path} {done}")

@@ -210,7 +210,7 @@ class _Options:
     def default_name(self) -> str:
         """Name of the new folder, if none is given."""
         named = [self.demos, *(self.policies or []), self.pairs_from and self.pairs_from.stem]
-        name = self.env or next(Path(each).name for each in named if each)
+        name = self.env or next(Path(source).name for source in named if source)
         return name.replace("/", "-").replace(":", "-")
 
     def request(self, *, quiet: bool) -> SetRequest:

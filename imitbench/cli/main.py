@@ -15,8 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.errors import InputError
+from imitbench.untrusted import mark_as_command
 from imitbench.untrusted.messages import error_line
-from imitbench.untrusted.process import mark_as_command
 from imitbench.util.library_patches import silence_unraisable
 from imitbench.version import __version__
 
@@ -236,8 +236,8 @@ def refuse_repeated_options(command: Any) -> None:
     Args:
         command: Command or group, as Typer builds it.
     """
-    for each in getattr(command, "commands", {}).values():
-        refuse_repeated_options(each)
+    for child in getattr(command, "commands", {}).values():
+        refuse_repeated_options(child)
     make_parser = command.make_parser
 
     def make_checked(context: Any) -> Any:

@@ -88,13 +88,13 @@ def _pull(
     )
     rows = [
         {
-            "repo": each.repo,
-            "revision": each.revision,
-            "digest": each.digest,
-            "bytes": each.size,
-            "folder": str(each.folder if to is None else copy_out(each, to)),
+            "repo": artifact.repo,
+            "revision": artifact.revision,
+            "digest": artifact.digest,
+            "bytes": artifact.size,
+            "folder": str(artifact.folder if to is None else copy_out(artifact, to)),
         }
-        for each in pulled
+        for artifact in pulled
     ]
     if json:
         print_json(rows)
@@ -107,8 +107,8 @@ def _pull(
                 Column("folder", below=True),
             ],
             [
-                [row["repo"], each.revision[:12], size_text(each.size), row["folder"]]
-                for row, each in zip(rows, pulled, strict=True)
+                [row["repo"], artifact.revision[:12], size_text(artifact.size), row["folder"]]
+                for row, artifact in zip(rows, pulled, strict=True)
             ],
         )
 
@@ -121,7 +121,7 @@ def _pull_suite(kind: RepoKind, suite: str, env: list[str], notify: Notify) -> l
     sources = suite_sources(select_environments(find_suite(suite), env), [kind])
     if not sources:
         raise InputError(f"suite {suite}: its card names no such repository; use source bundled")
-    found = {each.repo: each for _, each in pull_sources(suite, sources, notify=notify)}
+    found = {artifact.repo: artifact for _, artifact in pull_sources(suite, sources, notify=notify)}
     return list(found.values())
 
 
@@ -136,7 +136,7 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
         for source in suite_sources(load_suite(name).environments, [kind])
     }
     if "/" not in repo:
-        full = [each for each in known if each.rpartition("/")[2] == repo]
+        full = [name for name in known if name.rpartition("/")[2] == repo]
         if not full:
             raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
         [repo] = full[:1]

@@ -167,16 +167,16 @@ def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json:
     found = simulate_designs(planned, scores, out, draws=draws, notify=note)
     rows = [
         {
-            "batch": each.design.batch,
-            "max_seeds": each.design.max_seeds,
+            "batch": simulated.design.batch,
+            "max_seeds": simulated.design.max_seeds,
             "method": pair[0],
             "baseline": pair[1],
             **chances,
-            "runs": float(each.found.runs.mean()),
-            "core_hours": each.found.cost or 0.0,
+            "runs": float(simulated.found.runs.mean()),
+            "core_hours": simulated.found.cost or 0.0,
         }
-        for each in found
-        for pair, chances in verdict_chances(each)
+        for simulated in found
+        for pair, chances in verdict_chances(simulated)
     ]
     if json:
         print_json({"scores": scores, "draws": draws, "designs": rows})

@@ -132,7 +132,7 @@ def pull_results(
     elif revision is not None:
         raise InputError(f"--revision {revision}: {source} is a local folder; leave it out")
     found = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    made, present = restore_runs([each.run for each in found.runs], out, found.races)
+    made, present = restore_runs([checked.run for checked in found.runs], out, found.races)
     if json:
         print_json({"repo": source, "revision": commit, "added": made, "present": present})
     elif not quiet:

@@ -72,19 +72,19 @@ def status(
         print_json(
             [
                 {**({"folder": str(path)} if several else {}), **cell.as_dict()}
-                for path, each in found.items()
-                for cell in each
+                for path, cells in found.items()
+                for cell in cells
             ]
         )
         return
-    cells = [cell for each in found.values() for cell in each]
+    cells = [cell for cells in found.values() for cell in cells]
     if not cells:
         note(f"no runs in {', '.join(map(str, found))}")
         return
     rows = [
         [*([str(path)] if several else []), *row]
-        for path, each in found.items()
-        for row in table_rows(each)
+        for path, cells in found.items()
+        for row in table_rows(cells)
     ]
     print_table([FOLDER, *COLUMNS] if several else COLUMNS, rows)
     if running := live_runs(cells):

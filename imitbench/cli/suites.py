@@ -75,22 +75,22 @@ def show(name: Name, json: options.Json = False) -> None:
         [
             [
                 error_line(env_id),
-                f"{each.horizon} {each.max_episode_steps}",
-                each.demos.trajectories,
-                each.scale.random if each.scale else None,
-                _score_one(each),
-                each.budgets["default"].env_steps,
-                each.budgets["default"].batches,
+                f"{environment.horizon} {environment.max_episode_steps}",
+                environment.demos.trajectories,
+                environment.scale.random if environment.scale else None,
+                _score_one(environment),
+                environment.budgets["default"].env_steps,
+                environment.budgets["default"].batches,
             ]
-            for env_id, each in card.environments.items()
+            for env_id, environment in card.environments.items()
         ],
     )
-    for env_id, each in card.environments.items():
-        if each.evaluation_id is not None:
-            print_text(error_line(f"{env_id} is evaluated on {each.evaluation_id}."))
-    for env_id, each in card.environments.items():
-        if each.probes is not None:
-            print_text(error_line(f"{env_id} probes: {each.probes}"))
+    for env_id, environment in card.environments.items():
+        if environment.evaluation_id is not None:
+            print_text(error_line(f"{env_id} is evaluated on {environment.evaluation_id}."))
+    for env_id, environment in card.environments.items():
+        if environment.probes is not None:
+            print_text(error_line(f"{env_id} probes: {environment.probes}"))
     if card.controls:
         print_text(f"controls: {', '.join(card.controls)}")
 
@@ -190,13 +190,13 @@ def pin(
         cards = [card_file]
     else:
         cards = [
-            suite_directory(each) / "suite.yaml" for each in ([name] if name else suite_names())
+            suite_directory(suite) / "suite.yaml" for suite in ([name] if name else suite_names())
         ]
     rows = []
     for path in cards:
         card = read_card_of_suite(path, name)
         sources = suite_sources(card.environments)
-        wanted = [each for each in sources if newest or each.hub.revision is None]
+        wanted = [source for source in sources if newest or source.hub.revision is None]
         found = resolve_commits(wanted, notify=make_notifier())
         if found:
             write_commits(path, found)
@@ -205,13 +205,13 @@ def pin(
         rows += [
             {
                 "suite": card.name,
-                "env": each.env_id,
-                "kind": each.kind,
-                "repo": each.hub.repo,
-                "revision": commits.get(each, each.hub.revision),
-                "changed": commits.get(each, each.hub.revision) != each.hub.revision,
+                "env": source.env_id,
+                "kind": source.kind,
+                "repo": source.hub.repo,
+                "revision": commits.get(source, source.hub.revision),
+                "changed": commits.get(source, source.hub.revision) != source.hub.revision,
             }
-            for each in sources
+            for source in sources
         ]
     if json:
         print_json(rows)

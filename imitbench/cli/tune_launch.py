@@ -61,7 +61,7 @@ class TuneObserver:
         if self._quiet:
             yield
             return
-        with shown_runs(self._watch.look):
+        with shown_runs(self._watch.read_progress):
             yield
 
     def started(self, job: TrialJob) -> None:
@@ -80,9 +80,9 @@ class TuneObserver:
 
     def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
         """Reports the end of a trial."""
-        ended = sum(each.state != "running" for each in trials)
-        complete = [each for each in trials if each.state == "complete"]
-        best = max(complete, key=lambda each: each.value or 0.0, default=None)
+        ended = sum(other.state != "running" for other in trials)
+        complete = [other for other in trials if other.state == "complete"]
+        best = max(complete, key=lambda other: other.value or 0.0, default=None)
         said = {
             "complete": f"{trial.value:.4g}" if trial.value is not None else "",
             "pruned": f"pruned at step {trial.pruned_at}",

@@ -114,11 +114,11 @@ def _document(
             "winner": comparison.winner.candidate.trial if comparison.winner else None,
             "candidates": [
                 {
-                    **each.model_dump(mode="json", exclude={"candidate"}),
-                    **each.candidate.model_dump(mode="json"),
-                    "mean": each.mean,
+                    **standing.model_dump(mode="json", exclude={"candidate"}),
+                    **standing.candidate.model_dump(mode="json"),
+                    "mean": standing.mean,
                 }
-                for each in comparison.standings
+                for standing in comparison.standings
             ],
         }
     return {
@@ -130,7 +130,7 @@ def _document(
         "objective": settings.objective,
         "uses_reward": OBJECTIVES[settings.objective].uses_reward,
         "budget": settings.budget,
-        "trials": [vars(each) for each in trials],
+        "trials": [vars(trial) for trial in trials],
         "held_out": held_out,
     }
 
@@ -158,8 +158,8 @@ def _print_study(
             Column("values", below=True),
         ],
         [
-            [each.number, _state(each), each.value, _changed(each.values, defaults)]
-            for each in trials
+            [trial.number, _state(trial), trial.value, _changed(trial.values, defaults)]
+            for trial in trials
         ],
     )
     if comparison is None:
@@ -177,15 +177,15 @@ def _print_study(
         ],
         [
             [
-                each.candidate.label,
-                each.mean if each.scores else None,
-                len(each.scores),
-                each.failed,
-                sum(each.returns) / len(each.returns) if each.returns else None,
-                each.decision or "",
-                each.p_value,
+                standing.candidate.label,
+                standing.mean if standing.scores else None,
+                len(standing.scores),
+                standing.failed,
+                sum(standing.returns) / len(standing.returns) if standing.returns else None,
+                standing.decision or "",
+                standing.p_value,
             ]
-            for each in comparison.standings
+            for standing in comparison.standings
         ],
     )
 

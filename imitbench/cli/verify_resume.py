@@ -118,8 +118,8 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
                 Column("training since", below=True, color=by_word(equal="green")),
             ],
             [
-                [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
-                for each in verification.interruptions
+                [f"{stop.offer} of {verification.offers}", _KINDS[stop.kind], *_recovery(stop)]
+                for stop in verification.interruptions
             ],
         )
         typer.echo("")
@@ -144,12 +144,12 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
         print_text(f"hint: {verification.hint}", indent=6)
 
 
-def _recovery(each: InterruptionOutcome) -> list[str]:
-    lost = f"{each.lost} offer{'s' * (each.lost > 1)}" if each.lost else "nothing"
-    start = f"offer {each.resumed_at}" if each.resumed_at else "the beginning"
-    if each.unrestored:
-        return [start, lost, f"not restored: {each.unrestored[0]}"]
-    return [start, lost, "equal" if not each.later else str(each.later[0])]
+def _recovery(stop: InterruptionOutcome) -> list[str]:
+    lost = f"{stop.lost} offer{'s' * (stop.lost > 1)}" if stop.lost else "nothing"
+    start = f"offer {stop.resumed_at}" if stop.resumed_at else "the beginning"
+    if stop.unrestored:
+        return [start, lost, f"not restored: {stop.unrestored[0]}"]
+    return [start, lost, "equal" if not stop.later else str(stop.later[0])]
 
 
 def _unequal(found: list[str]) -> str:

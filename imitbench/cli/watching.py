@@ -97,7 +97,7 @@ def queue_line(out: Path) -> str | None:
     """Returns a results folder's tasks in a scheduler's queue: `…: 5 pending, 3 running`."""
     from imitbench.executors.registry import executors_of
 
-    return "; ".join(filter(None, (each.status(out) for each in executors_of(out)))) or None
+    return "; ".join(filter(None, (executor.status(out) for executor in executors_of(out)))) or None
 
 
 def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:

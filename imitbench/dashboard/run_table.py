@@ -237,11 +237,11 @@ class RunTable:
                 whole=since == 0,
                 complete=not self._pending,
                 missing=self._survey is not None and not self._survey.out.is_dir(),
-                rows=[each.row for each in known if each.version > since],
+                rows=[run.row for run in known if run.version > since],
                 gone=[key for at, key in self._gone if at > since > 0],
                 outlook=self._outlook,
                 colors=method_colors(
-                    name for name in {each.row.algo for each in known} if _is_method(name)
+                    name for name in {run.row.algo for run in known} if _is_method(name)
                 ),
             )
 

@@ -47,7 +47,7 @@ def find_videos(out: Path, keys: Iterable[str]) -> list[FoundVideo]:
     for folder in ("", VIDEO_FOLDER, *keys):
         for entry in _entries(out / folder, root):
             name = encodable(entry.name)
-            named = (by_id[each] for each in _RUN_ID.findall(name) if each in by_id)
+            named = (by_id[run_id] for run_id in _RUN_ID.findall(name) if run_id in by_id)
             run = folder if folder not in ("", VIDEO_FOLDER) else next(named, None)
             try:
                 status = entry.stat(follow_symlinks=False)

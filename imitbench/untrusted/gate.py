@@ -33,9 +33,9 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.untrusted import is_command
 from imitbench.untrusted.limits import Limits, beyond, limits, variable
 from imitbench.untrusted.messages import error_line
-from imitbench.untrusted.process import is_command
 
 _FREE_BYTES = 16 * 2**20
 _WALL_PER_CPU = 3  # other programs also use the processors
@@ -222,8 +222,8 @@ def _be_quiet() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     faulthandler.disable()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     arrow: Any = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.set_cpu_count(1)

@@ -146,7 +146,7 @@ def _look_up(repo: str, kind: RepoKind) -> _RemoteState | None:
         info: Any = huggingface_hub.HfApi().repo_info(repo, repo_type=kind, timeout=_ANSWER_S)
     except RepositoryNotFoundError:  # or the token may not read it; then creating it fails
         return None
-    files = tuple(each.rfilename for each in info.siblings or ())
+    files = tuple(file.rfilename for file in info.siblings or ())
     return _RemoteState(info.sha, files, tuple(info.tags or ()), bool(info.private))
 
 
