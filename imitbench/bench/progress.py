@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.bench.live_display import shown_runs, success_text
+from imitbench.bench.live_display import RunWatch, shown_runs, success_text
 from imitbench.bench.sweep import SweepObserver, SweepStart
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
-from imitbench.store.live_runs import LiveRun, read_live_run
+from imitbench.store.live_runs import LiveRun
 from imitbench.store.overview import finished_time, median_time
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
@@ -25,57 +24,6 @@ from imitbench.util.text_line import note
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops immediately"
 _SAMPLES = 9  # latest runs of a cell from which the time of the next one is expected
-
-
-@dataclass(frozen=True)
-class _Given:
-    job: int
-    spec: RunSpec
-    directory: RunDirectory
-    expected: RunTime | None
-
-
-class RunWatch:
-    """The runs that workers have and that have not ended; for several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._jobs = 0
-        self._given: dict[Path, _Given] = {}
-
-    def add(self, runs: Sequence[RunSpec], out: Path, expected: Sequence[RunTime | None]) -> None:
-        """Adds the runs of a job that a worker started.
-
-        Args:
-            runs: Its runs.
-            out: Results folder of the runs.
-            expected: Expected time of each run; `None` if it is unknown.
-        """
-        with self._lock:
-            self._jobs += 1
-            for spec, time in zip(runs, expected, strict=True):
-                directory = RunDirectory.of(out, spec)
-                self._given[directory.path] = _Given(self._jobs, spec, directory, time)
-
-    def remove(self, run: RunSpec, out: Path) -> None:
-        """Removes a run that ended."""
-        with self._lock:
-            self._given.pop(RunDirectory.of(out, run).path, None)
-
-    def read_progress(self) -> list[LiveRun]:
-        """Reads how far the runs are; of a job, those in progress, or else the next one."""
-        with self._lock:
-            given = list(self._given.values())
-        jobs: dict[int, list[LiveRun]] = {}
-        for entry in given:
-            with suppress(OSError):  # the display must not end the sweep
-                if not entry.directory.has_outcome:
-                    run = read_live_run(entry.directory, entry.spec, entry.expected)
-                    jobs.setdefault(entry.job, []).append(run)
-        begun = (
-            [run for run in runs if run.phase != "start"] or runs[:1] for runs in jobs.values()
-        )
-        return [run for runs in begun for run in runs]
 
 
 class _SilentObserver:

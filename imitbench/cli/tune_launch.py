@@ -11,9 +11,8 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
-from imitbench.bench.live_display import shown_runs
+from imitbench.bench.live_display import RunWatch, shown_runs
 from imitbench.bench.plan import Plan
-from imitbench.bench.progress import RunWatch
 from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugins import find_algorithm, find_suite
