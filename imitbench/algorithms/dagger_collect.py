@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 from imitbench.algorithms.dagger_storage import claim_folder, write_demos
 from imitbench.algorithms.demonstration_fit import check_fit
-from imitbench.data.accumulator import TrajectoryAccumulator
+from imitbench.data.rollout import TrajectoryAccumulator
 from imitbench.data.types import AnyPath
 from imitbench.util.util import parse_path
 

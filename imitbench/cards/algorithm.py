@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,6 +21,9 @@ from pydantic import (
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
 from imitbench.util.source_import import SourcePlace
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Value = bool | int | float | str | None
 
@@ -66,7 +69,7 @@ class SearchSpace(BaseModel):
     def __contains__(self, value: object) -> bool:
         """Whether a value is in the search space."""
         if self.choices is not None:
-            return any(value == each and type(value) is type(each) for each in self.choices)
+            return any(value == choice and type(value) is type(choice) for choice in self.choices)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         assert self.low is not None
@@ -76,7 +79,7 @@ class SearchSpace(BaseModel):
 
     def __str__(self) -> str:
         if self.choices is not None:
-            return ", ".join("null" if each is None else str(each) for each in self.choices)
+            return ", ".join("null" if choice is None else str(choice) for choice in self.choices)
         how = " (log)" if self.log else f" by {self.step}" if self.step else ""
         return f"{self.low:g} to {self.high:g}{how}"
 
@@ -201,7 +204,7 @@ class Hyperparameter(Card):
             raise ValueError(f"search: step is for int only, not for {self.type}")
         ends: list[tuple[str, Scalar]] = [("low", space.low), ("high", space.high)]
         listed = enumerate(space.choices or ())
-        named = [(f"choices.{place}", each) for place, each in listed]
+        named = [(f"choices.{index}", choice) for index, choice in listed]
         for where, value in named or ends:
             try:
                 self.check(value)
@@ -291,7 +294,25 @@ class CommandRecipe(Card):
         return document
 
 
-class AlgorithmCard(Card):
+class LocatedCard(Card):
+    """A card that knows where it was found."""
+
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin:
+        """Source of the card."""
+        assert self._origin is not None, "the loaders of cards set it"
+        return self._origin
+
+    def found_at(self, origin: Origin) -> Self:
+        """Returns a copy of the card with its origin."""
+        card = self.model_copy()
+        card._origin = origin
+        return card
+
+
+class AlgorithmCard(LocatedCard):
     """The card of one algorithm (`algorithms/<name>/card.yaml`).
 
     Attributes:
@@ -335,19 +356,6 @@ class AlgorithmCard(Card):
     seconds_per_1000: float = Field(ge=0, le=_MOST_SECONDS_PER_1000)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)
-    _origin: Origin | None = PrivateAttr(default=None)
-
-    @property
-    def origin(self) -> Origin:
-        """Source of the card."""
-        assert self._origin is not None, "the loaders of cards set it"
-        return self._origin
-
-    def found_at(self, origin: Origin) -> AlgorithmCard:
-        """Returns a copy of the card with its origin."""
-        card = self.model_copy()
-        card._origin = origin
-        return card
 
     @property
     def counts_steps(self) -> bool:
@@ -378,9 +386,9 @@ class AlgorithmCard(Card):
 
     @model_validator(mode="after")
     def _earlier_defaults_are_valid(self) -> AlgorithmCard:
-        for place, values in enumerate(self.earlier_defaults):
+        for index, values in enumerate(self.earlier_defaults):
             for name, value in values.items():
-                where = f"earlier_defaults.{place}.{name}"
+                where = f"earlier_defaults.{index}.{name}"
                 if name not in self.hyperparameters:
                     raise ValueError(f"{where}: no such hyper-parameter")
                 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -15,6 +15,8 @@ from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.files import atomic_write_text
 from imitbench.util.name_lists import Names, matches, split_names
+
+CardKind = TypeVar("CardKind", AlgorithmCard, SuiteCard)
 
 
 def _root(kind: str) -> Path:
@@ -41,9 +43,7 @@ def suite_directory(name: str) -> Path:
     Raises:
         InputError: The suite does not exist.
     """
-    if name not in suite_names():
-        raise InputError(f"suite {name}: no such suite; {did_you_mean(name, suite_names())}")
-    return _root("suites") / name
+    return _directory("suite", name, suite_names())
 
 
 def algorithm_directory(name: str) -> Path:
@@ -52,11 +52,13 @@ def algorithm_directory(name: str) -> Path:
     Raises:
         InputError: The algorithm does not exist.
     """
-    if name not in algorithm_names():
-        raise InputError(
-            f"algorithm {name}: no such algorithm; {did_you_mean(name, algorithm_names())}"
-        )
-    return _root("algorithms") / name
+    return _directory("algorithm", name, algorithm_names())
+
+
+def _directory(kind: str, name: str, known: list[str]) -> Path:
+    if name not in known:
+        raise InputError(f"{kind} {name}: no such {kind}; {did_you_mean(name, known)}")
+    return _root(f"{kind}s") / name
 
 
 def load_algorithm(name: str) -> AlgorithmCard:
@@ -65,11 +67,7 @@ def load_algorithm(name: str) -> AlgorithmCard:
     Raises:
         InputError: The algorithm does not exist, or its card is malformed.
     """
-    path = algorithm_directory(name) / "card.yaml"
-    card = read_yaml_model(path, AlgorithmCard)
-    if card.name != name:
-        raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
-    return card.found_at(Origin(path.parent, name))
+    return _load(algorithm_directory(name) / "card.yaml", AlgorithmCard)
 
 
 def load_suite(name: str) -> SuiteCard:
@@ -78,8 +76,11 @@ def load_suite(name: str) -> SuiteCard:
     Raises:
         InputError: The suite does not exist, or its card is malformed.
     """
-    path = suite_directory(name) / "suite.yaml"
-    card = read_yaml_model(path, SuiteCard)
+    return _load(suite_directory(name) / "suite.yaml", SuiteCard)
+
+
+def _load(path: Path, kind: type[CardKind]) -> CardKind:
+    card, name = read_yaml_model(path, kind), path.parent.name
     if card.name != name:
         raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
     return card.found_at(Origin(path.parent, name))

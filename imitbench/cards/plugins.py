@@ -104,7 +104,9 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
     card = gate.checked(lambda: read_yaml_model(path, SuiteCard), path)
     if card.name in suite_names():
         raise InputError(f"{path}: name: '{card.name}' is a bundled suite; give yours another name")
-    modules = {each.module for each in card.environments.values() if each.module}
+    modules = {
+        environment.module for environment in card.environments.values() if environment.module
+    }
     beside = {module for module in modules if module_file(home, module) is not None}
     if not beside:
         return card.found_at(Origin(home, str(home)))
@@ -112,8 +114,8 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
     digest = place.digest
     register(digest, place)
     environments = {
-        env_id: each.with_module_of(digest) if each.module in beside else each
-        for env_id, each in card.environments.items()
+        env_id: env.with_module_of(digest) if env.module in beside else env
+        for env_id, env in card.environments.items()
     }
     found = card.model_copy(update={"environments": environments})
     return found.found_at(Origin(home, str(home), place, digest))
@@ -146,7 +148,7 @@ def find_algorithms(
 def entry_points() -> dict[str, str]:
     """Returns entry points of installed packages: `module` or `module:Class`, by name."""
     found = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    return {each.name: each.value for each in sorted(found, key=lambda each: each.name)}
+    return {point.name: point.value for point in sorted(found, key=lambda point: point.name)}
 
 
 def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None:

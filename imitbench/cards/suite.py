@@ -6,7 +6,14 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, BudgetUnit, Card, Origin, Scalar
+from imitbench.cards.algorithm import (
+    ActionSpace,
+    AlgorithmCard,
+    BudgetUnit,
+    Card,
+    LocatedCard,
+    Scalar,
+)
 from imitbench.errors import InputError
 from imitbench.util.numbers import Count
 
@@ -304,8 +311,8 @@ class EnvironmentCard(Card):
 
     def was_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> bool:
         """Whether this was an earlier amount of a budget, and is not the current one."""
-        earlier = [each.in_unit(unit) for each in self.earlier_budgets.get(budget, ())]
-        return amount in earlier and amount != self.amount(budget, unit)
+        amounts = [earlier.in_unit(unit) for earlier in self.earlier_budgets.get(budget, ())]
+        return amount in amounts and amount != self.amount(budget, unit)
 
     def with_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> EnvironmentCard:
         """Returns the card with an earlier amount of a budget; itself if it never had it."""
@@ -315,7 +322,7 @@ class EnvironmentCard(Card):
         return self.model_copy(update={"budgets": {**self.budgets, budget: then}})
 
 
-class SuiteCard(Card):
+class SuiteCard(LocatedCard):
     """The card of one suite (`suites/<name>/suite.yaml`).
 
     Attributes:
@@ -330,19 +337,6 @@ class SuiteCard(Card):
     version: str
     controls: list[str] = Field(default_factory=list)
     environments: dict[str, EnvironmentCard] = Field(min_length=1)
-    _origin: Origin | None = PrivateAttr(default=None)
-
-    @property
-    def origin(self) -> Origin:
-        """Source of the card."""
-        assert self._origin is not None, "the loaders of cards set it"
-        return self._origin
-
-    def found_at(self, origin: Origin) -> SuiteCard:
-        """Returns a copy of the card with its origin."""
-        card = self.model_copy()
-        card._origin = origin
-        return card
 
 
 def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:

@@ -66,7 +66,7 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         return model.model_validate(document)
     except ValidationError as error:
         # A misspelt key is also a missing one; report the misspelling.
-        told = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        told = sorted(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         message = _explain(path, lines, model, told[0])
         raise InputError(visible_characters(message)) from error
 

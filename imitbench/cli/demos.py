@@ -126,7 +126,7 @@ def export(
 
     Example: imitbench demos export ppo-seals-CartPole-v0 cartpole.jsonl --limit 10
     """
-    from imitbench.data.export import export_demonstrations
+    from imitbench.data.conversion import export_demonstrations
 
     opened = open_set(source, trust=trust, obs=obs or (), limit=limit)
     with progress_bar("trajectories", quiet=quiet) as report:

@@ -27,7 +27,7 @@ class ArrowSource(TableSource):
     """A folder with `state.json` and Arrow files, or one `.arrow` file.
 
     Args:
-        place: Folder written by `save_to_disk`, or a `.arrow` file.
+        path: Folder written by `save_to_disk`, or a `.arrow` file.
         trust: See `TrajectorySource`.
 
     Raises:
@@ -36,9 +36,9 @@ class ArrowSource(TableSource):
 
     form = "datasets folder"
 
-    def __init__(self, place: Path, *, trust: bool = False) -> None:
-        self.where, self.trust = str(place), trust
-        self.files = arrow_files(place) if place.is_dir() else [place]
+    def __init__(self, path: Path, *, trust: bool = False) -> None:
+        self.where, self.trust = str(path), trust
+        self.files = arrow_files(path) if path.is_dir() else [path]
         self._count = sum(len(batch) for file in self.files for batch in _batches(file))
 
     def __len__(self) -> int:

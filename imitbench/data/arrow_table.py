@@ -149,8 +149,8 @@ def table_to_trajectories(
     if texts is not None:
         infos = (decode_infos(row.as_py()) for row in texts)
     return [
-        row.trajectory(infos=decoded, where=where, number=first_row + place)
-        for place, (row, decoded) in enumerate(zip(rows, infos, strict=True))
+        row.trajectory(infos=decoded, where=where, number=first_row + index)
+        for index, (row, decoded) in enumerate(zip(rows, infos, strict=True))
     ]
 
 
@@ -169,12 +169,12 @@ def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Table
         InputError: A column is missing or has another type, or its lists are ragged.
     """
     check_columns(table.schema, where=where)
-    place: dict[str, Any] = {"where": where, "first_row": first_row}
-    obs = lists_to_arrays(table["obs"], "obs", **place)
-    acts = lists_to_arrays(table["acts"], "acts", **place)
+    source: dict[str, Any] = {"where": where, "first_row": first_row}
+    obs = lists_to_arrays(table["obs"], "obs", **source)
+    acts = lists_to_arrays(table["acts"], "acts", **source)
     rews: Sequence[Array | None] = [None] * len(obs)
     if "rews" in table.column_names:
-        rews = lists_to_arrays(table["rews"], "rews", **place)
+        rews = lists_to_arrays(table["rews"], "rews", **source)
     terminal = table["terminal"]
     if not pa.types.is_boolean(terminal.type):
         raise InputError(

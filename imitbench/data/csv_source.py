@@ -71,7 +71,7 @@ def csv_lines(row: TableRow, number: int) -> Iterator[str]:
             int(done),
             *obs[step + 1].tolist(),
         ]
-        yield f"{number},{','.join(_written(each) for each in numbers)}\n"
+        yield f"{number},{','.join(_written(value) for value in numbers)}\n"
 
 
 def csv_header(row: TableRow) -> str:
@@ -139,7 +139,7 @@ def _groups(names: list[str], where: str) -> dict[str, list[str]]:
                 f"{where}: has {len(columns)} columns {name}_… and no {name}_{absent[0]}: number "
                 "them from 0"
             )
-        groups[name] = [columns[place] for place in range(len(columns))]
+        groups[name] = [columns[index] for index in range(len(columns))]
     return groups
 
 

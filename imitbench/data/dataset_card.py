@@ -86,7 +86,7 @@ def dataset_info(files: Sequence[Path]) -> dict[str, Any]:
         )
     fields = [] if schema is None else list(schema)
     return {
-        "features": [{"name": each.name, **feature(each.type)} for each in fields],
+        "features": [{"name": field.name, **feature(field.type)} for field in fields],
         "splits": [{"name": "train", "num_bytes": unpacked, "num_examples": rows}],
         "download_size": sum(file.stat().st_size for file in files),
         "dataset_size": unpacked,

@@ -98,10 +98,10 @@ def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | Non
     outside = (values < space.low - slack) | (values > space.high + slack)
     if not outside.any():
         return None
-    place = tuple(np.argwhere(outside)[0])
-    low, high = space.low[place[1:]], space.high[place[1:]]
+    first = tuple(np.argwhere(outside)[0])
+    low, high = space.low[first[1:]], space.high[first[1:]]
     return (
-        f"{name} leave the bounds of the environment: {values[place]:g} at step {place[0]}, "
+        f"{name} leave the bounds of the environment: {values[first]:g} at step {first[0]}, "
         f"bounds {low:g} to {high:g}"
     )
 
@@ -173,9 +173,9 @@ def _range_problem(name: str, values: Array, space: gym.Space[Any]) -> str | Non
     outside = (values < low) | (values > high)
     if not outside.any():
         return None
-    place = tuple(np.argwhere(outside)[0])
-    low, high = (np.broadcast_to(bound, values.shape)[place] for bound in (low, high))
+    first = tuple(np.argwhere(outside)[0])
+    low, high = (np.broadcast_to(bound, values.shape)[first] for bound in (low, high))
     return (
-        f"{name} hold {values[place]} at step {place[0]}, the environment has {low} to {high}: "
+        f"{name} hold {values[first]} at step {first[0]}, the environment has {low} to {high}: "
         "use demonstrations of this environment"
     )

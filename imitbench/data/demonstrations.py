@@ -130,18 +130,18 @@ def read_trajectories(
     return trajectories
 
 
-def _read_rows(place: Path, rows: Sequence[int]) -> list[Trajectory]:
-    source = ParquetSource(place)
+def _read_rows(path: Path, rows: Sequence[int]) -> list[Trajectory]:
+    source = ParquetSource(path)
     if any(b <= a for a, b in pairwise(rows)) or (rows and not 0 <= rows[0] <= rows[-1]):
         raise ValueError("rows must be increasing numbers from 0")
     if rows and rows[-1] >= len(source):
         raise InputError(
-            f"{place}: has {len(source)} trajectories, so no row {rows[-1]}: request fewer"
+            f"{path}: has {len(source)} trajectories, so no row {rows[-1]}: request fewer"
         )
     trajectories: list[Trajectory] = []
     for table in source.read_rows(rows, _NUMBERS):
         numbered = rows[len(trajectories) :]
-        for place_in_table, row in enumerate(table_rows(table, where=str(place))):
-            number = numbered[place_in_table]
-            trajectories.append(row.trajectory(infos=None, where=str(place), number=number))
+        for index, row in enumerate(table_rows(table, where=str(path))):
+            number = numbered[index]
+            trajectories.append(row.trajectory(infos=None, where=str(path), number=number))
     return trajectories

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from imitbench.data.csv_source import open_csv
 from imitbench.data.json_lines import JsonLinesSource
 from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
 from imitbench.data.trajectories import Trajectory
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -23,15 +22,15 @@ def is_array_folder(folder: Path) -> bool:
     return (folder / "obs.npy").is_file() or (folder / "acts.npy").is_file()
 
 
-def episode_places(folder: Path) -> list[Path]:
+def episode_paths(folder: Path) -> list[Path]:
     """Returns the episodes of a folder in natural order: 2 before 10; empty if there are none."""
-    places = [
+    paths = [
         path
         for path in folder.iterdir()
         if not path.name.startswith(".")
         and (path.suffix in _FILES if path.is_file() else path.is_dir() and is_array_folder(path))
     ]
-    return sorted(places, key=lambda path: natural(path.name))
+    return sorted(paths, key=lambda path: natural(path.name))
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -40,7 +39,7 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-class EpisodeFolder(TrajectorySource):
+class EpisodeFolder(EpisodeSource):
     """A folder with one file or folder per episode.
 
     Each is a `.csv`, `.npz` or `.jsonl` file or a folder of `.npy` files. Without `dones`, it is a
@@ -55,43 +54,40 @@ class EpisodeFolder(TrajectorySource):
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
-        places = episode_places(folder)
-        kinds = sorted({path.suffix if path.is_file() else "folder of .npy" for path in places})
+        paths = episode_paths(folder)
+        kinds = sorted({path.suffix if path.is_file() else "folder of .npy" for path in paths})
         if len(kinds) > 1:
             raise InputError(
                 f"{folder}: holds episodes as {' and '.join(kinds)}: convert one format at a time"
             )
-        self._episodes = [_open(path) for path in places]
-        self.form = f"{len(places)} episodes, {self._episodes[0].form}"
-        self.untyped = self._episodes[0].untyped
-        others = sorted(p.name for p in folder.iterdir() if p not in places)
-        notes = dict.fromkeys(note for episode in self._episodes for note in episode.notes)
+        self._files = [_open(path) for path in paths]
+        self.form = f"{len(paths)} episodes, {self._files[0].form}"
+        self.untyped = self._files[0].untyped
+        others = sorted(p.name for p in folder.iterdir() if p not in paths)
+        notes = dict.fromkeys(note for episode in self._files for note in episode.notes)
         if others:
             notes[f"not read: {one_line(', '.join(others), 120)}"] = None
         self.notes = tuple(notes)
 
     def __len__(self) -> int:
         """Number of trajectories."""
-        return sum(map(len, self._episodes))
+        return sum(map(len, self._files))
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        every = (t for episode in self._episodes for t in episode._trajectories(False, None))
-        return islice(every, limit)
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
+        for episode in self._files:
+            yield from episode.episodes(with_infos=False)
 
 
-def _open(place: Path) -> TrajectorySource:
-    if place.is_dir():
-        reader = open_npy_folder(place)
-        return ArraysSource(reader, where=str(place), form=".npy arrays", single=True)
-    if place.suffix == ".csv":
-        return open_csv(place, single=True)
-    if place.suffix == ".jsonl":
-        return JsonLinesSource(place)
-    arrays = NpzReader(place)
+def _open(path: Path) -> EpisodeSource:
+    if path.is_dir():
+        reader = open_npy_folder(path)
+        return ArraysSource(reader, where=str(path), form=".npy arrays", single=True)
+    if path.suffix == ".csv":
+        return open_csv(path, single=True)
+    if path.suffix == ".jsonl":
+        return JsonLinesSource(path)
+    arrays = NpzReader(path)
     return ArraysSource(
-        arrays, where=str(place), form=".npz arrays", single=True, others=tuple(arrays.others)
+        arrays, where=str(path), form=".npz arrays", single=True, others=tuple(arrays.others)
     )

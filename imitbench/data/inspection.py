@@ -68,14 +68,14 @@ def inspect_demonstrations(
     try:
         for chunk in source.chunks(with_infos=True, limit=limit):
             lengths = None if chunk.infos is None else chunk.infos.value_lengths().to_pylist()
-            for place, row in enumerate(chunk.rows):
-                number = chunk.first_row + place
+            for index, row in enumerate(chunk.rows):
+                number = chunk.first_row + index
                 first = first or row
                 problem = (
                     row_problem(row, *spaces)
                     or _difference(row, first)
                     or _flag_problem(row, horizon)
-                    or _infos_problem(row, lengths[place] if lengths is not None else None)
+                    or _infos_problem(row, lengths[index] if lengths is not None else None)
                 )
                 if problem:
                     found.problems.append(f"row {number}: {problem}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from imitbench.data.arrow_table import TableRow
 from imitbench.data.trajectories import Trajectory
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.files import open_ordinary
 from imitbench.util.text_line import one_line
@@ -26,7 +25,7 @@ _NEEDED = ("obs", "acts")
 _KEYS = (*_NEEDED, "rewards", "terminal")
 
 
-class JsonLinesSource(TrajectorySource):
+class JsonLinesSource(EpisodeSource):
     """A file with one episode per line.
 
     Args:
@@ -49,12 +48,9 @@ class JsonLinesSource(TrajectorySource):
         """Number of trajectories."""
         return self._count
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        for number, (line, text) in enumerate(islice(self._lines(), limit)):
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
+        for number, (line, text) in enumerate(self._lines()):
             row = _read(text, f"{self.where}, line {line}")
             yield row.trajectory(infos=None, where=self.where, number=number)
 

@@ -7,7 +7,6 @@ A folder has `meta/info.json` and `data/**/*.parquet` with the columns `episode_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ import pyarrow as pa
 from imitbench.data.arrow_numbers import numpy_view
 from imitbench.data.arrow_table import lists_to_arrays
 from imitbench.data.episode_folder import natural
-from imitbench.data.feature_choice import choice_note, choose_features
 from imitbench.data.parquet_source import check_size, opened_parquet
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -37,14 +35,14 @@ def is_lerobot(names: Sequence[str]) -> bool:
     return {_EPISODE, _ACTION} <= set(names)
 
 
-class LeRobotSource(TrajectorySource):
+class LeRobotSource(EpisodeSource):
     """A folder of LeRobot, or one of its Parquet files.
 
     Frames do not include what follows the last action of an episode: the last observation is
     repeated there. Every episode counts as a whole one.
 
     Args:
-        place: The folder or the file.
+        path: The folder or the file.
         obs: Columns whose numbers are the observation, in this order; empty for all of flat numbers
             whose name starts with `observation`, sorted by name.
 
@@ -54,17 +52,17 @@ class LeRobotSource(TrajectorySource):
 
     form = "LeRobot"
 
-    def __init__(self, place: Path, obs: Sequence[str] = ()) -> None:
-        self.where = str(place)
-        if place.is_file():
-            self._files = [place]
+    def __init__(self, path: Path, obs: Sequence[str] = ()) -> None:
+        self.where = str(path)
+        if path.is_file():
+            self._files = [path]
         else:
             self._files = sorted(
-                (place / "data").rglob("*.parquet"),
-                key=lambda path: natural(path.relative_to(place).as_posix()),
+                (path / "data").rglob("*.parquet"),
+                key=lambda file: natural(file.relative_to(path).as_posix()),
             )
         if not self._files:
-            raise InputError(f"{place}: no file data/**/*.parquet in it: fetch it again")
+            raise InputError(f"{path}: no file data/**/*.parquet in it: fetch it again")
         with opened_parquet(self._files[0]) as parquet:
             schema = parquet.schema_arrow
             if not is_lerobot(schema.names):
@@ -89,14 +87,8 @@ class LeRobotSource(TrajectorySource):
         """Number of trajectories."""
         return sum(map(len, self._lengths))
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        return islice(self._episodes(), limit)
-
-    def _episodes(self) -> Iterator[Trajectory]:
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
         for file, lengths in zip(self._files, self._lengths, strict=True):
             wanted = [*self._columns, _ACTION, *[_REWARD] * self._has_rewards]
             table = self._read(file, wanted)

@@ -13,14 +13,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.files import read_content
 from imitbench.util.extras import import_extra
@@ -38,7 +37,7 @@ _PART = r"[A-Za-z0-9][A-Za-z0-9_.\-]*"
 _NAME = re.compile(rf"{_PART}(/{_PART})*")
 
 
-class MinariSource(TrajectorySource):
+class MinariSource(EpisodeSource):
     """A Minari data set on this machine.
 
     Args:
@@ -51,6 +50,7 @@ class MinariSource(TrajectorySource):
     """
 
     form = "Minari"
+    has_infos = True
 
     def __init__(self, name: str, *, download: bool = False) -> None:
         self.where = f"{PREFIX}{name}"
@@ -73,12 +73,9 @@ class MinariSource(TrajectorySource):
         """Number of trajectories."""
         return int(self._dataset.total_episodes)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; without infos, which Minari does not store per step."""
-        return chunks_of(self._trajectories(False, limit), with_infos=with_infos, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        for number in islice(self._dataset.episode_indices, limit):
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`; infos are empty, as Minari stores none per step."""
+        for number in self._dataset.episode_indices:
             with _damage_of(f"{self.where}, row {number}"):
                 (episode,) = self._dataset.iterate_episodes([number])
                 ended = bool(episode.terminations[-1] or episode.truncations[-1])
@@ -215,7 +212,7 @@ def _check_episodes(data: Path, name: str) -> None:
         with import_extra("h5py", "minari", "a Minari data set").File(file) as stored:
             found = len(stored)
     else:
-        found = sum(each.name.isdecimal() and each.is_dir() for each in data.iterdir())
+        found = sum(path.name.isdecimal() and path.is_dir() for path in data.iterdir())
     stated = _metadata(data / "metadata.json", name)["total_episodes"]
     if stated != found:
         raise InputError(

@@ -12,7 +12,6 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +20,7 @@ import numpy.typing as npt
 
 from imitbench.data.arrow_table import TableRow
 from imitbench.data.trajectories import Trajectory
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.data.trusted import unpickle_infos
 from imitbench.errors import InputError
 from imitbench.untrusted.archives import check_archive
@@ -36,7 +35,7 @@ _NAMES = ("obs", "acts", "rews", "terminal", "indices")
 # Deflate compresses equal bytes about a thousandfold, but real observations at most twofold.
 
 
-class NpzSource(TrajectorySource):
+class NpzSource(EpisodeSource):
     """An `.npz` archive.
 
     Args:
@@ -73,19 +72,16 @@ class NpzSource(TrajectorySource):
         }
         self._lengths = self._check_cuts(cuts, steps, sizes)
         self._infos = self._open_infos(trust) if "infos" in names else None
+        self.has_infos = self._infos is not None
 
     def __len__(self) -> int:
         """Number of trajectories."""
         return len(self._lengths)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`."""
-        wanted = with_infos and self._infos is not None
-        return chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
         start = 0
-        for number, row in enumerate(islice(self._rows(), limit)):
+        for number, row in enumerate(self._rows()):
             infos = None
             if with_infos and self._infos is not None:
                 infos = self._infos[start : start + len(row.acts)]

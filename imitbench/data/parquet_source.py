@@ -36,7 +36,7 @@ class ParquetSource(TableSource):
     """A folder with `data/train-*.parquet`, or one file.
 
     Args:
-        place: Folder of the data set, or a Parquet file.
+        path: Folder of the data set, or a Parquet file.
         rewards: Whether rewards are required.
         trust: See `TrajectorySource`.
 
@@ -46,9 +46,9 @@ class ParquetSource(TableSource):
 
     form = "Parquet"
 
-    def __init__(self, place: Path, *, rewards: bool = False, trust: bool = False) -> None:
-        self.where, self.trust = str(place), trust
-        self.files = parquet_files(place)
+    def __init__(self, path: Path, *, rewards: bool = False, trust: bool = False) -> None:
+        self.where, self.trust = str(path), trust
+        self.files = parquet_files(path)
         self._counts = [_count_rows(file, rewards) for file in self.files]
 
     def __len__(self) -> int:
@@ -78,25 +78,25 @@ class ParquetSource(TableSource):
             start += count
 
 
-def parquet_files(place: Path) -> list[Path]:
+def parquet_files(path: Path) -> list[Path]:
     """Lists the files of a data set, in order.
 
     Args:
-        place: Folder with `data/train-*.parquet`, or a file.
+        path: Folder with `data/train-*.parquet`, or a file.
 
     Raises:
         InputError: There are no files, or shards are missing or mixed.
     """
-    if place.exists() and not place.is_dir():
-        require_ordinary(place)
-        return [place]
-    if not place.is_dir():
-        raise MissingPathError(f"{place}: no such file or folder: check the path")
-    files = sorted((place / "data").glob("train-*.parquet"))
+    if path.exists() and not path.is_dir():
+        require_ordinary(path)
+        return [path]
+    if not path.is_dir():
+        raise MissingPathError(f"{path}: no such file or folder: check the path")
+    files = sorted((path / "data").glob("train-*.parquet"))
     for file in files:
-        require_ordinary(file, inside=place)
+        require_ordinary(file, inside=path)
     if not files:
-        raise InputError(f"{place}: no file data/train-*.parquet in it: is it a data set folder?")
+        raise InputError(f"{path}: no file data/train-*.parquet in it: is it a data set folder?")
     numbers = [match for file in files if (match := _SHARD.search(file.name))]
     totals = {int(match[2]) for match in numbers}
     if len(numbers) == len(files) and (
@@ -104,7 +104,7 @@ def parquet_files(place: Path) -> list[Path]:
     ):
         names = one_line(", ".join(file.name for file in files))
         raise InputError(
-            f"{place / 'data'}: the shards are not one complete data set ({names}): "
+            f"{path / 'data'}: the shards are not one complete data set ({names}): "
             "fetch the missing ones or remove those of another data set"
         )
     return files

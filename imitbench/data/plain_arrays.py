@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from imitbench.data.npz_source import NpzMember, opened_npz
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.arrays import check_shape
 from imitbench.untrusted.files import require_ordinary
@@ -140,7 +139,7 @@ def open_npy_folder(folder: Path) -> MemoryReader:
     return MemoryReader(arrays)
 
 
-class ArraysSource(TrajectorySource):
+class ArraysSource(EpisodeSource):
     """Plain arrays of one row per step.
 
     Without `next_obs`, the observation after the last step of an episode is unknown; the last
@@ -183,14 +182,8 @@ class ArraysSource(TrajectorySource):
         """Number of trajectories."""
         return len(self._ends)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        return islice(self._episodes(), limit)
-
-    def _episodes(self) -> Iterator[Trajectory]:
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
         start = 0
         with self._reader.opened() as columns:
             for end, terminal in zip(self._ends, self._terminal, strict=True):

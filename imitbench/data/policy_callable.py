@@ -319,4 +319,4 @@ def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
 
 def _hooked(policy: ActorCriticPolicy) -> bool:
     """Whether layers have hooks, which direct calls of `forward` would skip."""
-    return any(each._forward_hooks or each._forward_pre_hooks for each in policy.modules())
+    return any(module._forward_hooks or module._forward_pre_hooks for module in policy.modules())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.episode_folder import natural
-from imitbench.data.feature_choice import choice_note, choose_features
 from imitbench.data.hdf5 import group_of, import_h5py, numbers_of
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
 
 
-class RobomimicSource(TrajectorySource):
+class RobomimicSource(EpisodeSource):
     """An HDF5 file of robomimic.
 
     Args:
@@ -79,13 +77,10 @@ class RobomimicSource(TrajectorySource):
         """Number of trajectories."""
         return len(self._demos)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`; there are no infos."""
-        return chunks_of(self._trajectories(False, limit), with_infos=False, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
         with self._opened() as file:
-            for name in islice(self._demos, limit):
+            for name in self._demos:
                 where = f"{self.where}, {one_line(name, 40)}"
                 demo = group_of(group_of(file, "data", where), name, where)
                 acts = numbers_of(demo, "actions", where)

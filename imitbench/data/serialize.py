@@ -51,13 +51,13 @@ def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
         MissingPathError: Nothing is at `path` (also a `FileNotFoundError`).
         InputError: It has an unknown format, or is damaged.
     """
-    place = Path(os.fsdecode(path))
-    if not place.exists():
-        raise MissingPathError(f"{place}: no such file or folder: check the path")
-    if (place / STATE_FILE).is_file():
-        trajectories: Sequence[Trajectory] = _load_dataset_folder(place)
-        return [decode_objects(each) for each in trajectories] if trust else trajectories
-    return open_trajectories(place, trust=trust).read(with_infos=True)
+    source = Path(os.fsdecode(path))
+    if not source.exists():
+        raise MissingPathError(f"{source}: no such file or folder: check the path")
+    if (source / STATE_FILE).is_file():
+        trajectories: Sequence[Trajectory] = _load_dataset_folder(source)
+        return list(map(decode_objects, trajectories)) if trust else trajectories
+    return open_trajectories(source, trust=trust).read(with_infos=True)
 
 
 def load_with_rewards(path: AnyPath, *, trust: bool = False) -> Sequence[TrajectoryWithRew]:

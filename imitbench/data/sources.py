@@ -8,7 +8,7 @@ from pathlib import Path
 
 from imitbench.data.arrow_folder import STATE_FILE, ArrowSource
 from imitbench.data.csv_source import open_csv
-from imitbench.data.episode_folder import EpisodeFolder, episode_places, is_array_folder
+from imitbench.data.episode_folder import EpisodeFolder, episode_paths, is_array_folder
 from imitbench.data.json_lines import JsonLinesSource
 from imitbench.data.lerobot_source import INFO_FILE, LeRobotSource, is_lerobot
 from imitbench.data.npz_source import NpzSource
@@ -52,12 +52,12 @@ _SPLITS_FILE = "dataset_dict.json"
 
 
 def open_trajectories(
-    place: Path, *, trust: bool = False, obs: Sequence[str] = ()
+    path: Path, *, trust: bool = False, obs: Sequence[str] = ()
 ) -> TrajectorySource:
     """Opens a data set of trajectories in any supported format.
 
     Args:
-        place: A folder in the hub layout, with `data/train-*.parquet`; a folder that `datasets`
+        path: A folder in the hub layout, with `data/train-*.parquet`; a folder that `datasets`
             saved, or its split `train` if it has several; a folder of LeRobot; a folder of `.npy`
             files, see `imitbench.data.plain_arrays`; a folder of episodes; a `.parquet`, `.arrow`,
             `.csv` or `.jsonl` file; an `.npz` archive of plain arrays, or of older versions of the
@@ -74,46 +74,46 @@ def open_trajectories(
         InputError: The path is missing, its format is unknown, it is damaged, `obs` does not
             apply to it, or it is a pickle and `trust` is false.
     """
-    opened = _open_folder(place, trust, obs) if place.is_dir() else _open_file(place, trust, obs)
+    opened = _open_folder(path, trust, obs) if path.is_dir() else _open_file(path, trust, obs)
     if obs and not isinstance(opened, RobomimicSource | LeRobotSource):
         raise InputError(
-            f"--obs {one_line(obs[0], 60)}: {place} ({opened.form}) has a single observation; "
+            f"--obs {one_line(obs[0], 60)}: {path} ({opened.form}) has a single observation; "
             "leave --obs out"
         )
     return opened
 
 
-def _open_file(place: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
-    if not place.exists():
-        raise MissingPathError(f"{place}: no such file or folder: check the path")
-    require_ordinary(place)
-    kind = _SUFFIXES.get(place.suffix) or _kind_by_content(place)
+def _open_file(path: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
+    if not path.exists():
+        raise MissingPathError(f"{path}: no such file or folder: check the path")
+    require_ordinary(path)
+    kind = _SUFFIXES.get(path.suffix) or _kind_by_content(path)
     if kind == "parquet":
-        with opened_parquet(place, whole=False) as parquet:
+        with opened_parquet(path, whole=False) as parquet:
             frames = is_lerobot(parquet.schema_arrow.names)
         if frames:
-            return LeRobotSource(place, obs)
-        return _with_rows(ParquetSource(place, trust=trust))
+            return LeRobotSource(path, obs)
+        return _with_rows(ParquetSource(path, trust=trust))
     if kind == "arrow":
-        return _with_rows(ArrowSource(place, trust=trust))
+        return _with_rows(ArrowSource(path, trust=trust))
     if kind == "npz":
-        return _open_npz(place, trust)
+        return _open_npz(path, trust)
     if kind == "csv":
-        return open_csv(place)
+        return open_csv(path)
     if kind == "jsonl":
-        return JsonLinesSource(place)
+        return JsonLinesSource(path)
     if kind == "hdf5":
-        return RobomimicSource(place, obs)
-    return _open_pickle(place, trust)
+        return RobomimicSource(path, obs)
+    return _open_pickle(path, trust)
 
 
-def _open_npz(place: Path, trust: bool) -> TrajectorySource:
+def _open_npz(path: Path, trust: bool) -> TrajectorySource:
     """Opens trajectories of the reference library, which have `terminal`, or plain arrays."""
-    arrays = NpzReader(place)
+    arrays = NpzReader(path)
     if {"terminal", "indices"} & set(arrays.others):
-        return NpzSource(place, trust=trust)
+        return NpzSource(path, trust=trust)
     others = tuple(arrays.others)
-    return ArraysSource(arrays, where=str(place), form=".npz arrays", others=others)
+    return ArraysSource(arrays, where=str(path), form=".npz arrays", others=others)
 
 
 def _open_folder(folder: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
@@ -132,7 +132,7 @@ def _open_folder(folder: Path, trust: bool, obs: Sequence[str]) -> TrajectorySou
             f"{folder}: a Minari data set: pass minari:NAME, with MINARI_DATASETS_PATH set to the "
             "folder that holds NAME"
         )
-    if episode_places(folder):
+    if episode_paths(folder):
         return EpisodeFolder(folder)
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     found = one_line(", ".join(names), 80) or "nothing"

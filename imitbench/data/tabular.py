@@ -226,8 +226,8 @@ class ObservationDecoder:
         assert self._table is not None, "called only with a table"
         same = (np.diff(self._table[self._order], axis=0) == 0).all(axis=1)
         if same.any():
-            place = int(same.argmax())
-            first, second = sorted(self._order[place : place + 2].tolist())
+            start = int(same.argmax())
+            first, second = sorted(self._order[start : start + 2].tolist())
             raise ValueError(
                 f"{argument}: states {first} and {second} have the same observation; pass "
                 "state numbers instead"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,7 +16,8 @@ from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trusted import decode_objects
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
+from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
 
@@ -92,10 +93,10 @@ class TrajectorySource(ABC):
 
     def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
         for first_row, rows, infos in self.chunks(with_infos=with_infos, limit=limit):
-            for place, row in enumerate(rows):
-                decoded = None if infos is None else decode_infos(infos[place].as_py())
+            for index, row in enumerate(rows):
+                decoded = None if infos is None else decode_infos(infos[index].as_py())
                 trajectory = row.trajectory(
-                    infos=decoded, where=self.where, number=first_row + place
+                    infos=decoded, where=self.where, number=first_row + index
                 )
                 yield decode_objects(trajectory) if self.trust else trajectory
 
@@ -126,6 +127,32 @@ class TableSource(TrajectorySource):
                 return
 
 
+class EpisodeSource(TrajectorySource):
+    """A data set whose format gives one trajectory after the other.
+
+    Attributes:
+        has_infos: Whether `chunks` can give infos; those of trajectories without are empty.
+    """
+
+    has_infos: bool = False
+
+    @abstractmethod
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """Reads the data set from its start.
+
+        Args:
+            with_infos: Whether to read infos, where there are any.
+        """
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
+        """See `TrajectorySource.chunks`."""
+        wanted = with_infos and self.has_infos
+        return chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        return islice(self.episodes(with_infos=with_infos), limit)
+
+
 def chunks_of(
     trajectories: Iterable[Trajectory], *, with_infos: bool, where: str
 ) -> Iterator[TrajectoryChunk]:
@@ -153,7 +180,7 @@ def chunks_of(
         yield TrajectoryChunk(first_row, rows, _infos(texts))
 
 
-class MemorySource(TrajectorySource):
+class MemorySource(EpisodeSource):
     """Trajectories that are already in memory.
 
     Args:
@@ -161,6 +188,8 @@ class MemorySource(TrajectorySource):
         where: Name of the data set in messages.
         form: Name of their original format.
     """
+
+    has_infos = True
 
     def __init__(self, trajectories: Sequence[Trajectory], *, where: str, form: str) -> None:
         self._all = trajectories
@@ -170,12 +199,9 @@ class MemorySource(TrajectorySource):
         """Number of trajectories."""
         return len(self._all)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
-        """See `TrajectorySource.chunks`."""
-        return chunks_of(islice(self._all, limit), with_infos=with_infos, where=self.where)
-
-    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
-        return islice(self._all, limit)
+    def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
+        """See `EpisodeSource.episodes`."""
+        return iter(self._all)
 
 
 def _row(trajectory: Trajectory, where: str) -> TableRow:
@@ -198,3 +224,46 @@ def _texts(trajectory: Trajectory, where: str) -> list[str]:
 
 def _infos(texts: list[list[str]]) -> pa.Array | None:
     return pa.array(texts, pa.list_(pa.string())) if texts else None
+
+
+def choose_features(
+    asked: Sequence[str], sizes: Mapping[str, int | None], *, where: str
+) -> list[str]:
+    """Chooses recordings of flat numbers, to be concatenated.
+
+    Args:
+        asked: Names in the order of concatenation; empty for all of flat numbers, sorted by name.
+        sizes: Numbers per step of each recording; `None` if it is not flat, such as an image.
+        where: Name of the data set in errors.
+
+    Raises:
+        InputError: A name does not exist or is not flat, or nothing is flat.
+    """
+    for name in asked:
+        if name not in sizes:
+            raise InputError(f"--obs {one_line(name, 60)}: {where}: {did_you_mean(name, sizes)}")
+        if sizes[name] is None:
+            raise InputError(
+                f"--obs {one_line(name, 60)}: {where}: is not flat numbers; name others, such as "
+                f"{', '.join(flat_names(sizes)) or 'none here'}"
+            )
+    chosen = list(dict.fromkeys(asked)) or flat_names(sizes)
+    if not chosen:
+        raise InputError(
+            f"{where}: no observation of flat numbers among {one_line(', '.join(sizes), 120)}; "
+            "images are not supported"
+        )
+    return chosen
+
+
+def flat_names(sizes: Mapping[str, int | None]) -> list[str]:
+    """Returns the names of recordings of flat numbers, sorted."""
+    return sorted(name for name, size in sizes.items() if size is not None)
+
+
+def choice_note(chosen: Sequence[str], sizes: Mapping[str, int | None]) -> str:
+    """Returns a note on what the observation consists of, and what is left out."""
+    parts = ", ".join(f"{name} ({sizes[name]})" for name in chosen)
+    left = sorted(set(sizes) - set(chosen))
+    rest = f"; not used: {one_line(', '.join(left), 120)}" if left else ""
+    return f"observation: {one_line(parts, 160)}{rest}"

@@ -192,7 +192,7 @@ class BufferingWrapper(VecEnvWrapper):
         self._forget()
         running = state["running"]
         self._running = None if running is None else EpisodeBuffer.from_state(running)
-        self._finished = [trajectory_from_state(each) for each in state["finished"]]
+        self._finished = [trajectory_from_state(episode) for episode in state["finished"]]
         self._lengths = list(state["lengths"])
         self._began -= state["steps"]
         self.n_transitions = state["n_transitions"]

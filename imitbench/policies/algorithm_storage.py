@@ -27,7 +27,7 @@ from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, Line
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.errors import InputError, did_you_mean
-from imitbench.policies.sb3_names import OPTIMIZERS, class_in_text, class_of_object
+from imitbench.policies.sb3_objects import OPTIMIZERS, class_in_text, class_of_object
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
 from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
 from imitbench.untrusted.files import read_content

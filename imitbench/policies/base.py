@@ -39,7 +39,7 @@ class NonTrainablePolicy(policies.BasePolicy, ABC):
     def _predict(
         self, obs: th.Tensor | dict[str, th.Tensor], deterministic: bool = False
     ) -> th.Tensor:
-        return th.as_tensor(np.stack([self._choose_action(each) for each in _unbatch(obs)]))
+        return th.as_tensor(np.stack([self._choose_action(single) for single in _unbatch(obs)]))
 
     def forward(self, *args: Any) -> th.Tensor:
         """Not available: this policy cannot be trained.

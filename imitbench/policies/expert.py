@@ -25,7 +25,7 @@ from imitbench.policies.observation_statistics import (
     read_observation_statistics,
 )
 from imitbench.policies.sb3_architecture import build_policy
-from imitbench.policies.sb3_spaces import stored_space
+from imitbench.policies.sb3_objects import stored_space
 from imitbench.policies.sb3_zip import Sb3Zip, read_sb3_zip
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.time_feature import DEFAULT_STEPS, TimeFeaturePolicy, with_time

@@ -103,7 +103,7 @@ def _find_policy(path: Path) -> Path:
     for own in (path, path / "policy"):
         if (own / _DESCRIPTION).is_file():
             return own
-    zips = {each.name: each for each in sorted(path.glob("*.zip")) if each.name not in _OTHER_ZIPS}
+    zips = {file.name: file for file in sorted(path.glob("*.zip")) if file.name not in _OTHER_ZIPS}
     for name in (f"{path.resolve().name}.zip", *_USUAL_ZIPS):
         if name in zips:
             return zips[name]
@@ -116,9 +116,9 @@ def _find_policy(path: Path) -> Path:
 
 def _find_statistics(policy: Path) -> Path | None:
     """Finds statistics next to the zip, or in a folder named after it, as RL Zoo stores them."""
-    places = [policy.parent / name for name in _STATISTICS_FILES]
-    places.append(policy.parent / policy.stem / _STATISTICS_FILES[1])
-    return next((place for place in places if place.is_file()), None)
+    candidates = [policy.parent / name for name in _STATISTICS_FILES]
+    candidates.append(policy.parent / policy.stem / _STATISTICS_FILES[1])
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def _settings(path: Path) -> dict[str, Any]:

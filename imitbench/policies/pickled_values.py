@@ -152,7 +152,7 @@ def _multi_discrete(attributes: dict[str, Any]) -> spaces.MultiDiscrete:
 def _multi_binary(attributes: dict[str, Any]) -> spaces.MultiBinary:
     n = attributes["n"]
     if isinstance(n, tuple | list):
-        return spaces.MultiBinary([int(array_of(each)) for each in n])
+        return spaces.MultiBinary([int(array_of(size)) for size in n])
     return spaces.MultiBinary(int(array_of(n)))
 
 

@@ -140,7 +140,7 @@ def constructor_arguments(policy: BasePolicy) -> dict[str, Any]:
     cls = type(policy)
     parameters = _parameters(cls)
     saved = policy._get_constructor_parameters()
-    if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         saved = {name: value for name, value in saved.items() if name in parameters}
     for name, parameter in parameters.items():
         if name in saved or parameter.kind in _OPEN or name == "lr_schedule":
@@ -159,10 +159,10 @@ def accepts(cls: type, name: str) -> bool:
 
     If it passes on arguments that it does not name, the constructors of its bases count as well.
     """
-    for each in cls.__mro__:
-        if "__init__" not in vars(each):
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
             continue
-        parameters = _parameters(each)
+        parameters = _parameters(base)
         if name in parameters:
             return True
         if not any(parameter.kind in _OPEN for parameter in parameters.values()):
@@ -172,7 +172,7 @@ def accepts(cls: type, name: str) -> bool:
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-    return {each.name: each for each in parameters}
+    return {parameter.name: parameter for parameter in parameters}
 
 
 def _source_of(found: DefinedClass) -> PluginSource:

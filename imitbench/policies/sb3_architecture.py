@@ -31,14 +31,14 @@ from stable_baselines3.td3.policies import TD3Policy
 from imitbench.errors import InputError
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
-from imitbench.policies.sb3_names import (
+from imitbench.policies.sb3_objects import (
     ACTIVATIONS,
     EXTRACTORS,
     NORMS,
     class_in_text,
     policy_class_of_object,
+    printed_array,
 )
-from imitbench.policies.sb3_spaces import printed_array
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject, undetermined
 from imitbench.policies.space_check import channels_first
 from imitbench.util.networks import EMANorm, RunningNorm

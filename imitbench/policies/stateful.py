@@ -80,7 +80,7 @@ class StatefulPolicy(BasePolicy):
             memory = self._memory(state, episode_start, count)
             actions, memory = self.act(given, memory, deterministic)
         chosen = environment_actions(self, actions)
-        return (chosen if vectorized else chosen[0]), tuple(each.cpu().numpy() for each in memory)
+        return (chosen if vectorized else chosen[0]), tuple(part.cpu().numpy() for part in memory)
 
     def _memory(
         self,
@@ -92,7 +92,7 @@ class StatefulPolicy(BasePolicy):
         initial = self.initial_state(count)
         if state is None:
             return initial
-        earlier = tuple(th.as_tensor(each, device=self.device) for each in state)
+        earlier = tuple(th.as_tensor(part, device=self.device) for part in state)
         if episode_start is None:
             return earlier
         starts = th.as_tensor(np.array(episode_start, dtype=bool), device=self.device)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from support.environments import DictCounter
 
-from imitbench.data.accumulator import TrajectoryAccumulator
 from imitbench.data.observations import DictObs, maybe_wrap_in_dictobs
+from imitbench.data.rollout import TrajectoryAccumulator
 
 
 def test_steps_of_one_trajectory_are_collected_in_order():

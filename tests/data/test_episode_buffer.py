@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from support.environments import DictCounter
 
-from imitbench.data.accumulator import TrajectoryAccumulator
 from imitbench.data.episode_buffer import EpisodeBuffer
 from imitbench.data.observations import maybe_wrap_in_dictobs
+from imitbench.data.rollout import TrajectoryAccumulator
 
 
 @pytest.mark.parametrize("wrap", [lambda env: env, DictCounter])

@@ -16,8 +16,8 @@ from support.plain_sets import (
     write_robomimic,
 )
 
+from imitbench.data.conversion import export_demonstrations
 from imitbench.data.demonstrations import write_demonstrations
-from imitbench.data.export import export_demonstrations
 from imitbench.data.sources import open_trajectories
 from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError

@@ -34,7 +34,7 @@ from imitbench.errors import InputError
 from imitbench.hub.repo_card import RepoCard
 from imitbench.policies.expert_folder import read_tagless_mapping
 from imitbench.policies.observation_statistics import read_observation_statistics
-from imitbench.policies.sb3_spaces import stored_space
+from imitbench.policies.sb3_objects import stored_space
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.storage import load_policy
 from imitbench.published.validation import validate
