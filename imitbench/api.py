@@ -530,11 +530,8 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
 def _places(given: Places) -> list[Path]:
     from imitbench.published.opening import results_place
 
-    return [results_place(place) for place in _several(given)]
-
-
-def _several(given: Places) -> Sequence[AnyPath]:
-    return [given] if isinstance(given, (str, PathLike)) else list(given)
+    places = [given] if isinstance(given, (str, PathLike)) else given
+    return [results_place(place) for place in places]
 
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imitbench.store.run_dir import RunDirectory
 
 _RUNS_SHOWN = 3
+_ERROR_FIELDS = {"phase", "error_type", "message", "traceback", "failed_at"}
 
 
 def logs(
@@ -86,7 +87,7 @@ def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
                 "run_id": directory.path.name,
                 "folder": str(directory.path),
                 "logs": {name: _last(text, tail) for name, text in parts.items()},
-                "error": failure and _error(failure),
+                "error": failure and failure.model_dump(include=_ERROR_FIELDS),
             }
         )
         return
@@ -172,10 +173,6 @@ def _document(group: FailureGroup) -> dict[str, Any]:
         "runs": [spec.run_id for spec, _ in group.runs],
         "last_lines": group.last_lines,
     }
-
-
-def _error(failure: RunFailure) -> dict[str, str]:
-    return failure.model_dump(include={"phase", "error_type", "message", "traceback", "failed_at"})
 
 
 def _last(text: str, tail: int | None) -> list[str]:

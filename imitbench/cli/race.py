@@ -148,16 +148,9 @@ def race(
             note("at most; a race ends as soon as all is decided:")
         print_plans([planned.plan], resolved, out, json=json)
     else:
-        _do(planned, resolved, out, json=json, quiet=quiet)
-
-
-def _do(planned: PlannedRace, options: RunOptions, out: Path, *, json: bool, quiet: bool) -> None:
-    """Carries out a race and prints its result."""
-    result = carry_on(planned, options, out, quiet=quiet)
-    show(result, out, json=json, quiet=quiet)
-    code = exit_code(result, options)
-    if code:
-        raise typer.Exit(code)
+        result = carry_on(planned, resolved, out, quiet=quiet)
+        show(result, out, json=json, quiet=quiet)
+        raise typer.Exit(exit_code(result, resolved))
 
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:
@@ -270,6 +263,8 @@ def _plain(shown: str, key: float) -> object:
 
 
 def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
+    from imitbench.store.races import race_folder
+
     standing, trained = result.standing, result.trained
     resume = command_for(out, "resume")
     if standing.hopeless:
@@ -298,10 +293,4 @@ def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
         )
     if standing.over and not quiet:
         runs = count(len(standing.runs), "run")
-        note(f"over: {runs}; results in {out}, design in {_folder(result, out)}")
-
-
-def _folder(result: RaceResult, out: Path) -> Path:
-    from imitbench.store.races import race_folder
-
-    return race_folder(out, result.race)
+        note(f"over: {runs}; results in {out}, design in {race_folder(out, result.race)}")

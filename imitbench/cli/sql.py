@@ -48,7 +48,9 @@ def sql(
     except duckdb.OutOfMemoryException as error:
         raise InputError(f"query: {beyond('database_bytes', 'needs more memory')}") from error
     except duckdb.Error as error:
-        raise InputError(f"query: {_without_position(error)}") from error
+        # DuckDB's message with its suggestions, and without the marked query.
+        problem = one_line(str(error).partition("\nLINE ")[0], limit=400)
+        raise InputError(f"query: {problem}") from error
     if json or format == "json":
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif format == "csv":
@@ -57,8 +59,3 @@ def sql(
         writer.writerows(rows)
     else:
         print_table(header, rows)
-
-
-def _without_position(error: Exception) -> str:
-    """Returns DuckDB's message in one line, with its suggestions and without the marked query."""
-    return one_line(str(error).partition("\nLINE ")[0], limit=400)

@@ -174,10 +174,6 @@ class Changes:
     colors: dict[str, int]
 
 
-def _is_method(name: str) -> bool:
-    return role_by_name(name) == "method"
-
-
 class RunTable:
     """Rows of a results folder, with a version that counts changes.
 
@@ -241,7 +237,9 @@ class RunTable:
                 gone=[key for at, key in self._gone if at > since > 0],
                 outlook=self._outlook,
                 colors=method_colors(
-                    name for name in {run.row.algo for run in known} if _is_method(name)
+                    name
+                    for name in {run.row.algo for run in known}
+                    if role_by_name(name) == "method"
                 ),
             )
 
