@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from imitbench.bench.live_display import (
@@ -24,7 +24,8 @@ from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import open_ordinary
-from imitbench.util.text_line import printable_log
+from imitbench.util.text_line import printable_log, width_of
+from imitbench.util.text_table import format_table
 
 _EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run
 _SURE_S = 3.0  # without a process, in which a sweep may start one
@@ -40,7 +41,6 @@ COLUMNS = (
     Column("waiting"),
     Column("ETA", rank=2),
 )
-HEADER = tuple(column.name for column in COLUMNS)
 LIVE_COLUMNS = (
     Column("run", rank=4),
     Column("algorithm", rank=1, above=True),
@@ -145,13 +145,9 @@ def summary(cells: Sequence[CellStatus]) -> str:
     return f"{counts}; {'about' if whole.whole else 'at least'} {duration(whole.eta_s)} left"
 
 
-def _table(cells: Sequence[CellStatus]) -> Table:
-    table = Table(caption=Text(summary(cells)))
-    for name in HEADER:
-        table.add_column(name, justify="right" if name in (*STATES, "ETA") else "left")
-    for row in table_rows(cells):
-        table.add_row(*(Text(str(value)) for value in row))
-    return table
+def _table(cells: Sequence[CellStatus]) -> Text:
+    table = format_table(COLUMNS, table_rows(cells), width=width_of(sys.stderr))
+    return Text(f"{table}{summary(cells)}\n")
 
 
 def follow_run(out: Path, directory: RunDirectory, tail: int | None) -> None:
