@@ -22,11 +22,12 @@ from imitbench.cli.output import (
 )
 from imitbench.errors import InputError
 from imitbench.records.selection import Selection
+from imitbench.util.hub_errors import UnreachableError
+from imitbench.util.hub_upload import UploadResult, check_repository_name
 from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.hub.publication import Publication
-    from imitbench.util.hub_upload import UploadResult
 
 _SHOWN = 40
 
@@ -42,7 +43,11 @@ EnvId = Annotated[str | None, option("--env", "Environment id, if the files do n
 
 @dataclass(frozen=True)
 class _PushRequest:
-    """Options that all push commands share."""
+    """Options that all push commands share.
+
+    Raises:
+        InputError: The name of the repository is malformed, or the message is empty.
+    """
 
     repo: str
     yes: bool
@@ -51,10 +56,7 @@ class _PushRequest:
     json: bool
     quiet: bool
 
-    def check(self) -> None:
-        """Raises InputError for a bad repository name or message, before any other work."""
-        from imitbench.util.hub_upload import check_repository_name
-
+    def __post_init__(self) -> None:
         check_repository_name(self.repo)
         if self.message is not None and not self.message.strip():
             raise InputError("--message: is empty")
@@ -79,7 +81,6 @@ def push_experts(
     Example: imitbench experts push experts/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
     from imitbench.hub.expert_publication import staged_expert
 
@@ -106,7 +107,6 @@ def push_demos(
     Example: imitbench demos push demos/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --license mit --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
     from imitbench.hub.demos_publication import staged_demos
 
@@ -131,7 +131,6 @@ def push_preferences(
     Example: imitbench label push preferences me/pendulum-preferences --license cc-by-4.0 --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
     from imitbench.hub.preferences_publication import staged_preferences
 
@@ -162,7 +161,6 @@ def push_results(
     Example: imitbench results push --out runs me/my-results --license cc-by-4.0 --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
     from imitbench.hub.results_publication import staged_results
     from imitbench.published.results_folder import read_runs
@@ -186,7 +184,6 @@ def push_results(
 
 def _push(staged: AbstractContextManager[Publication], request: _PushRequest) -> None:
     from imitbench.hub.publication import check_for_tokens, push
-    from imitbench.util.hub_errors import UnreachableError
 
     notify = make_notifier(quiet=request.quiet)
     with staged as publication:
