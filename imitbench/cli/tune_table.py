@@ -18,12 +18,12 @@ from imitbench.cli.output import (
     print_table,
     print_text,
 )
-from imitbench.tune.held_out_comparison import HeldOutComparison
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
     from imitbench.tune.held_out_comparison import HeldOutComparison
-    from imitbench.tune.request import StudySettings, TuneRequest
+    from imitbench.tune.request import TuneRequest
+    from imitbench.tune.runner import StudyOverview
     from imitbench.tune.study import Trial
 
 
@@ -86,7 +86,7 @@ def print_tuning(
         print_json(
             {
                 "studies": [
-                    _document(study.name, study.settings, study.trials, study.comparison)
+                    _document(study)
                     | {"written": str(files[env]) if (env := study.settings.env) in files else None}
                     for study in studies
                 ]
@@ -96,17 +96,13 @@ def print_tuning(
     for place, study in enumerate(studies):
         if place:
             typer.echo("")
-        _print_study(study.name, study.settings, study.trials, study.comparison)
+        _print_study(study)
 
 
-def _document(
-    name: str,
-    settings: StudySettings,
-    trials: Sequence[Trial],
-    comparison: HeldOutComparison | None,
-) -> dict[str, Any]:
+def _document(study: StudyOverview) -> dict[str, Any]:
     from imitbench.tune.objectives import OBJECTIVES
 
+    settings, comparison = study.settings, study.comparison
     held_out = None
     if comparison is not None:
         held_out = {
@@ -122,7 +118,7 @@ def _document(
             ],
         }
     return {
-        "name": name,
+        "name": study.name,
         "algo": settings.algo,
         "suite": settings.suite,
         "env": settings.env,
@@ -130,23 +126,19 @@ def _document(
         "objective": settings.objective,
         "uses_reward": OBJECTIVES[settings.objective].uses_reward,
         "budget": settings.budget,
-        "trials": [vars(trial) for trial in trials],
+        "trials": [vars(trial) for trial in study.trials],
         "held_out": held_out,
     }
 
 
-def _print_study(
-    name: str,
-    settings: StudySettings,
-    trials: Sequence[Trial],
-    comparison: HeldOutComparison | None,
-) -> None:
+def _print_study(study: StudyOverview) -> None:
     from imitbench.tune.objectives import OBJECTIVES
 
+    settings, trials, comparison = study.settings, study.trials, study.comparison
     objective = OBJECTIVES[settings.objective]
     flag = "uses reward" if objective.uses_reward else "without the true reward"
     print_text(
-        f"{name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
+        f"{study.name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
         f"{objective.name} ({flag})"
     )
     defaults = trials[0].values if trials else {}
