@@ -28,7 +28,7 @@ READING_S = 0.25
 FRESH_S = 1.0
 OUTLOOK_S = 10.0
 """Seconds after which the time to come is estimated anew, even if no run has changed."""
-RESTS = 4  # a look is repeated after this many times its own duration
+RESTS = 4  # a survey is repeated after this many times its own duration
 _LONGEST_MESSAGE = 300
 _LONGEST_NAME = 200
 _URGENCY = {"running": 0, "failed": 1, "interrupted": 2, "done": 3, "waiting": 4}
@@ -118,7 +118,7 @@ class _Known:
     """What is known of a run.
 
     Attributes:
-        found: The run as the folder was last looked at; `None` for published runs.
+        found: The run as last surveyed; `None` for published runs.
         row: What the list shows of it.
         version: Version of the table in which the row changed.
         stamp: Text of what the row was read from; empty if files must be read first.
@@ -177,7 +177,7 @@ class Changes:
 class RunTable:
     """Rows of a results folder, with a version that counts changes.
 
-    Several threads may use it. It looks at the folder only when it is asked, and never writes.
+    Several threads may use it. It surveys the folder only when it is asked, and never writes.
 
     Args:
         out: Results folder; `None` if there are published results only.
@@ -198,7 +198,7 @@ class RunTable:
         self._gone: list[tuple[int, str]] = []
         self._pending: dict[str, str] = {}
         self._outlook, self._outlook_at = Outlook(), float("-inf")
-        self._looked_at, self._look_s = float("-inf"), 0.0
+        self._refreshed_at, self._refresh_s = float("-inf"), 0.0
 
     @property
     def keys(self) -> set[str]:
@@ -214,7 +214,7 @@ class RunTable:
         return RunDirectory(self._survey.out / known.found.path)
 
     def changes(self, session: str, version: int, *, reading_s: float = READING_S) -> Changes:
-        """Looks at the folder and returns what has changed.
+        """Surveys the folder and returns what has changed.
 
         Args:
             session: That of an earlier answer; all rows are returned to other askers.
@@ -223,7 +223,7 @@ class RunTable:
         """
         with self._lock:
             self._version += 1
-            self._look()
+            self._refresh()
             self._read(time.monotonic() + reading_s)
             since = version if session == self._session else 0
             known = [*self._fixed, *self._runs.values()]
@@ -243,10 +243,10 @@ class RunTable:
                 ),
             )
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Finds runs and their states, unless that was done just now."""
-        pause = max(FRESH_S, RESTS * self._look_s)
-        if self._survey is None or time.monotonic() - self._looked_at < pause:
+        pause = max(FRESH_S, RESTS * self._refresh_s)
+        if self._survey is None or time.monotonic() - self._refreshed_at < pause:
             return
         started = time.monotonic()
         found = {encodable(run.path): run for run in self._survey.runs(read_specs=False)}
@@ -262,8 +262,8 @@ class RunTable:
             stamp = self._stamp(run)
             if known.stamp != stamp:
                 self._pending[key] = stamp
-        self._looked_at = time.monotonic()
-        self._look_s = self._looked_at - started
+        self._refreshed_at = time.monotonic()
+        self._refresh_s = self._refreshed_at - started
 
     def _begun(self, key: str, run: SurveyedRun, known: _Known | None) -> _Known:
         """Makes a row of what is known without reading files."""
@@ -294,7 +294,7 @@ class RunTable:
                 known.row, known.version = row, self._version
             known.stamp = self._pending.pop(key)
         if changed or time.monotonic() - self._outlook_at > OUTLOOK_S:
-            self._outlook, self._outlook_at = self._look_ahead(), time.monotonic()
+            self._outlook, self._outlook_at = self._estimate(), time.monotonic()
 
     def _read_row(self, key: str, known: _Known) -> ListedRun:
         """Returns the row of a run from its files; with what can be read if some are damaged."""
@@ -317,7 +317,7 @@ class RunTable:
             return replace(row, step=step)
         return replace(row, step=step, phase=status.phase, at=status.updated_at)
 
-    def _look_ahead(self) -> Outlook:
+    def _estimate(self) -> Outlook:
         """Estimates the time to come, once all rows are known."""
         if self._survey is None:
             return Outlook()
