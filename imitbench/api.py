@@ -29,6 +29,11 @@ from imitbench.api_arguments import (
     shared_settings,
 )
 from imitbench.errors import InputError, did_you_mean
+from imitbench.records.selection import Selection
+from imitbench.util.files import write_output
+from imitbench.util.hub_client import silent
+from imitbench.util.name_lists import split_names
+from imitbench.util.text_line import note
 
 if TYPE_CHECKING:
     import pandas
@@ -129,9 +134,6 @@ def run(
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
     from imitbench.report.notebook import ShownSummary
-    from imitbench.util.hub_client import silent
-    from imitbench.util.name_lists import split_names
-    from imitbench.util.text_line import note
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     request = make_request(
@@ -210,8 +212,6 @@ def race(
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.race.progress import RaceNotes
     from imitbench.race.summary import RaceSummary
-    from imitbench.util.hub_client import silent
-    from imitbench.util.text_line import note
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)
@@ -267,9 +267,7 @@ def results(
         raise InputError(f"table {table}: no such table; {did_you_mean(table, get_args(Table))}")
 
     from imitbench.published.opening import open_results
-    from imitbench.records.selection import Selection
     from imitbench.store import database
-    from imitbench.util.text_line import note
 
     with open_results(_places(out), notify=note) as connection:
         return database.read_frame(connection, table, selection=Selection.of(suite, env, algo))
@@ -354,14 +352,11 @@ def report(
     Raises:
         InputError: There are no results, a value is not accepted, or a file cannot be written.
     """
-    from imitbench.records.selection import Selection
     from imitbench.report import build as building
     from imitbench.report import formats
     from imitbench.report.notebook import ShownReport
     from imitbench.report.plots import check_figures
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.util.files import write_output
-    from imitbench.util.text_line import note
 
     _choice("format", format, (*get_args(formats.ReportFormat), None))
     _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
@@ -470,12 +465,9 @@ def compare(
     Raises:
         InputError: A name has no runs, no conditions are shared, or a value is not accepted.
     """
-    from imitbench.records.selection import Selection
     from imitbench.report.build import compare_results
     from imitbench.report.pairwise import PairwiseOptions
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.util.name_lists import split_names
-    from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
     _check_statistics(replicates, level)
@@ -538,16 +530,13 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
 def _places(given: Places) -> list[Path]:
     from imitbench.published.opening import results_place
 
-    return [results_place(each) for each in _several(given)]
-
-
-def _several(given: Places) -> Sequence[AnyPath]:
-    return [given] if isinstance(given, (str, PathLike)) else list(given)
+    places = [given] if isinstance(given, (str, PathLike)) else given
+    return [results_place(place) for place in places]
 
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
     if value not in accepted:
-        known = [each for each in accepted if each is not None]
+        known = [choice for choice in accepted if choice is not None]
         raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
 
 

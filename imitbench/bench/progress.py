@@ -13,8 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.bench.live_display import shown_runs, success_text
-from imitbench.bench.run_watch import RunWatch
+from imitbench.bench.live_display import RunWatch, shown_runs, success_text
 from imitbench.bench.sweep import SweepObserver, SweepStart
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store.live_runs import LiveRun
@@ -83,9 +82,9 @@ class _ShownSweep(_SilentObserver):
     def stopping(self) -> None:
         note(_STOPPING)
 
-    def look(self) -> list[LiveRun]:
+    def read_progress(self) -> list[LiveRun]:
         """Reads how far the running runs are."""
-        running = self._watch.look()
+        running = self._watch.read_progress()
         self._at_once = max(self._at_once, len(running), 1)
         waiting = {key: len(cell.open) for key, cell in self._cells.items()}
         left = []
@@ -159,5 +158,5 @@ def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
         yield _SilentObserver()
         return
     observer = _ShownSweep()
-    with shown_runs(observer.look, observer.head):
+    with shown_runs(observer.read_progress, observer.head):
         yield observer

@@ -7,7 +7,8 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,7 @@ from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.quantities import rough_duration as duration
-from imitbench.util.terminal import uses_color, width_of
-from imitbench.util.text_line import note, on_terminal
+from imitbench.util.text_line import note, on_terminal, uses_color, width_of
 from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "print_json",
     "print_table",
     "print_text",
+    "progress_bar",
 ]
 
 
@@ -118,3 +119,33 @@ def make_notifier(*, quiet: bool = False) -> Notify:
 def size_text(count: int) -> str:
     """Returns a number of bytes as kB or MB."""
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Context with a bar on stderr, on terminals only.
+
+    Args:
+        what: What is counted.
+        quiet: Whether to show nothing.
+
+    Yields:
+        A function to call with the number that is done, and the total.
+    """
+    if quiet or not on_terminal():
+        yield lambda _done, _total: None
+        return
+    from rich import progress
+
+    from imitbench.bench.live_display import make_console
+
+    columns = (
+        "{task.description}",
+        progress.BarColumn(bar_width=30),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=make_console(), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -8,11 +8,11 @@ import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
-from imitbench.cli.record_options import takes
+from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 
 
-@takes(RunOptions)
+@with_options_of(RunOptions)
 def run(
     context: typer.Context,
     algo: run_options.Algo,

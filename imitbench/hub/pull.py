@@ -102,8 +102,8 @@ def pull(
     except InputError as error:
         what = "an expert" if kind == "model" else "demonstrations"
         raise InputError(
-            f"{hub_client.label(kind, repo)} at {fetched.commit[:12]}: not a repository of {what} "
-            f"({error})"
+            f"{hub_client.repo_path(kind, repo)} at {fetched.commit[:12]}: not a repository of "
+            f"{what} ({error})"
         ) from error
     pulled = PulledArtifact(
         kind=kind,

@@ -102,7 +102,7 @@ def warn_of_pins(
         notify: Called with each warning.
     """
     for source, found in pulled:
-        name = hub_client.label(found.kind, found.repo)
+        name = hub_client.repo_path(found.kind, found.repo)
         locked = lock.find(found.kind, found.repo) if lock else None
         if source.hub.revision is None and locked is None:
             notify(
@@ -139,7 +139,7 @@ def resolve_commits(
         InputError: A repository cannot be read.
     """
     return [
-        (source, hub_client.resolve(source.hub.repo, kind=source.kind, notify=notify))
+        (source, hub_client.resolve_commit(source.hub.repo, kind=source.kind, notify=notify))
         for source in sources
     ]
 

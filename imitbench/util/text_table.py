@@ -79,7 +79,7 @@ def format_table(
     Returns:
         Lines, each ending in a newline.
     """
-    table = _Table([_column(each) for each in columns], rows, color)
+    table = _Table([_column(column) for column in columns], rows, color)
     everything = _Layout(tuple(range(len(table.columns))))
     if width is None or table.needs(everything.inline) <= width:
         lines = table.lines(everything)

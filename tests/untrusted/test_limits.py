@@ -20,7 +20,7 @@ from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_content, read_text
 from imitbench.untrusted.limits import Limits, variable
 from imitbench.untrusted.yaml_text import load_yaml
-from imitbench.util.hub_sizes import check_sizes
+from imitbench.util.hub_client import check_sizes
 from imitbench.util.safe_unpickler import read_safely
 from imitbench.util.spaces import space_from_json
 
@@ -77,7 +77,7 @@ def gated(read):
     def act(folder):
         path = folder / "a"
         path.write_text("x")
-        gate.read_apart(lambda: read(path), path, str)
+        gate.read_in_child(lambda: read(path), path, str)
 
     return act
 
