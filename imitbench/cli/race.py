@@ -15,7 +15,7 @@ from imitbench.executors.options import RunOptions
 if TYPE_CHECKING:
     from imitbench.race.driver import RaceResult
     from imitbench.race.planning import PlannedRace
-    from imitbench.report.model import ExtraTable
+    from imitbench.report.model import Table
 
 New = Annotated[
     list[str],
@@ -262,7 +262,7 @@ def document(result: RaceResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_table(table: ExtraTable) -> None:
+def _print_table(table: Table) -> None:
     from imitbench.cli.output import print_table
 
     rows = [
@@ -272,7 +272,7 @@ def _print_table(table: ExtraTable) -> None:
         ]
         for row in table.rows
     ]
-    print_table(list(table.columns), rows)
+    print_table([column.heading for column in table.columns], rows)
     typer.echo()
 
 

@@ -7,7 +7,7 @@ import math
 from imitbench.report import text
 from imitbench.report.html_charts import legend, profile_chart
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.html_tables import marks_of
+from imitbench.report.html_tables import mark_spans
 from imitbench.report.model import Section
 from imitbench.report.section_comparison import SectionComparison
 from imitbench.stats.improvement import Improvement
@@ -22,7 +22,7 @@ def score_matrix(section: Section, place: int) -> Markup:
     """
     head = [tag("th", "Environment", scope="col")]
     head += [
-        tag("th", named(result.algorithm), *marks_of(result), scope="col")
+        tag("th", named(result.algorithm), *mark_spans(text.marks(result)), scope="col")
         for result in section.algorithms
     ]
     rows = []

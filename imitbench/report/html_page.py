@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from imitbench.report import html_comparison, html_tables, text
+from imitbench.report import html_comparison, html_tables, report_tables, text
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_data import data_element
 from imitbench.report.html_markup import (
@@ -20,7 +20,7 @@ from imitbench.report.html_markup import (
 from imitbench.report.html_races import race_charts
 from imitbench.report.html_tables import origin, provenance_table
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import Report, Section, color_numbers
+from imitbench.report.model import Report, Section, Table, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.store.run_details import ReportDetails
 from imitbench.version import __version__
@@ -52,11 +52,8 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
         main.append(_section(place, section, report, colors, comparisons[place]))
     for place, race in enumerate(report.races):
         main.append(block(f"r{place}", f"Race: {race.design.title}", race_charts(race)))
-    for place, table in enumerate(report.extra):
-        main.append(block(f"x{place}", table.title, html_tables.extra(table)))
-    if report.failures:
-        shown = html_tables.failures(report.failures, report.method.failed_runs)
-        main.append(block("failures", "Failed runs", shown))
+    for id_, table in _tables(report).items():
+        main.append(block(id_, table.title, html_tables.laid_out(table)))
     if report.sections:
         main.append(_reading(report))
     if known.runs:
@@ -82,13 +79,17 @@ def _sentence(report: Report) -> str:
     return protocol[0].upper() + protocol[1:] + "."
 
 
+def _tables(report: Report) -> dict[str, Table]:
+    """Returns the tables after the sections, by HTML id."""
+    tables = enumerate(report_tables.report_tables(report))
+    return {table.label or f"x{index}": table for index, table in tables}
+
+
 def _header(report: Report, has_provenance: bool) -> Markup:
     links = [
         tag("a", section.title, href=f"#s{place}") for place, section in enumerate(report.sections)
     ]
-    links += [tag("a", table.title, href=f"#x{place}") for place, table in enumerate(report.extra)]
-    if report.failures:
-        links.append(tag("a", "Failed runs", href="#failures"))
+    links += [tag("a", table.title, href=f"#{id_}") for id_, table in _tables(report).items()]
     if has_provenance:
         links.append(tag("a", "Provenance", href="#provenance"))
     runs = {row.run_id for section in report.sections for row in section.runs}
@@ -123,13 +124,14 @@ def _section(
     comparison: SectionComparison | None,
 ) -> Markup:
     """Returns the block of one section: its tables, charts and notes."""
+    overview, cells, *others = report_tables.section_tables(section, report)
     scale = AxisScale.of(section)
     made = f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
     ids = [f"s{place}-a{number}" for number in range(len(section.algorithms))]
     parts = [
         tag("p", made, class_="lead"),
         _notes(section),
-        html_tables.aggregates(section, colors, scale, ids),
+        html_tables.overview(overview, section, colors, scale, ids),
         tag("h3", "Scores at a glance"),
         html_comparison.score_matrix(section, place),
     ]
@@ -145,18 +147,14 @@ def _section(
             sides.append(tag("div", tag("h3", "Probability of improvement"), pairs))
         parts.append(tag("div", *sides, class_="pair"))
     parts += [
-        tag("h3", "By environment"),
+        tag("h3", cells.title),
         _filter(f"s{place}-cells"),
-        tag("div", html_tables.cells(section, colors), id=f"s{place}-cells"),
+        tag("div", html_tables.laid_out(cells, colors), id=f"s{place}-cells"),
         tag("h3", "Curves and single runs"),
         *(_drill(place, number, section) for number in range(len(section.environments))),
     ]
-    for table in section.extra:
-        parts += [tag("h3", table.title), html_tables.extra(table)]
-    if section.measured:
-        parts += [tag("h3", "Further measurements"), html_tables.measured(section)]
-    if section.references:
-        parts += [tag("h3", "References"), html_tables.references(section)]
+    for table in others:
+        parts += [tag("h3", table.title), html_tables.laid_out(table)]
     return block(f"s{place}", _heading(section), *parts)
 
 

@@ -8,8 +8,9 @@ from dataclasses import fields
 from imitbench.bench.summary import SweepSummary
 from imitbench.report import pairwise_text, text
 from imitbench.report.html_markup import Markup, join, tag
-from imitbench.report.model import AlgorithmResult, Report, Section
+from imitbench.report.model import Report, Section
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+from imitbench.report.report_tables import score_table
 from imitbench.report.tables import build_report
 
 
@@ -71,22 +72,12 @@ def comparison_html(found: Sequence[PairwiseComparison], options: PairwiseOption
 
 
 def _section(section: Section) -> Iterable[Markup]:
-    yield tag("h4", section.title)
-    header = ("Algorithm", "Seeds", "IQM score", "Mean score", *section.environments, "Failed runs")
-    yield _table(header, [_row(result) for result in section.algorithms])
+    table = score_table(section)
+    yield tag("h4", table.title)
+    rows = [[cell.shown for cell in row] for row in table.rows]
+    yield _table([column.heading for column in table.columns], rows)
     if section.notes:
         yield tag("ul", *(tag("li", note) for note in section.notes))
-
-
-def _row(result: AlgorithmResult) -> list[str]:
-    return [
-        text.label(result),
-        text.seeds(result),
-        text.interval(result.iqm, result),
-        text.score(result.mean.point if result.mean else None),
-        *(text.score(cell.score) for cell in result.cells),
-        str(result.failures),
-    ]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -14,7 +14,6 @@ import numpy as np
 from imitbench.cards.algorithm import Role
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
-from imitbench.report import extra_tables
 from imitbench.report.measures import summarize_measures
 from imitbench.report.model import (
     ANCHORS,
@@ -23,14 +22,15 @@ from imitbench.report.model import (
     RANDOM,
     AlgorithmResult,
     CellResult,
-    ExtraTable,
     Kind,
     Report,
+    RunCost,
     Section,
     StatisticsSettings,
     plain_name,
 )
 from imitbench.report.notes import section_notes
+from imitbench.report.report_tables import extra_tables, spanning_tables
 from imitbench.stats.aggregates import (
     Statistic,
     interquartile_mean,
@@ -45,6 +45,7 @@ from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
 
 LEVEL = 0.95
+SECONDS_PER_HOUR = 3600.0
 BUDGET_ORDER = ("quick", "default", "full")
 
 Aggregate = Literal["mean", "iqm", "median", "gap"]
@@ -117,25 +118,13 @@ def build_report(
             [row for row in failed if row.suite == suite],
             [row for row in references if row.suite == suite],
             [row for row in measures if row.suite == suite],
+            imported,
             method,
             tuple(aggregates),
         )
     ]
-    beside, rest = extra_tables.imports(imported, sections)
-    return Report(
-        method=method,
-        sections=tuple(
-            replace(section, extra=(*section.extra, extra_tables.imported(fitting)))
-            if fitting
-            else section
-            for section, fitting in zip(sections, beside, strict=True)
-        ),
-        failures=tuple(failed),
-        extra=(
-            *extra_tables.demo_count_tables(sections),
-            *([extra_tables.imported(rest)] if rest else []),
-        ),
-    )
+    rest = [row for row in imported if not any(_fits(row, each.conditions) for each in sections)]
+    return Report(method, tuple(sections), tuple(failed), spanning_tables(sections, rest))
 
 
 def _suite_sections(
@@ -144,6 +133,7 @@ def _suite_sections(
     failures: list[FailureRow],
     references: list[ReferenceRow],
     measures: list[MeasureRow],
+    imported: Sequence[ExternalScoreRow],
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
 ) -> list[Section]:
@@ -195,7 +185,9 @@ def _suite_sections(
                     [row for row in measures if is_in_group(row, conditions)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
-                extra=_extra(ranked, inside),
+                extra=extra_tables(
+                    ranked, inside, [row for row in imported if _fits(row, conditions)]
+                ),
             )
         )
     return sections
@@ -211,12 +203,9 @@ def _reference_rows(references: Sequence[ReferenceRow]) -> set[str]:
     return names
 
 
-def _extra(
-    results: Sequence[AlgorithmResult], references: Sequence[ReferenceRow]
-) -> tuple[ExtraTable, ...]:
-    kinds = [row.score_one for row in references]
-    tables = (extra_tables.aggregates(results), extra_tables.costs(results))
-    return tuple(extra_tables.flagged(table, kinds) for table in tables if table.rows)
+def _fits(row: ExternalScoreRow, conditions: Conditions) -> bool:
+    """Whether a run of another tool may be shown with runs under these conditions."""
+    return Conditions.of(row).compatible(conditions)
 
 
 def _shown(
@@ -315,8 +304,22 @@ def _algorithm_result(
         uses_reward=uses_reward,
         median=found.get("median"),
         gap=found.get("gap"),
-        cost=extra_tables.cost_of([row for runs in by_environment.values() for row in runs]),
+        cost=_cost([row for runs in by_environment.values() for row in runs]),
     )
+
+
+def _cost(rows: Sequence[ScoreRow]) -> RunCost | None:
+    """Returns the mean cost of one algorithm's completed runs; `None` without completed runs."""
+    by_environment: dict[str, list[tuple[float, float, float]]] = {}
+    for row in rows:
+        demos = math.nan if row.n_demos is None else float(row.n_demos)
+        costs = (row.train_s / SECONDS_PER_HOUR, float(row.env_steps), demos)
+        by_environment.setdefault(row.env, []).append(costs)
+    if not by_environment:
+        return None
+    means = [np.mean(by_environment[env], axis=0) for env in sorted(by_environment)]
+    hours, steps, demos = (float(value) for value in np.mean(means, axis=0))
+    return RunCost(hours, steps, None if math.isnan(demos) else demos)
 
 
 @lru_cache(maxsize=8)

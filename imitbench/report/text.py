@@ -122,6 +122,13 @@ def label(result: AlgorithmResult) -> str:
     return f"{name} (control)" if result.role == "control" else name
 
 
+def marks(result: AlgorithmResult) -> list[str]:
+    """Returns what is special about an algorithm: its role, and that it uses the reward."""
+    reward = ["uses reward"] * result.uses_reward
+    roles = {"reference": ["reference", *reward], "control": [*reward, "control"]}
+    return roles.get(result.role, reward)
+
+
 def coverage(result: AlgorithmResult) -> str:
     """Returns the number of covered environments out of those in the section."""
     count = f"{len(result.covered)} of {len(result.cells)}"
