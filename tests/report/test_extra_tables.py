@@ -2,7 +2,7 @@
 
 import pytest
 
-from imitbench.report.csv_table import render_csv
+from imitbench.report.data_formats import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
