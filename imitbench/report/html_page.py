@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
-from imitbench.report import html_comparison, html_tables, report_tables, text
-from imitbench.report.html_charts import AxisScale
+from imitbench.report import html_tables, report_tables, text
+from imitbench.report.html_charts import AxisScale, legend, profile_chart, race_charts
 from imitbench.report.html_data import data_element
 from imitbench.report.html_markup import (
     Markup,
@@ -17,15 +19,16 @@ from imitbench.report.html_markup import (
     tag,
     theme_picker,
 )
-from imitbench.report.html_races import race_charts
-from imitbench.report.html_tables import origin, provenance_table
+from imitbench.report.html_tables import mark_spans, origin, provenance_table
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import Report, Section, Table, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
+from imitbench.stats.improvement import ImprovementMatrix
 from imitbench.store.run_details import ReportDetails
 from imitbench.version import __version__
 
 STYLES = ("report.css",)
+SHADES = 10
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")
 
 
@@ -133,19 +136,10 @@ def _section(
         _notes(section),
         html_tables.overview(overview, section, colors, scale, ids),
         tag("h3", "Scores at a glance"),
-        html_comparison.score_matrix(section, place),
+        _score_matrix(section, place),
     ]
     if comparison is not None and (comparison.profiles or comparison.improvement):
-        sides = []
-        if comparison.profiles:
-            over = len(comparison.environments)
-            title = f"Performance profiles over {over} environment{'' if over == 1 else 's'}"
-            chart = html_comparison.profiles(comparison, colors)
-            sides.append(tag("div", tag("h3", title), chart))
-        if comparison.improvement is not None:
-            pairs = html_comparison.improvements(comparison)
-            sides.append(tag("div", tag("h3", "Probability of improvement"), pairs))
-        parts.append(tag("div", *sides, class_="pair"))
+        parts.append(tag("div", *_comparison(comparison, colors), class_="pair"))
     parts += [
         tag("h3", cells.title),
         _filter(f"s{place}-cells"),
@@ -255,3 +249,100 @@ def _provenance(details: ReportDetails) -> Markup:
     """Returns the block of versions, hardware and commands, with the number of runs of each."""
     counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
     return block("provenance", "Provenance", provenance_table(counts))
+
+
+def _comparison(comparison: SectionComparison, colors: dict[str, int]) -> Iterator[Markup]:
+    """Yields the performance profiles and the probabilities of improvement."""
+    if comparison.profiles:
+        over = len(comparison.environments)
+        title = f"Performance profiles over {over} environment{'' if over == 1 else 's'}"
+        chart = tag("div", profile_chart(comparison.profiles, colors), class_="scroll",
+                    tabindex="0", role="region", aria_label="Performance profiles")  # fmt: skip
+        figure = tag("figure", legend(comparison.profiles, colors), chart)
+        yield tag("div", tag("h3", title), figure)
+    if comparison.improvement is not None:
+        pairs = _improvement_matrix(comparison.improvement)
+        yield tag("div", tag("h3", "Probability of improvement"), pairs)
+
+
+def _score_matrix(section: Section, place: int) -> Markup:
+    """Returns the matrix of mean scores, a row per environment and a column per algorithm.
+
+    Cells are shaded by score from 0 to 1. Each environment links to its single runs.
+    """
+    head = [
+        [named(result.algorithm), *mark_spans(text.marks(result))] for result in section.algorithms
+    ]
+    rows = []
+    for index, environment in enumerate(section.environments):
+        row = [tag("a", named(environment), href=f"#s{place}-e{index}")]
+        for result in section.algorithms:
+            cell = result.cells[index]
+            shown: str = text.score(cell.score)
+            if cell.failures:
+                shown = join(shown, " ", tag("span", f"{cell.failures} failed", class_="bad"))
+            row.append(tag("td", shown, class_=_shade(cell.score)))
+        rows.append(row)
+    label = "Scores at a glance"
+    matrix = _matrix(label, "Environment", head, rows, "matrix")
+    return tag("div", matrix, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def _improvement_matrix(matrix: ImprovementMatrix) -> Markup:
+    """Returns the probabilities of improvement of all pairs."""
+    names = matrix.algorithms
+    rows = [[named(first), *(_pair(matrix, first, second) for second in names)] for first in names]
+    head = [[named(name)] for name in names]
+    label = "Probability of improvement"
+    pairs = _matrix(label, "Row better than column", head, rows, "matrix pairs")
+    return tag("div", pairs, class_="scroll", role="region", tabindex="0", aria_label=label)
+
+
+def _pair(matrix: ImprovementMatrix, first: str, second: str) -> Markup:
+    if first == second:
+        return tag("td", "—", class_="self")
+    pair = matrix.of(first, second)
+    probability = pair.probability
+    if not math.isfinite(probability.point):
+        return tag("td", text.NOTHING, title="no environment has runs of both")
+    decided = probability.known and not probability.low <= 0.5 <= probability.high
+    ends = (
+        f"[{text.fixed(probability.low, 2)}, {text.fixed(probability.high, 2)}]"
+        if probability.known
+        else f"[{text.NOTHING}]"
+    )
+    over = len(pair.coverage.environments)
+    return tag(
+        "td",
+        tag("strong" if decided else "span", text.fixed(probability.point, 2)),
+        tag("br"),
+        tag("span", ends, class_="ends"),
+        class_=_shade(probability.point),
+        title=f"over {over} environment{'' if over == 1 else 's'}",
+    )
+
+
+def _matrix(
+    label: str,
+    corner: str,
+    head: Iterable[Iterable[Markup]],
+    rows: Iterable[Sequence[Markup]],
+    classes: str,
+) -> Markup:
+    """Returns a table with headings above and at the left."""
+    above = [tag("th", corner, scope="col"), *(tag("th", *name, scope="col") for name in head)]
+    body = [tag("tr", tag("th", first, scope="row"), *cells) for first, *cells in rows]
+    return tag(
+        "table",
+        tag("thead", tag("tr", *above)),
+        tag("tbody", *body),
+        class_=classes,
+        aria_label=label,
+    )
+
+
+def _shade(value: float | None) -> str | None:
+    """Returns the CSS class of a share: from `h0` for 0 and below to `h10` for 1 and above."""
+    if value is None or not math.isfinite(value):
+        return None
+    return f"h{round(SHADES * min(1.0, max(0.0, value)))}"
