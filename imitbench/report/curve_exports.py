@@ -258,9 +258,9 @@ def upload_runs(
         InputError: There are no results, or W&B reports an error.
     """
     import_extra("wandb", "wandb", "sending curves to W&B")  # checked before reading results
-    place = f"{entity or ''}/{project}"
-    known = _read_known(out)
-    done = set(known.get(place, []))
+    destination = f"{entity or ''}/{project}"
+    known = _read_record(out)
+    done = set(known.get(destination, []))
     counts = {"uploaded": 0, "present": 0, "unfinished": 0}
     offline = False
     for curve in read_curves(out, notify=notify, suite=suite):
@@ -273,7 +273,7 @@ def upload_runs(
             offline = _upload(curve, project, entity, folder)
             counts["uploaded"] += 1
             done.add(run_id)
-            known[place] = sorted(done)
+            known[destination] = sorted(done)
             atomic_write_text(out / RECORD_FILE, json.dumps(known, indent=1) + "\n")
     return UploadSummary(**counts, offline=offline)
 
@@ -300,7 +300,7 @@ def _upload(curve: LoggedCurve, project: str, entity: str | None, folder: Path) 
     return offline
 
 
-def _read_known(out: Path) -> dict[str, list[str]]:
+def _read_record(out: Path) -> dict[str, list[str]]:
     path = out / RECORD_FILE
     try:
         found = json.loads(path.read_text())

@@ -14,7 +14,6 @@ from imitbench.report.model import (
     MeasureSummary,
     Report,
     ReportedRace,
-    RunCost,
     Section,
     StatisticsSettings,
 )
@@ -47,26 +46,20 @@ def render_csv(report: Report) -> str:
     """Writes the report as CSV with the header `COLUMNS`.
 
     `row` is `cell` for one algorithm on one environment, `aggregate` for one algorithm over the
-    environments it covers (`environment` is empty then), and `measure` for a further
-    measurement, which has only the columns of that name. `race` rows have the verdict of a
-    registered race on an algorithm and its `baseline`, on one environment or overall, with the
-    difference of mean scores and its repeated interval; `seeds_max` is the number of seeds that it
-    took. `kind` says whether the numbers
-    come from completed runs (`run`), from the suite's references (`reference`), or do not exist
-    (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
-    intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
+    environments it covers (`environment` is empty then), and `measure` for a further measurement,
+    which has only the columns of that name. `race` rows have the verdict of a registered race on an
+    algorithm and its `baseline`, on one environment or overall, with the difference of mean scores
+    and its repeated interval; `seeds_max` is the number of seeds that it took. `kind` says whether
+    the numbers come from completed runs (`run`), from the suite's references (`reference`), or do
+    not exist (`missing`). `score_mean` is over seeds in cells and over environments in aggregates;
+    the intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
     sample standard deviation over runs. `failed` is the number of failed runs, and `failed_runs`
     says how they count. `core_hours` (of training), `env_steps` and `demos` are means over
     environments of means over completed runs. `termination_rate` is the share of episodes that
     ended before a time limit. `role` is method, reference, control or anchor. `score_one` says
     whose return is score 1: expert, demonstrations, or card for a number on the suite's card.
 
-    Args:
-        report: The report to write.
-
-    Returns:
-        CSV with single newlines as line ends; the header alone for an empty report. Numbers
-        have ten significant digits; missing values are empty fields.
+    Lines end in single newlines. Numbers have ten significant digits; missing values are empty.
     """
     sections = (row for section in report.sections for row in _section_rows(section, report.method))
     races = (row for race in report.races for row in _race(race))
@@ -137,10 +130,9 @@ def _section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict
     kinds = sorted(section.score_one)
     for result in section.algorithms:
         yield {**shared, "score_one": "+".join(kinds) or None, **_aggregate(result)}
-    for position, environment in enumerate(section.environments):
-        reference = references.get(environment)
+    for index, environment in enumerate(section.environments):
         anchors: dict[str, Value] = {}
-        if reference is not None:
+        if (reference := references.get(environment)) is not None:
             anchors = {
                 "reference_random": reference.random,
                 "reference_expert": reference.expert,
@@ -148,7 +140,7 @@ def _section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict
                 "score_one": reference.score_one,
             }
         for result in section.algorithms:
-            yield {**shared, **anchors, **_cell(result, result.cells[position])}
+            yield {**shared, **anchors, **_cell(result, result.cells[index])}
     for measured in section.measured:
         yield {**shared, **_measured(measured)}
 
@@ -171,23 +163,15 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
         **_interval("score_iqm", result.iqm),
         **_interval("score_median", result.median),
         **_interval("optimality_gap", result.gap),
-        **_cost(result.cost),
+        **(asdict(result.cost) if result.cost else {}),
     }
-
-
-def _cost(cost: RunCost | None) -> dict[str, Value]:
-    if cost is None:
-        return {}
-    return {"core_hours": cost.core_hours, "env_steps": cost.env_steps, "demos": cost.demos}
 
 
 def _interval(column: str, interval: Interval | None) -> dict[str, Value]:
     if interval is None:
         return {}
-    point: dict[str, Value] = {column: interval.point}
-    if not interval.known:
-        return point
-    return {**point, f"{column}_low": interval.low, f"{column}_high": interval.high}
+    ends = {f"{column}_low": interval.low, f"{column}_high": interval.high}
+    return {column: interval.point, **(ends if interval.known else {})}
 
 
 def _measured(measured: MeasureSummary) -> dict[str, Value]:

@@ -36,50 +36,41 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
     """Writes the report as a page for browsers.
 
     The same results give the same page: it contains no creation time. It loads nothing. Its
-    security policy forbids loading, and any script but its own.
+    security policy forbids loading, and any script but its own. Names and messages from runs are
+    escaped.
 
     Args:
         report: The report to write.
         details: Single runs and learning curves; without them, the page has only the scores.
-
-    Returns:
-        Self-contained HTML. Names and messages from runs are escaped.
     """
     known = details if details is not None else ReportDetails()
     colors = color_numbers(report)
-    comparisons = [compare_section(section, report.method) for section in report.sections]
     main: list[Markup] = []
     if not report.sections:
         main.append(tag("p", text.EMPTY))
-    for place, section in enumerate(report.sections):
-        main.append(_section(place, section, report, colors, comparisons[place]))
-    for place, race in enumerate(report.races):
-        main.append(block(f"r{place}", f"Race: {race.design.title}", race_charts(race)))
+    for index, section in enumerate(report.sections):
+        main.append(_section(index, section, report, colors))
+    for index, race in enumerate(report.races):
+        main.append(block(f"r{index}", f"Race: {race.design.title}", race_charts(race)))
     for id_, table in _tables(report).items():
         main.append(block(id_, table.title, html_tables.laid_out(table)))
     if report.sections:
         main.append(_reading(report))
     if known.runs:
         main.append(_provenance(known))
+    protocol = text.protocol(report)
+    protocol = protocol[0].upper() + protocol[1:]
     body = join(
         tag("a", "Skip to the results", href="#results", class_="skip"),
         _header(report, bool(known.runs)),
         tag("main", *main, id="results"),
-        tag("footer", tag("p", f"Made by imitbench {__version__}. {_sentence(report)}")),
+        tag("footer", tag("p", f"Made by imitbench {__version__}. {protocol}.")),
         tag("dialog", id="run", aria_labelledby="run-title"),
         data_element(report, known, colors),
     )
-    return html_document(_title(report), body, styles=STYLES, scripts=SCRIPTS)
-
-
-def _title(report: Report) -> str:
     suites = dict.fromkeys(section.suite for section in report.sections)
-    return " · ".join(["imitbench report", *suites])
-
-
-def _sentence(report: Report) -> str:
-    protocol = text.protocol(report)
-    return protocol[0].upper() + protocol[1:] + "."
+    title = " · ".join(["imitbench report", *suites])
+    return html_document(title, body, styles=STYLES, scripts=SCRIPTS)
 
 
 def _tables(report: Report) -> dict[str, Table]:
@@ -90,7 +81,7 @@ def _tables(report: Report) -> dict[str, Table]:
 
 def _header(report: Report, has_provenance: bool) -> Markup:
     links = [
-        tag("a", section.title, href=f"#s{place}") for place, section in enumerate(report.sections)
+        tag("a", section.title, href=f"#s{index}") for index, section in enumerate(report.sections)
     ]
     links += [tag("a", table.title, href=f"#{id_}") for id_, table in _tables(report).items()]
     if has_provenance:
@@ -120,47 +111,44 @@ def _header(report: Report, has_provenance: bool) -> Markup:
 
 
 def _section(
-    place: int,
+    index: int,
     section: Section,
     report: Report,
     colors: dict[str, int],
-    comparison: SectionComparison | None,
 ) -> Markup:
     """Returns the block of one section: its tables, charts and notes."""
     overview, cells, *others = report_tables.section_tables(section, report)
+    comparison = compare_section(section, report.method)
     scale = AxisScale.of(section)
     made = f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
-    ids = [f"s{place}-a{number}" for number in range(len(section.algorithms))]
+    ids = [f"s{index}-a{number}" for number in range(len(section.algorithms))]
     parts = [
         tag("p", made, class_="lead"),
         _notes(section),
         html_tables.overview(overview, section, colors, scale, ids),
         tag("h3", "Scores at a glance"),
-        _score_matrix(section, place),
+        _score_matrix(section, index),
     ]
     if comparison is not None and (comparison.profiles or comparison.improvement):
         parts.append(tag("div", *_comparison(comparison, colors), class_="pair"))
     parts += [
         tag("h3", cells.title),
-        _filter(f"s{place}-cells"),
-        tag("div", html_tables.laid_out(cells, colors), id=f"s{place}-cells"),
+        _filter(f"s{index}-cells"),
+        tag("div", html_tables.laid_out(cells, colors), id=f"s{index}-cells"),
         tag("h3", "Curves and single runs"),
-        *(_drill(place, number, section) for number in range(len(section.environments))),
+        *(_drill(index, number, section) for number in range(len(section.environments))),
     ]
     for table in others:
         parts += [tag("h3", table.title), html_tables.laid_out(table)]
-    return block(f"s{place}", _heading(section), *parts)
+    return block(f"s{index}", _heading(section), *parts)
 
 
 def _heading(section: Section) -> Markup:
     """Returns the heading: the suite, and as labels what its runs share; also readable as text."""
-    suite, _, shared = section.title.partition(": ")
-    if not section.title.startswith(f"{section.suite}: "):
-        suite, shared = section.title, ""
-    else:
-        suite, shared = section.suite, section.title[len(section.suite) + 2 :]
-    chips = tag("span", shared, class_="shared") if shared else Markup("")
-    return join(suite, " ", chips)
+    shared = section.title.removeprefix(f"{section.suite}: ")
+    if shared == section.title:
+        return join(section.title, " ")
+    return join(section.suite, " ", tag("span", shared, class_="shared"))
 
 
 def _reading(report: Report) -> Markup:
@@ -205,7 +193,7 @@ def _reading(report: Report) -> Markup:
         ),
         *((name, MEANINGS[name]) for name in sorted(measures & set(MEANINGS))),
     ]
-    pairs = [each for name, said in entries for each in (tag("dt", name), tag("dd", said))]
+    pairs = [part for name, meaning in entries for part in (tag("dt", name), tag("dd", meaning))]
     return block("reading", "How to read this page", tag("dl", *pairs))
 
 
@@ -225,24 +213,24 @@ def _filter(target: str) -> Markup:
     return tag("p", tag("label", "Filter ", field), " ", count, class_="filter", hidden=True)
 
 
-def _drill(place: int, number: int, section: Section) -> Markup:
+def _drill(index: int, number: int, section: Section) -> Markup:
     """Returns a closed element for the runs on one environment; the script fills it on opening."""
     environment = section.environments[number]
     runs = sum(row.env == environment for row in section.runs)
     failed = sum(result.cells[number].failures for result in section.algorithms)
-    said = f"{runs} run{'' if runs == 1 else 's'}"
-    parts: list[str] = [named(environment), " ", tag("span", said, class_="ends")]
+    counted = f"{runs} run{'' if runs == 1 else 's'}"
+    parts: list[str] = [named(environment), " ", tag("span", counted, class_="ends")]
     if failed:
         parts += [" ", tag("span", f"{failed} failed", class_="bad")]
     content = tag(
         "div",
         tag("noscript", "Curves and single runs are drawn by the script in this page."),
         class_="drill",
-        data_section=place,
+        data_section=index,
         data_environment=number,
     )
     summary = tag("summary", *parts)
-    return tag("details", summary, content, id=f"s{place}-e{number}", class_="environment")
+    return tag("details", summary, content, id=f"s{index}-e{number}", class_="environment")
 
 
 def _provenance(details: ReportDetails) -> Markup:
@@ -265,7 +253,7 @@ def _comparison(comparison: SectionComparison, colors: dict[str, int]) -> Iterat
         yield tag("div", tag("h3", "Probability of improvement"), pairs)
 
 
-def _score_matrix(section: Section, place: int) -> Markup:
+def _score_matrix(section: Section, number: int) -> Markup:
     """Returns the matrix of mean scores, a row per environment and a column per algorithm.
 
     Cells are shaded by score from 0 to 1. Each environment links to its single runs.
@@ -275,7 +263,7 @@ def _score_matrix(section: Section, place: int) -> Markup:
     ]
     rows = []
     for index, environment in enumerate(section.environments):
-        row = [tag("a", named(environment), href=f"#s{place}-e{index}")]
+        row = [tag("a", named(environment), href=f"#s{number}-e{index}")]
         for result in section.algorithms:
             cell = result.cells[index]
             shown: str = text.score(cell.score)

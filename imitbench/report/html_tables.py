@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,12 +75,15 @@ def table(
     """
     head = [_heading(column) for column in columns]
     body = []
-    for place, row in enumerate(rows):
-        made = [_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))]
-        own = ids[place] if ids else None
-        if own is not None:
-            made[max(0, names - 1)] = linked_to_itself(made[max(0, names - 1)], own)
-        body.append(tag("tr", *made, id=own))
+    last_name = max(0, names - 1)
+    for row, id_ in zip(rows, ids or itertools.repeat(None), strict=False):
+        cells = [
+            _cell(column, cell, index < names)
+            for index, (column, cell) in enumerate(zip(columns, row, strict=True))
+        ]
+        if id_ is not None:
+            cells[last_name] = linked_to_itself(cells[last_name], id_)
+        body.append(tag("tr", *cells, id=id_))
     whole = tag(
         "table",
         captioned(caption) if caption else Markup(""),
@@ -107,22 +111,22 @@ def linked_to_itself(cell: Markup, id_: str) -> Markup:
     return Markup(f"{cell[: -len(ending)]}{link}{ending}")
 
 
-def captioned(said: str) -> Markup:
+def captioned(caption: str) -> Markup:
     """Returns a caption that stays visible while the table scrolls."""
-    return tag("caption", tag("span", said))
+    return tag("caption", tag("span", caption))
 
 
-def _cell(column: Column, entry: TableCell, naming: bool) -> Markup:
-    key = entry.content if entry.key == "" else entry.key
-    sorted_by = None if key is None else format(key, ".10g") if isinstance(key, float) else key
-    classes = "number" if column.number else "plot" if column.heading is not None else None
-    label = None if naming else column.label
-    values = None if entry.values is None else json.dumps(entry.values)
-    attributes = {"class_": classes, "data_key": sorted_by, "data_label": label,
-                  "data_value": values}  # fmt: skip
-    if naming:
-        return tag("th", entry.content, scope="row", **attributes)
-    return tag("td", entry.content, **attributes)
+def _cell(column: Column, cell: TableCell, is_name: bool) -> Markup:
+    key = cell.content if cell.key == "" else cell.key
+    attributes = {
+        "class_": "number" if column.number else "plot" if column.heading is not None else None,
+        "data_key": format(key, ".10g") if isinstance(key, float) else key,
+        "data_label": None if is_name else column.label,
+        "data_value": None if cell.values is None else json.dumps(cell.values),
+    }
+    if is_name:
+        return tag("th", cell.content, scope="row", **attributes)
+    return tag("td", cell.content, **attributes)
 
 
 _CLASSES = {"aggregate": "overview", "cells": "cells", "failures": "failures"}
@@ -239,14 +243,14 @@ def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = 
         Column("Command"),
     ]
     rows = [
-        _row(each, count, ids[each] if ids else None)
-        for each, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        _provenance_row(serialized, count, ids[serialized] if ids else None)
+        for serialized, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     caption = "Provenance of the runs, as recorded with each result."
     return table(columns, rows, label="Provenance", caption=caption, classes="provenance", names=0)
 
 
-def _row(serialized: str, count: int, id_: str | None) -> list[TableCell]:
+def _provenance_row(serialized: str, count: int, id_: str | None) -> list[TableCell]:
     origin = json.loads(serialized)
     versions = [f"{name} {version}" for name, version in sorted(origin["packages"].items())]
     hardware = f"{origin['cpu']}{', ' + origin['gpu'] if origin['gpu'] else ''}"

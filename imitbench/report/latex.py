@@ -42,14 +42,9 @@ _NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 def render_latex(report: Report) -> str:
-    r"""Writes the report as LaTeX.
+    r"""Writes the report as a file for `\input`; a comment in it names the required packages.
 
-    Args:
-        report: The report to write.
-
-    Returns:
-        Content of a file for `\input`, ending in a newline. A comment names the required
-        packages. Names and messages from runs are escaped: they cannot contain commands.
+    Names and messages from runs are escaped: they cannot contain commands.
     """
     blocks = [PREAMBLE]
     if not report.sections:
@@ -70,14 +65,7 @@ def render_latex(report: Report) -> str:
 
 
 def escape(value: str) -> str:
-    """Escapes untrusted text for LaTeX.
-
-    Args:
-        value: Any text.
-
-    Returns:
-        One line, valid in text, cells and captions.
-    """
+    """Returns an untrusted text as one line for LaTeX's text, cells and captions."""
     return _SPECIALS.sub(lambda mark: _SPECIAL.get(mark[0], f"{{{mark[0]}}}"), text.one_line(value))
 
 

@@ -20,12 +20,7 @@ _MARKUP = re.compile(
 def render_markdown(report: Report) -> str:
     """Writes the report as Markdown.
 
-    Args:
-        report: The report to write.
-
-    Returns:
-        Markdown, ending in a newline. Names and messages from runs are escaped: they cannot
-        contain markup or HTML.
+    Names and messages from runs are escaped: they cannot contain markup or HTML.
     """
     blocks = ["# imitbench report"]
     if not report.sections:
@@ -38,14 +33,7 @@ def render_markdown(report: Report) -> str:
 
 
 def escape(value: str) -> str:
-    """Escapes untrusted text for Markdown, table cells included.
-
-    Args:
-        value: Any text.
-
-    Returns:
-        One line that renders as that text.
-    """
+    """Returns one line that renders as an untrusted text, in table cells, too."""
     return _MARKUP.sub(lambda mark: "\\" + mark[0], text.one_line(value).translate(_ENTITIES))
 
 

@@ -44,9 +44,9 @@ class ShownSummary(SweepSummary):
             "queued": outcome.queued,
             "lost": outcome.lost,
         }
-        said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        counted = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         report = build_report(self.scores, self.failures, self.references)
-        return join(tag("p", f"{said or 'no runs'}; results in {self.out}"), report_html(report))
+        return join(tag("p", f"{counted or 'no runs'}; results in {self.out}"), report_html(report))
 
 
 def report_html(report: Report) -> Markup:

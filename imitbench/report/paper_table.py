@@ -10,7 +10,7 @@ import numpy as np
 
 from imitbench.report import text
 from imitbench.report.latex import escape, floating, number, table_row, tabular
-from imitbench.report.model import AlgorithmResult, Report, Section
+from imitbench.report.model import AlgorithmResult, Report, Section, StatisticsSettings
 from imitbench.report.race_tables import verdict_table
 from imitbench.stats.aggregates import mean
 from imitbench.stats.bootstrap import Interval, stratified_bootstrap
@@ -23,7 +23,7 @@ _MISSING = "--"
 
 
 def render_paper_table(report: Report, *, captions: bool = True) -> str:
-    r"""Writes a table for each section of a report, and one for each registered race.
+    """Writes a table for each section of a report, and one for each registered race.
 
     A column has the mean scores on an environment, with their bootstrap intervals; the last column
     has the IQM over all environments. In each column, the best method is bold, and so are methods
@@ -34,9 +34,6 @@ def render_paper_table(report: Report, *, captions: bool = True) -> str:
         report: The report to write.
         captions: Whether each table floats and has a caption and a label; otherwise it is only a
             `tabular`.
-
-    Returns:
-        Content of a file for `\input`, ending in a newline. Names from runs are escaped.
     """
     blocks = [PREAMBLE]
     if not report.sections:
@@ -63,15 +60,17 @@ def _caption(section: Section, report: Report) -> str:
 
 
 def _tabular(section: Section, report: Report) -> list[str]:
+    results = section.algorithms
     columns = [
-        *(_of_environment(section, report, env) for env in section.environments),
-        {result.algorithm: result.iqm for result in section.algorithms},
+        {each.algorithm: _interval(each, env, section, report.method) for each in results}
+        for env in section.environments
     ]
-    methods = [result for result in section.algorithms if result.role == "method"]
+    columns.append({result.algorithm: result.iqm for result in results})
+    methods = [result for result in results if result.role == "method"]
     bold = [_best(column, methods) for column in columns[:-1]]
     bold.append(_best(columns[-1], [result for result in methods if not result.partial]))
     header = ["Algorithm", *map(escape, section.environments), _ALL]
-    groups = [methods, [result for result in section.algorithms if result.role != "method"]]
+    groups = [methods, [result for result in results if result.role != "method"]]
     lines = [
         rf"\begin{{tabular}}{{{'l' + 'r' * (len(header) - 1)}}}",
         r"\toprule",
@@ -88,17 +87,10 @@ def _tabular(section: Section, report: Report) -> list[str]:
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
-def _of_environment(section: Section, report: Report, env: str) -> dict[str, Interval | None]:
-    """Returns the mean score of each algorithm on an environment, with its interval."""
-    return {
-        result.algorithm: _interval(result, section, report, env) for result in section.algorithms
-    }
-
-
 def _interval(
-    result: AlgorithmResult, section: Section, report: Report, env: str
+    result: AlgorithmResult, env: str, section: Section, method: StatisticsSettings
 ) -> Interval | None:
-    method = report.method
+    """Returns the mean score of an algorithm on an environment, with its interval."""
     cell = next(each for each in result.cells if each.environment == env)
     runs = [row.score for row in section.runs if (row.env, row.algo) == (env, result.algorithm)]
     if cell.kind == "reference" and cell.score is not None:

@@ -84,8 +84,8 @@ def state_line(design: RaceDesign, found: Race) -> str:
         if not found.needed or found.outcomes[(method, baseline), None] != "undecided"
     ]
     state = "racing" if found.needed else "over"
-    told = "; ".join(decided) or "nothing is decided yet"
-    return f"race of {design.title} on {design.suite}, {state}: {told}"
+    decisions = "; ".join(decided) or "nothing is decided yet"
+    return f"race of {design.title} on {design.suite}, {state}: {decisions}"
 
 
 def race_tables(design: RaceDesign, found: Race) -> tuple[Table, ...]:

@@ -286,18 +286,15 @@ def _failed_runs(report: Report) -> Table:
 
 
 def _further_aggregates(results: Sequence[AlgorithmResult]) -> Table:
+    rows = [
+        (Cell(text.label(each)), _interval(each.median, each), _interval(each.gap, each))
+        for each in results
+        if each.median is not None
+    ]
     return Table(
         title="Further aggregates",
         columns=make_columns(("Algorithm", "Median score", "Optimality gap"), 1),
-        rows=tuple(
-            (
-                Cell(text.label(result)),
-                _interval(result.median, result),
-                _interval(result.gap, result),
-            )
-            for result in results
-            if result.median is not None
-        ),
+        rows=tuple(rows),
         caption=(
             "Median: over the mean scores of the environments. Optimality gap: by how much runs "
             "fall short of score 1 on average; the lower the better."

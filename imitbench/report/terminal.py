@@ -17,14 +17,12 @@ _FAILED = nonzero("red")
 def render_terminal(report: Report, *, width: int | None = None, color: bool = False) -> str:
     """Writes the whole report as text with aligned columns.
 
+    Control characters in names are dropped, so that they cannot control the terminal.
+
     Args:
         report: The report to write.
         width: Width of the terminal in columns, which no line exceeds; `None` for any.
         color: Whether there are ANSI escape sequences for colour.
-
-    Returns:
-        Text, ending in a newline. Control characters in names are dropped, so that they cannot
-        control the terminal.
     """
     page = _Page(width, color)
     blocks = [] if report.sections else [page.text(text.EMPTY)]
@@ -40,16 +38,7 @@ def render_terminal(report: Report, *, width: int | None = None, color: bool = F
 
 
 def render_short(report: Report, *, width: int | None = None, color: bool = False) -> str:
-    """Writes the aggregates alone, as `imitbench run` prints them.
-
-    Args:
-        report: The report to write.
-        width: As for `render_terminal`.
-        color: As for `render_terminal`.
-
-    Returns:
-        Text, as of `render_terminal`.
-    """
+    """Writes the aggregates alone, as `imitbench run` prints them; see `render_terminal`."""
     page = _Page(width, color)
     if not report.sections:
         return page.text(text.EMPTY) + "\n"

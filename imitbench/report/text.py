@@ -209,5 +209,5 @@ def reference_versions(section: Section) -> str:
     if not versions:
         return "references not recorded"
     flag = score_one_flag(section.score_one)
-    said = f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
-    return f"{said}, {flag}" if flag else said
+    stated = f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
+    return f"{stated}, {flag}" if flag else stated
