@@ -32,8 +32,6 @@ class LoggedCurve:
     """Learning curve and result of one run.
 
     Attributes:
-        directory: Directory of the run.
-        spec: Specification of the run.
         points: Its learning curve so far, each point with a `step`.
         result: Its result; `None` for an incomplete run.
     """

@@ -96,7 +96,7 @@ def render_json(report: Report) -> str:
         "failures": [row.model_dump(mode="json") for row in report.failures],
     }
     if report.races:
-        document["races"] = [race_document(each.design, each.found) for each in report.races]
+        document["races"] = [race_document(race.design, race.found) for race in report.races]
     return json.dumps(json_value(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

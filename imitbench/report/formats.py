@@ -83,21 +83,7 @@ def plot(
     folder: Path,
     only: Sequence[str] = (),
 ) -> list[Path]:
-    """Draws a report.
-
-    Args:
-        report: The report to draw.
-        places: Folders that it was built from.
-        format: Format of the files.
-        folder: Folder of the files; created when missing.
-        only: Patterns of the names of figures, see `imitbench.report.plots.write_plots`.
-
-    Returns:
-        Paths of the files.
-
-    Raises:
-        InputError: matplotlib is not installed, or a pattern matches no figure.
-    """
+    """Draws a report that was built from some folders, see `imitbench.report.plots.write_plots`."""
     from imitbench.report.plots import require_matplotlib, write_plots
 
     require_matplotlib()

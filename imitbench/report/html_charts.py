@@ -22,12 +22,7 @@ _RACE_HEIGHT, _RACE_LEFT = 260, 58
 
 @dataclass(frozen=True)
 class AxisScale:
-    """The range of scores on an axis.
-
-    Attributes:
-        low: Score at the left end.
-        high: Score at the right end.
-    """
+    """The range of scores on an axis, from its left to its right end."""
 
     low: float
     high: float

@@ -27,8 +27,8 @@ def render_markdown(report: Report) -> str:
         blocks.append(text.EMPTY)
     for section in report.sections:
         blocks += _section(section, report)
-    for each in report_tables(report):
-        blocks += [f"## {escape(each.title)}", *_table(each)]
+    for given in report_tables(report):
+        blocks += [f"## {escape(given.title)}", *_table(given)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -39,8 +39,8 @@ def escape(value: str) -> str:
 
 def _section(section: Section, report: Report) -> list[str]:
     blocks = [f"## {escape(section.title)}"]
-    for each in section_tables(section, report):
-        blocks += [f"### {escape(each.title)}", *_table(each)]
+    for given in section_tables(section, report):
+        blocks += [f"### {escape(given.title)}", *_table(given)]
     if section.notes:
         blocks += ["### Notes", "\n".join(f"- {escape(note)}" for note in section.notes)]
     return blocks

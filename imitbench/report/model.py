@@ -329,12 +329,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportedRace:
-    """A registered race.
-
-    Attributes:
-        design: Its design.
-        found: Looks and decisions, from the runs of the results.
-    """
+    """A registered race, with the looks and decisions from the runs of the results."""
 
     design: RaceDesign
     found: Race
@@ -398,7 +393,7 @@ def method_colors(names: Iterable[str]) -> dict[str, int]:
         first = int(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8], 16)
         turned = [left[(first + step) % len(left)] for step in range(len(left))]
         taken = set(given.values())
-        free = (each for each in (*turned, *range(len(KNOWN))) if each not in taken)
+        free = (number for number in (*turned, *range(len(KNOWN))) if number not in taken)
         given[name] = next(free, turned[0])
     return given
 

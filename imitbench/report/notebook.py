@@ -20,7 +20,7 @@ class ShownReport(Report):
     @classmethod
     def of(cls, report: Report) -> ShownReport:
         """Returns the same report."""
-        return cls(**{each.name: getattr(report, each.name) for each in fields(report)})
+        return cls(**{field.name: getattr(report, field.name) for field in fields(report)})
 
     def _repr_html_(self) -> str:
         return report_html(self)
@@ -32,7 +32,7 @@ class ShownSummary(SweepSummary):
     @classmethod
     def of(cls, summary: SweepSummary) -> ShownSummary:
         """Returns the same summary."""
-        return cls(**{each.name: getattr(summary, each.name) for each in fields(summary)})
+        return cls(**{field.name: getattr(summary, field.name) for field in fields(summary)})
 
     def _repr_html_(self) -> str:
         outcome = self.outcome

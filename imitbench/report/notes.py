@@ -158,7 +158,7 @@ def _control_notes(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> Iterato
         else:
             why = "training alone is worth that much there under any reward function"
         yield (
-            f"{text.label(result)} scores {text.score(given.mean)} [{text.score(given.low)}, "
+            f"{text.marked_name(result)} scores {text.score(given.mean)} [{text.score(given.low)}, "
             f"{text.score(given.high)}] on {given.environment}: {why}."
         )
 

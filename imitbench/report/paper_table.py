@@ -62,7 +62,7 @@ def _caption(section: Section, report: Report) -> str:
 def _tabular(section: Section, report: Report) -> list[str]:
     results = section.algorithms
     columns = [
-        {each.algorithm: _interval(each, env, section, report.method) for each in results}
+        {one.algorithm: _interval(one, env, section, report.method) for one in results}
         for env in section.environments
     ]
     columns.append({result.algorithm: result.iqm for result in results})
@@ -83,7 +83,7 @@ def _tabular(section: Section, report: Report) -> list[str]:
                 _entry(column.get(result.algorithm), result.algorithm in best)
                 for column, best in zip(columns, bold, strict=True)
             ]
-            lines.append(table_row([escape(text.label(result)), *entries]))
+            lines.append(table_row([escape(text.marked_name(result)), *entries]))
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
@@ -91,7 +91,7 @@ def _interval(
     result: AlgorithmResult, env: str, section: Section, method: StatisticsSettings
 ) -> Interval | None:
     """Returns the mean score of an algorithm on an environment, with its interval."""
-    cell = next(each for each in result.cells if each.environment == env)
+    cell = next(cell for cell in result.cells if cell.environment == env)
     runs = [row.score for row in section.runs if (row.env, row.algo) == (env, result.algorithm)]
     if cell.kind == "reference" and cell.score is not None:
         return Interval(cell.score, math.nan, math.nan, method.level)
@@ -111,13 +111,13 @@ def _interval(
 
 def _best(column: Mapping[str, Interval | None], methods: Sequence[AlgorithmResult]) -> set[str]:
     """Returns the best method in a column, and those whose value is within its interval."""
-    known = {each.algorithm: found for each in methods if (found := column[each.algorithm])}
+    known = {one.algorithm: found for one in methods if (found := column[one.algorithm])}
     if not known:
         return set()
     name = max(known, key=lambda each: known[each].point)
     best = known[name]
     within = {
-        each for each, found in known.items() if best.known and best.low <= found.point <= best.high
+        name for name, found in known.items() if best.known and best.low <= found.point <= best.high
     }
     return {name} | within
 

@@ -68,13 +68,7 @@ _METADATA: dict[Kind, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class _Plot:
-    """A figure to draw.
-
-    Attributes:
-        name: Kind of the figure, which is part of the file name.
-        caption: Explanation of the numbers.
-        draw: Function that draws the figure.
-    """
+    """A figure to draw; its name, the kind of the figure, is part of the file name."""
 
     name: str
     caption: str
@@ -291,12 +285,7 @@ _LINES: dict[str, _Dashes] = {
 
 @dataclass(frozen=True)
 class Style:
-    """How figures show an algorithm.
-
-    Attributes:
-        color: Color, as `#rrggbb`.
-        shape: One of `imitbench.report.model.SHAPES`.
-    """
+    """How figures show an algorithm; the shape is one of `imitbench.report.model.SHAPES`."""
 
     color: str = GRAY
     shape: str = "circle"
@@ -342,7 +331,7 @@ def _intervals(section: Section, styles: Mapping[str, Style]) -> Figure:
         axes.plot(result.iqm.point, y, style.marker, color=color, markeredgecolor="white")
     for anchor in (0.0, 1.0):
         axes.axvline(anchor, color="0.75", linestyle=(0, (3, 3)), linewidth=0.8, zorder=0)
-    axes.set_yticks(range(len(shown)), [_name(text.label(result)) for result in shown])
+    axes.set_yticks(range(len(shown)), [_name(text.marked_name(result)) for result in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlabel("score")
     return figure

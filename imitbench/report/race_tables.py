@@ -235,7 +235,7 @@ def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
     return {
         "design": {**design.model_dump(mode="json"), "digest": design.digest},
         "over": not found.needed,
-        "verdicts": [asdict(each) for each in verdicts_of(design, found)],
+        "verdicts": [asdict(verdict) for verdict in verdicts_of(design, found)],
         "looks": [
             {
                 "method": look.pair[0],
@@ -265,14 +265,11 @@ class RaceVerdict:
     """The verdict of a race on a pair.
 
     Attributes:
-        method: Name of the method.
-        baseline: Name of its baseline.
         environment: Id of the environment; `None` overall.
         verdict: better, worse, equivalent, undecided, or racing.
         seeds: Seeds of each method at the last look.
         difference: Mean score of the method less that of the baseline; `None` if unknown.
-        low: Lower end of the repeated interval of the difference; `None` if unknown.
-        high: Upper end.
+        low: Lower end of its repeated interval; `None` if unknown.
     """
 
     method: str
@@ -292,5 +289,5 @@ def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
         look = lasts.get((pair, environment))
         seeds = 0 if look is None else seeds_at(look, design)
         numbers = (None,) * 3 if look is None else (look.difference, look.low, look.high)
-        known = [None if each is None or math.isnan(each) else each for each in numbers]
+        known = [None if value is None or math.isnan(value) else value for value in numbers]
         yield RaceVerdict(*pair, environment, verdict_word(outcome, found), seeds, *known)

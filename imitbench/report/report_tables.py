@@ -88,7 +88,7 @@ def score_table(section: Section) -> Table:
     headings = ["Algorithm", "Seeds", "IQM score", "Mean score", *section.environments]
     rows = [
         (
-            Cell(text.label(result)),
+            Cell(text.marked_name(result)),
             Cell(text.seeds(result)),
             _interval(result.iqm, result),
             _score(result.mean.point if result.mean else None),
@@ -104,7 +104,7 @@ def short_table(section: Section) -> Table:
     """Returns the table that `imitbench run` prints at its end."""
     rows = [
         (
-            Cell(text.label(result)),
+            Cell(text.marked_name(result)),
             Cell(text.coverage(result)),
             Cell(text.seeds(result)),
             _score(result.mean.point if result.mean else None),
@@ -287,9 +287,9 @@ def _failed_runs(report: Report) -> Table:
 
 def _further_aggregates(results: Sequence[AlgorithmResult]) -> Table:
     rows = [
-        (Cell(text.label(each)), _interval(each.median, each), _interval(each.gap, each))
-        for each in results
-        if each.median is not None
+        (Cell(text.marked_name(one)), _interval(one.median, one), _interval(one.gap, one))
+        for one in results
+        if one.median is not None
     ]
     return Table(
         title="Further aggregates",
@@ -330,7 +330,7 @@ def _cost_row(result: AlgorithmResult, others: Sequence[AlgorithmResult]) -> tup
     dominated = any(_dominates(other, result) for other in others)
     steps = cost.env_steps / MILLION
     return (
-        Cell(text.label(result)),
+        Cell(text.marked_name(result)),
         Cell("no" if dominated else "yes"),
         _score(score.point),
         _number(cost.core_hours),
@@ -357,7 +357,9 @@ def _demonstration_tables(sections: Sequence[Section]) -> list[Table]:
         if section.conditions.n_demos is not None:
             families.setdefault(replace(section.conditions, n_demos=None), []).append(section)
     return [
-        _flagged(_by_demonstrations(members), [kind for each in members for kind in each.score_one])
+        _flagged(
+            _by_demonstrations(members), [kind for member in members for kind in member.score_one]
+        )
         for members in families.values()
         if len(members) > 1
     ]
@@ -368,7 +370,7 @@ def _by_demonstrations(sections: Sequence[Section]) -> Table:
     for index, section in enumerate(sections):
         for result in section.algorithms:
             if result.role == "method" and result.cost and result.cost.demos is not None:
-                row = rows.setdefault(text.label(result), [_UNKNOWN] * len(sections))
+                row = rows.setdefault(text.marked_name(result), [_UNKNOWN] * len(sections))
                 row[index] = _interval(result.iqm, result)
     first = sections[0].conditions
     counts = [str(section.conditions.n_demos) for section in sections]
@@ -431,7 +433,7 @@ def _flagged(table: Table, kinds: Iterable[ScoreOne]) -> Table:
 
 def _algorithm(result: AlgorithmResult, kind: Kind) -> Cell:
     """Returns the name of an algorithm with its marks; `kind` says where its numbers are from."""
-    shown, marks = text.label(result), text.marks(result)
+    shown, marks = text.marked_name(result), text.marks(result)
     if kind == "reference":
         shown, marks = f"{shown} (reference)", [*marks, "reference"]
     return Cell(shown, algorithm=result.algorithm, marks=tuple(marks))

@@ -113,7 +113,7 @@ def build_report(
             tuple(aggregates),
         )
     ]
-    rest = [row for row in imported if not any(_fits(row, each.conditions) for each in sections)]
+    rest = [row for row in imported if not any(_fits(row, one.conditions) for one in sections)]
     return Report(method, tuple(sections), tuple(failed), spanning_tables(sections, rest))
 
 

@@ -113,7 +113,7 @@ def conditions(section: Section, report: Report) -> str:
     return f"{sentence[0].upper()}{sentence[1:]} {report.method.failed_runs.statement}"
 
 
-def label(result: AlgorithmResult) -> str:
+def marked_name(result: AlgorithmResult) -> str:
     """Returns an algorithm's name, marked if it is a reference or control, or uses the reward."""
     name = result.algorithm
     if result.uses_reward:
