@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -128,7 +129,11 @@ def read_entries(
     """
     files = [path for path in places if path.is_file() or path.suffix.lower() == ".csv"]
     folders = [path for path in places if path not in files]
-    found = [entry for path in files for entry in _file_entries(path, selection)]
+    found = [
+        entry
+        for path in files
+        for entry in gate.checked(partial(_file_entries, path, selection), path)
+    ]
     if folders:
         with open_results(folders, notify=notify) as connection:
             found += _database_entries(connection)
@@ -199,10 +204,6 @@ def compare_results(
 
 
 def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
-    return gate.checked(lambda: _entries_here(path, selection), path)
-
-
-def _entries_here(path: Path, selection: Selection) -> list[ComparableRun]:
     kind = path.suffix.lower()
     if kind == ".csv":
         return _table(path, selection)

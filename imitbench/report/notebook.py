@@ -64,7 +64,8 @@ def comparison_html(found: Sequence[PairwiseComparison], options: PairwiseOption
         parts.append(tag("h4", pairwise_text.heading(comparison)))
         for verdict in comparison.verdicts:
             first, *lines = pairwise_text.summary(verdict)
-            parts.append(tag("p", tag("strong", first), *_broken(lines)))
+            broken = [join(tag("br"), line.strip()) for line in lines]
+            parts.append(tag("p", tag("strong", first), *broken))
             rows = pairwise_text.environment_rows(comparison, verdict)
             if rows:
                 parts.append(_table(pairwise_text.ENVIRONMENT_HEADER, rows))
@@ -86,8 +87,3 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
         tag("thead", tag("tr", *(tag("th", name) for name in header))),
         tag("tbody", *(tag("tr", *(tag("td", entry) for entry in row)) for row in rows)),
     )
-
-
-def _broken(lines: Iterable[str]) -> Iterable[Markup]:
-    for line in lines:
-        yield join(tag("br"), line.strip())

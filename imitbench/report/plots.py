@@ -117,14 +117,11 @@ def write_plots(
             raise InputError(f"--to {folder}: cannot be written ({error.strerror})") from error
         paths.append(path)
 
+    titles = [section.suite for section in report.sections]
+    if len(set(titles)) < len(titles):
+        titles = [section.title for section in report.sections]
     with _styled():
-        suites = [section.suite for section in report.sections]
-        stems = _stems(
-            suites
-            if len(set(suites)) == len(suites)
-            else [section.title for section in report.sections]
-        )
-        for section, stem in zip(report.sections, stems, strict=True):
+        for section, stem in zip(report.sections, _stems(titles), strict=True):
             names = _names(section, details)
             wanted = dict(zip(names, _stems(names), strict=True))
             wanted = {name: each for name, each in wanted.items() if _matches(name, only)}

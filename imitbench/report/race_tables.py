@@ -30,11 +30,6 @@ def verb(outcome: str) -> str:
     return _WORDS[outcome]
 
 
-def last_looks(found: Race) -> dict[tuple[tuple[str, str], str | None], Look]:
-    """Returns the last look of each comparison: where it was decided, or where the race stands."""
-    return {(look.pair, look.environment): look for look in found.looks}
-
-
 def seeds_at(look: Look, design: RaceDesign) -> int:
     """Returns the number of seeds of each method at a look."""
     return design.sequential.looks[look.look]
@@ -284,7 +279,8 @@ class RaceVerdict:
 
 def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
     """Yields the verdict on each pair, overall and by environment."""
-    lasts = last_looks(found)
+    # The last look is where a comparison was decided, or where the race stands.
+    lasts = {(look.pair, look.environment): look for look in found.looks}
     for (pair, environment), outcome in found.outcomes.items():
         look = lasts.get((pair, environment))
         seeds = 0 if look is None else seeds_at(look, design)
