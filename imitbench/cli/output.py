@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +17,7 @@ import typer
 from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.quantities import json_value
 from imitbench.util.quantities import rough_duration as duration
 from imitbench.util.text_line import note, on_terminal, uses_color, width_of
 from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
@@ -42,21 +41,7 @@ __all__ = [
 
 def print_json(document: Any) -> None:
     """Prints one JSON document on stdout; numbers that JSON lacks become null."""
-    typer.echo(json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    typer.echo(json.dumps(json_value(document), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:

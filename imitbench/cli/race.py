@@ -27,7 +27,7 @@ from imitbench.util.name_lists import join_names, split_names
 if TYPE_CHECKING:
     from imitbench.race.driver import RaceResult
     from imitbench.race.planning import PlannedRace
-    from imitbench.report.model import ExtraTable
+    from imitbench.report.model import Table
 
 New = Annotated[
     list[str],
@@ -246,7 +246,7 @@ def document(result: RaceResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_table(table: ExtraTable) -> None:
+def _print_table(table: Table) -> None:
     rows = [
         [
             cell.shown if place < table.names or cell.key is None else _plain(cell.shown, cell.key)
@@ -254,7 +254,7 @@ def _print_table(table: ExtraTable) -> None:
         ]
         for row in table.rows
     ]
-    print_table(list(table.columns), rows)
+    print_table([column.heading for column in table.columns], rows)
     typer.echo()
 
 

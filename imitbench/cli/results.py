@@ -30,7 +30,7 @@ def export_to_tensorboard(
 
     Example: imitbench results tensorboard --out runs --to tb && tensorboard --logdir tb
     """
-    from imitbench.report.tensorboard_export import export_tensorboard
+    from imitbench.report.curve_exports import export_tensorboard
 
     done = export_tensorboard(out, to, notify=note, suite=suite)
     if json:
@@ -66,7 +66,7 @@ def upload_to_wandb(
 
     Example: imitbench results wandb --out runs --project imitation
     """
-    from imitbench.report.wandb_upload import upload_runs
+    from imitbench.report.curve_exports import upload_runs
 
     done = upload_runs(
         out, project, notify=note, entity=entity, suite=suite, folder=folder, again=again

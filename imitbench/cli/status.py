@@ -53,8 +53,8 @@ def status(
         watch_runs,
     )
     from imitbench.published.opening import ResultsPlace, published_cells, results_place
+    from imitbench.report.build import read_reported_races
     from imitbench.report.race_tables import state_line
-    from imitbench.report.races import read_reported_races
     from imitbench.store.overview import StatusSurvey
 
     places = [ResultsPlace.of(results_place(name)) for name in out]

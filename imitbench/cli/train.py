@@ -122,7 +122,7 @@ def _logger_of(
         from imitbench.util.logger import configure
 
         if "wandb" in formats:
-            from imitbench.report.wandb_upload import start_wandb_run
+            from imitbench.report.curve_exports import start_wandb_run
 
             name = f"{training.card.name} on {training.environment.id}, seed {training.seed}"
             start_wandb_run(project, name, training.record(), folder)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
-from imitbench.published.opening import is_board, open_results
+from imitbench.published.findings import StrictFindings
+from imitbench.published.opening import ResultsPlace, is_board, open_results
+from imitbench.published.results_folder import RACES
+from imitbench.published.submission import read_submission
+from imitbench.records.published import PublishedRun
+from imitbench.records.race_design import RaceDesign
 from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.records.selection import Selection
 from imitbench.report.comparison_runs import (
@@ -19,15 +25,16 @@ from imitbench.report.comparison_runs import (
     table_entries,
 )
 from imitbench.report.leaderboard.entries import leaderboard_entries
-from imitbench.report.model import ANCHORS, Report
+from imitbench.report.model import ANCHORS, Report, ReportedRace
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
-from imitbench.report.races import read_reported_races, with_races
+from imitbench.report.race_tables import race_tables
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import with_references
 from imitbench.store.importers.long_table import import_csv
+from imitbench.store.races import read_outcomes, read_races
 from imitbench.store.run_details import read_episodes
 from imitbench.untrusted import gate
 from imitbench.util.hub_errors import Notify
@@ -87,7 +94,9 @@ def build(
         replicates=replicates,
         episodes=episodes,
     )
-    return with_races(report, read_reported_races(places, selection, notify))
+    races = tuple(read_reported_races(places, selection, notify))
+    tables = [table for race in races for table in race_tables(race.design, race.found)]
+    return replace(report, races=races, extra=(*report.extra, *tables))
 
 
 def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
@@ -120,7 +129,11 @@ def read_entries(
     """
     files = [path for path in places if path.is_file() or path.suffix.lower() == ".csv"]
     folders = [path for path in places if path not in files]
-    found = [entry for path in files for entry in _file_entries(path, selection)]
+    found = [
+        entry
+        for path in files
+        for entry in gate.checked(partial(_file_entries, path, selection), path)
+    ]
     if folders:
         with open_results(folders, notify=notify) as connection:
             found += _database_entries(connection)
@@ -191,10 +204,6 @@ def compare_results(
 
 
 def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
-    return gate.checked(lambda: _entries_here(path, selection), path)
-
-
-def _entries_here(path: Path, selection: Selection) -> list[ComparableRun]:
     kind = path.suffix.lower()
     if kind == ".csv":
         return _table(path, selection)
@@ -221,3 +230,45 @@ def _table(path: Path, selection: Selection) -> list[ComparableRun]:
             f"{path}: has returns but no scores; add --suite NAME for the references of a suite"
         )
     return found
+
+
+def read_reported_races(
+    places: Sequence[Path], selection: Selection, notify: Notify
+) -> list[ReportedRace]:
+    """Reads the races of results folders and of published results, and looks at their runs.
+
+    Args:
+        places: The folders.
+        selection: What is reported; a race with a cell that is selected is read.
+        notify: Called with messages about races that cannot be read.
+    """
+    found: dict[str, ReportedRace] = {}
+    for path in dict.fromkeys(places):
+        try:
+            for design, runs in _designs(ResultsPlace.of(path)):
+                if design.digest not in found and _selects(selection, design):
+                    race = design.replay(design.outcomes(runs))
+                    found[design.digest] = ReportedRace(design, race)
+        except InputError as error:
+            notify(f"skipped: races of {path}: {error}")
+    return list(found.values())
+
+
+def _designs(place: ResultsPlace) -> Iterator[tuple[RaceDesign, Sequence[PublishedRun]]]:
+    if place.has_runs:
+        for race in read_races(place.path):
+            yield race.design, read_outcomes(place.path, race.design)
+    for folder in place.submissions:
+        if not (folder / RACES).is_dir():
+            continue
+        submission = read_submission(folder, StrictFindings(folder))
+        for race in submission.races:
+            yield race.design, [run.run for run in submission.runs]
+
+
+def _selects(selection: Selection, design: RaceDesign) -> bool:
+    return any(
+        selection.takes(design.suite, env, method)
+        for method in design.methods
+        for env in design.environments
+    )

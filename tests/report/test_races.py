@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import os
+import re
+from pathlib import Path
 
 import pytest
 from support.command import call_imitbench
@@ -15,6 +18,8 @@ from imitbench.report.paper_table import render_paper_table
 from imitbench.report.race_tables import fixed_seeds
 from imitbench.util.hub_client import silent
 
+GOLDEN = Path(__file__).parent / "golden" / "races.txt"
+
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
@@ -26,6 +31,23 @@ def out(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(out):
     return build([out], notify=silent, replicates=200)
+
+
+def test_races_read_as_the_golden_file(report, out):
+    texts = {name: render(report, [out], name) for name in ("md", "latex", "csv", "html", "json")}
+    [race] = json.loads(texts["json"])["races"]
+    del race["design"]  # it has digests of cards
+    parts = [
+        texts["md"][texts["md"].index("## Verdicts") :],
+        texts["latex"].partition("Verdicts")[2],
+        *(line for line in texts["csv"].splitlines() if ",race," in line),
+        *re.findall(r'<section id="[rx]\d+".*?</section>', texts["html"], re.DOTALL),
+        json.dumps(race, indent=1),
+    ]
+    found = "\n".join(parts) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(found, encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("format", ["md", "html", "latex", "json"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +13,8 @@ from imitbench.report.leaderboard.trust import package_versions
 from imitbench.report.leaderboard.tuning import tuning_cost
 from imitbench.report.model import CellResult, StatisticsSettings
 from imitbench.stats.intervals import Interval
-from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
+from imitbench.untrusted.csv_text import csv_text
+from imitbench.util.quantities import json_value
 from imitbench.version import __version__
 
 FORMAT = "imitbench-leaderboard"
@@ -60,7 +60,7 @@ def render_json(board: Board) -> str:
         ],
         "tables": [_table(part, board.method) for part in board.sections],
     }
-    return json.dumps(_plain(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(json_value(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _verification(record: Verification) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def render_csv(board: Board) -> str:
         for part in board.sections
         for row in part.rows
     )
-    return csv_text(COLUMNS, ({name: _field(row[name]) for name in COLUMNS} for row in rows))
+    return csv_text(COLUMNS, ({name: json_value(row[name]) for name in COLUMNS} for row in rows))
 
 
 def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
@@ -192,24 +192,3 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
         }
         for each in row.runs
     ]
-
-
-def _plain(value: Any) -> Any:
-    """Returns data for JSON: numbers that are not finite become null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
-
-
-def _field(value: Any) -> str:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return spreadsheet_text(value)
-    return format(value, ".10g") if isinstance(value, float) else str(value)

@@ -86,7 +86,7 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
 
 
 def _name(row: BoardRow) -> str:
-    name = escape(text.label(replace(row.result, algorithm=row.name)))
+    name = escape(text.marked_name(replace(row.result, algorithm=row.name)))
     if row.isolated is False and not row.result.uses_reward:
         name += " (not isolated)"
     if row.raced:

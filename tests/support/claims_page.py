@@ -1,4 +1,4 @@
-"""Writes the tables of claims: figures of papers beside own results, as Markdown."""
+"""The tables of claims in the documents: figures of papers beside own results, as Markdown."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from imitbench.records.runs import FailureRow, ScoreRow
-from imitbench.report.csv_table import COLUMNS, render_csv
+from imitbench.report.data_formats import COLUMNS, render_csv
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
 from imitbench.untrusted.csv_text import spreadsheet_text

@@ -1,11 +1,12 @@
-"""Writes the report as one tidy CSV table."""
+"""Writes the numbers of the report for programs: as one CSV table, and as one JSON document."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from imitbench.report.model import (
     AlgorithmResult,
@@ -13,70 +14,30 @@ from imitbench.report.model import (
     MeasureSummary,
     Report,
     ReportedRace,
-    RunCost,
     Section,
     StatisticsSettings,
 )
-from imitbench.report.race_tables import verdicts_of
+from imitbench.report.race_tables import race_document, verdicts_of
 from imitbench.stats.bootstrap import Interval
-from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
+from imitbench.untrusted.csv_text import csv_text
+from imitbench.util.quantities import json_value
+from imitbench.version import __version__
 
 COLUMNS = (
-    "suite",
-    "budget",
-    "n_demos",
-    "source",
-    "row",
-    "algorithm",
-    "environment",
-    "kind",
-    "seeds_min",
-    "seeds_max",
-    "runs",
-    "failed",
-    "environments_covered",
-    "environments_total",
-    "raw_return_mean",
-    "raw_return_std",
-    "score_mean",
-    "score_mean_low",
-    "score_mean_high",
-    "score_iqm",
-    "score_iqm_low",
-    "score_iqm_high",
-    "score_median",
-    "score_median_low",
-    "score_median_high",
-    "optimality_gap",
-    "optimality_gap_low",
-    "optimality_gap_high",
-    "core_hours",
-    "env_steps",
-    "demos",
-    "failed_runs",
-    "score_deterministic_mean",
-    "mean_length",
-    "termination_rate",
-    "uses_reward",
-    "role",
-    "measure",
-    "measure_mean",
-    "measure_std",
-    "reference_random",
-    "reference_expert",
-    "reference_version",
-    "episodes",
-    "replicates",
-    "bootstrap_seed",
-    "level",
-    "score_one",
-    "baseline",
-    "verdict",
-    "difference",
-    "difference_low",
-    "difference_high",
-)
+    "suite", "budget", "n_demos", "source", "row", "algorithm", "environment", "kind", "seeds_min",
+    "seeds_max", "runs", "failed", "environments_covered", "environments_total", "raw_return_mean",
+    "raw_return_std", "score_mean", "score_mean_low", "score_mean_high", "score_iqm",
+    "score_iqm_low", "score_iqm_high", "score_median", "score_median_low", "score_median_high",
+    "optimality_gap", "optimality_gap_low", "optimality_gap_high", "core_hours", "env_steps",
+    "demos", "failed_runs", "score_deterministic_mean", "mean_length", "termination_rate",
+    "uses_reward", "role", "measure", "measure_mean", "measure_std", "reference_random",
+    "reference_expert", "reference_version", "episodes", "replicates", "bootstrap_seed", "level",
+    "score_one", "baseline", "verdict", "difference", "difference_low", "difference_high",
+)  # fmt: skip
 """The header line; `render_csv` explains the columns."""
+
+FORMAT = "imitbench-report"
+VERSION = 1
 
 Value: TypeAlias = str | int | float | None
 
@@ -85,36 +46,58 @@ def render_csv(report: Report) -> str:
     """Writes the report as CSV with the header `COLUMNS`.
 
     `row` is `cell` for one algorithm on one environment, `aggregate` for one algorithm over the
-    environments it covers (`environment` is empty then), and `measure` for a further
-    measurement, which has only the columns of that name. `race` rows have the verdict of a
-    registered race on an algorithm and its `baseline`, on one environment or overall, with the
-    difference of mean scores and its repeated interval; `seeds_max` is the number of seeds that it
-    took. `kind` says whether the numbers
-    come from completed runs (`run`), from the suite's references (`reference`), or do not exist
-    (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
-    intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
+    environments it covers (`environment` is empty then), and `measure` for a further measurement,
+    which has only the columns of that name. `race` rows have the verdict of a registered race on an
+    algorithm and its `baseline`, on one environment or overall, with the difference of mean scores
+    and its repeated interval; `seeds_max` is the number of seeds that it took. `kind` says whether
+    the numbers come from completed runs (`run`), from the suite's references (`reference`), or do
+    not exist (`missing`). `score_mean` is over seeds in cells and over environments in aggregates;
+    the intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
     sample standard deviation over runs. `failed` is the number of failed runs, and `failed_runs`
     says how they count. `core_hours` (of training), `env_steps` and `demos` are means over
     environments of means over completed runs. `termination_rate` is the share of episodes that
     ended before a time limit. `role` is method, reference, control or anchor. `score_one` says
     whose return is score 1: expert, demonstrations, or card for a number on the suite's card.
 
-    Args:
-        report: The report to write.
-
-    Returns:
-        CSV with single newlines as line ends; the header alone for an empty report. Numbers
-        have ten significant digits; missing values are empty fields.
+    Lines end in single newlines. Numbers have ten significant digits; missing values are empty.
     """
-    sections = (row for section in report.sections for row in section_rows(section, report.method))
+    sections = (row for section in report.sections for row in _section_rows(section, report.method))
     races = (row for race in report.races for row in _race(race))
-    return csv_text(
-        COLUMNS,
-        (
-            {column: _field(value) for column, value in row.items()}
-            for row in itertools.chain(sections, races)
-        ),
-    )
+    return csv_text(COLUMNS, itertools.chain(sections, races))
+
+
+def render_json(report: Report) -> str:
+    """Writes a report as JSON.
+
+    Each entry of `sections` has comparable runs: `rows` with the columns of `render_csv`, without
+    empty fields; `notes` in whole sentences; `runs` with the completed runs behind the numbers, as
+    in the view `scores` of the database. `failures` has every failed run. Numbers that JSON lacks
+    are null.
+    """
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "imitbench": __version__,
+        "sections": [
+            {
+                "title": section.title,
+                **asdict(section.conditions),
+                "environments": list(section.environments),
+                "references": [row.model_dump(mode="json") for row in section.references],
+                "notes": list(section.notes),
+                "rows": [
+                    {name: value for name, value in row.items() if value is not None}
+                    for row in _section_rows(section, report.method)
+                ],
+                "runs": [row.model_dump(mode="json") for row in section.runs],
+            }
+            for section in report.sections
+        ],
+        "failures": [row.model_dump(mode="json") for row in report.failures],
+    }
+    if report.races:
+        document["races"] = [race_document(race.design, race.found) for race in report.races]
+    return json.dumps(json_value(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _race(race: ReportedRace) -> Iterator[dict[str, Value]]:
@@ -133,17 +116,7 @@ def _race(race: ReportedRace) -> Iterator[dict[str, Value]]:
         }
 
 
-def _field(value: Value) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return spreadsheet_text(value)
-    return format(value, ".10g") if isinstance(value, float) else str(value)
-
-
-def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[str, Value]]:
+def _section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[str, Value]]:
     """Yields the rows of a section for `render_csv`, by column; empty fields may be absent."""
     shared: dict[str, Value] = {
         **asdict(section.conditions),
@@ -157,10 +130,9 @@ def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[
     kinds = sorted(section.score_one)
     for result in section.algorithms:
         yield {**shared, "score_one": "+".join(kinds) or None, **_aggregate(result)}
-    for position, environment in enumerate(section.environments):
-        reference = references.get(environment)
+    for index, environment in enumerate(section.environments):
         anchors: dict[str, Value] = {}
-        if reference is not None:
+        if (reference := references.get(environment)) is not None:
             anchors = {
                 "reference_random": reference.random,
                 "reference_expert": reference.expert,
@@ -168,7 +140,7 @@ def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[
                 "score_one": reference.score_one,
             }
         for result in section.algorithms:
-            yield {**shared, **anchors, **_cell(result, result.cells[position])}
+            yield {**shared, **anchors, **_cell(result, result.cells[index])}
     for measured in section.measured:
         yield {**shared, **_measured(measured)}
 
@@ -191,23 +163,15 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
         **_interval("score_iqm", result.iqm),
         **_interval("score_median", result.median),
         **_interval("optimality_gap", result.gap),
-        **_cost(result.cost),
+        **(asdict(result.cost) if result.cost else {}),
     }
-
-
-def _cost(cost: RunCost | None) -> dict[str, Value]:
-    if cost is None:
-        return {}
-    return {"core_hours": cost.core_hours, "env_steps": cost.env_steps, "demos": cost.demos}
 
 
 def _interval(column: str, interval: Interval | None) -> dict[str, Value]:
     if interval is None:
         return {}
-    point: dict[str, Value] = {column: interval.point}
-    if not interval.known:
-        return point
-    return {**point, f"{column}_low": interval.low, f"{column}_high": interval.high}
+    ends = {f"{column}_low": interval.low, f"{column}_high": interval.high}
+    return {column: interval.point, **(ends if interval.known else {})}
 
 
 def _measured(measured: MeasureSummary) -> dict[str, Value]:
