@@ -29,11 +29,12 @@ from imitbench.algorithms.bc_batches import (
     TensorBatches,
     enumerate_batches,
 )
-from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
 from imitbench.algorithms.bc_loss import (
+    BCLogger,
     BCTrainingMetrics,
     BehaviorCloningLossCalculator,
     LossCalculator,
+    RolloutStatsComputer,
 )
 from imitbench.algorithms.demonstration_fit import (
     check_action_space,

@@ -21,9 +21,12 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.generator import Generator, make_generator, venv_with_rewards
 from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.density_features import FeatureMaker
-from imitbench.algorithms.density_model import TimedDensity, check_kernel
-from imitbench.algorithms.episode_clock import EpisodeClock
+from imitbench.algorithms.density_model import (
+    EpisodeClock,
+    FeatureMaker,
+    TimedDensity,
+    check_kernel,
+)
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state

@@ -22,8 +22,13 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.rl.lean_algorithm import LeanSwitch
 from imitbench.rl.policy_twin import PolicyTwin, why_no_twin
 from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings, is_of_actor
-from imitbench.rl.return_scaling import ReturnScaling
-from imitbench.rl.rollout import RewardFn, Rollout, RolloutRecorder, estimate_advantages
+from imitbench.rl.rollout import (
+    ReturnScaling,
+    RewardFn,
+    Rollout,
+    RolloutRecorder,
+    estimate_advantages,
+)
 from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.adam import why_not_plain
 from imitbench.util.torch_startup import one_thread

@@ -17,19 +17,17 @@ from tqdm import tqdm
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
-    Regularization,
-    Summaries,
-    compute_train_stats,
-    gradient_penalty,
-    log_action_probability,
-    train_step,
-)
-from imitbench.algorithms.adversarial.expert_batches import (
     FIELDS,
     Array,
     ExpertBatches,
+    Regularization,
+    Summaries,
     as_fields,
+    compute_train_stats,
     endless_batches,
+    gradient_penalty,
+    log_action_probability,
+    train_step,
 )
 from imitbench.algorithms.adversarial.expert_initialization import (
     ExpertInitialization,

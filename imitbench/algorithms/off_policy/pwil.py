@@ -14,7 +14,7 @@ import torch as th
 from gymnasium import spaces
 
 from imitbench.algorithms import base
-from imitbench.algorithms.expert_transitions import common_time_limit
+from imitbench.algorithms.demonstration_fit import common_time_limit
 from imitbench.algorithms.off_policy.collector import Rows
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch

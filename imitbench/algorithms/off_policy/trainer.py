@@ -15,12 +15,21 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.expert_transitions import common_time_limit, expert_transitions
-from imitbench.algorithms.off_policy.agent import Agent, AgentOptions, SoftActorCritic, SoftQ
+from imitbench.algorithms.demonstration_fit import (
+    check_action_space,
+    common_time_limit,
+    expert_transitions,
+)
+from imitbench.algorithms.off_policy.agent import (
+    Agent,
+    AgentOptions,
+    SoftActorCritic,
+    SoftQ,
+    copy_policy,
+    make_policy,
+)
 from imitbench.algorithms.off_policy.collector import Collector, Rows, encoded_demonstrations
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
-from imitbench.algorithms.off_policy.export import copy_policy, make_policy
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.transitions import Batch, TransitionStore, store_of
 from imitbench.data import types

@@ -13,18 +13,18 @@ import torch as th
 from tqdm.auto import tqdm
 
 from imitbench.algorithms.base import check_batch_size
-from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
-from imitbench.algorithms.preference_comparisons.preference_model import (
-    LossAndMetrics,
-    PreferenceModel,
-    RewardLoss,
-)
-from imitbench.algorithms.preference_comparisons.training_data import (
+from imitbench.algorithms.preference_comparisons.dataset import (
     Array,
     ComparisonDataset,
     TrainingData,
     in_batches,
     preference_collate_fn,
+)
+from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    LossAndMetrics,
+    PreferenceModel,
+    RewardLoss,
 )
 from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
 from imitbench.rewards.base import frozen

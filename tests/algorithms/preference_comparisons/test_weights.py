@@ -13,8 +13,8 @@ from imitbench.algorithms.preference_comparisons import (
     PreferenceModel,
     make_reward_trainer,
 )
+from imitbench.algorithms.preference_comparisons.dataset import TrainingData
 from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
-from imitbench.algorithms.preference_comparisons.training_data import TrainingData
 
 
 @pytest.fixture
