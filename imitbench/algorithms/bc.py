@@ -257,13 +257,13 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
                 policy.set_training_mode(True)
 
         optimizer.zero_grad()
-        place = per_batch - 1
+        position = per_batch - 1
         for (number, _, samples), batch in minibatches:
             add_gradient(batch["obs"], batch["acts"], 1 / per_batch)
-            step, place = divmod(number, per_batch)
-            if place == per_batch - 1:
+            step, position = divmod(number, per_batch)
+            if position == per_batch - 1:
                 end_batch(step, samples, batch)
-        if place != per_batch - 1:  # the last pass ended within a batch
+        if position != per_batch - 1:  # the last pass ended within a batch
             end_batch(step, samples, batch)
 
     def _measure_loss(self, batch: TensorBatch) -> Any:

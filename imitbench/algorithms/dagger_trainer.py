@@ -194,9 +194,9 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
             "state": self._state(),
         }
         # The checkpoint comes last: if it exists, its policy does, too.
-        for label in (name, "latest"):
-            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{label}")
-            save_state(self.scratch_dir / f"checkpoint-{label}.pt", checkpoint)
+        for version in (name, "latest"):
+            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{version}")
+            save_state(self.scratch_dir / f"checkpoint-{version}.pt", checkpoint)
         return self.scratch_dir / f"checkpoint-{name}.pt", self.scratch_dir / f"policy-{name}"
 
     def state_dict(self) -> dict[str, Any]:

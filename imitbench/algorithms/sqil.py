@@ -28,8 +28,8 @@ from imitbench.algorithms.demonstration_fit import (
     expert_transitions,
 )
 from imitbench.data import types
-from imitbench.rl.lean_dqn import DQN
-from imitbench.rl.lean_sac import SAC
+from imitbench.rl.dqn import DQN
+from imitbench.rl.sac import SAC
 from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.actions import scale_actions
 from imitbench.util.logger import HierarchicalLogger
@@ -199,8 +199,8 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
         rl_algo_class: Off-policy algorithm of Stable-Baselines3: DQN for discrete actions; SAC,
             TD3 or DDPG for continuous ones.
         rl_kwargs: Keyword arguments of the algorithm, without a replay buffer.
-        lean: Whether Stable-Baselines3's DQN and SAC are replaced by `imitbench.rl.lean_dqn.DQN`
-            and `imitbench.rl.lean_sac.SAC`, which compute the same faster.
+        lean: Whether Stable-Baselines3's DQN and SAC are replaced by `imitbench.rl.dqn.DQN`
+            and `imitbench.rl.sac.SAC`, which compute the same faster.
 
     Attributes:
         rl_algo: The off-policy algorithm in use.

@@ -172,7 +172,7 @@ class PWIL(OffPolicyTrainer):
 
     # The method.
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Computes the rewards of new steps; those inside the absorbing state are 0."""
         if not self._couplings:
             self._couple([self._subsampled(each) for each in range(len(self.streams))])

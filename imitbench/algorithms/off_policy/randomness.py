@@ -62,15 +62,15 @@ class Tape:
         Returns:
             The buffer on the device.
         """
-        place = self._position
+        position = self._position
         self._position += 1
-        if place == len(self._slots):
+        if position == len(self._slots):
             host = th.empty(shape, dtype=dtype)
             fill(host)
             self._fills.append(fill)
             self._host.append(host)
             self._slots.append(host.to(self._device))
-        return self._slots[place]
+        return self._slots[position]
 
     def fill(self) -> None:
         """Fills all buffers, with a single copy to the device."""

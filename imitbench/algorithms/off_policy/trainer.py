@@ -185,7 +185,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         del own, expert
         return {}
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Called with each seed's new transitions, in the order of time, before they are stored.
 
         Args:
@@ -361,7 +361,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)
         for seed, each in enumerate(rows):
-            self._replay.add(seed, self.label(seed, each))
+            self._replay.add(seed, self.set_rewards(seed, each))
         self.num_timesteps += self._collector.n_envs
         self._check_fixed_horizon(self._collector.lengths)
 

@@ -32,7 +32,7 @@ from imitbench.policies.exploration_wrapper import ExplorationWrapper
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
-from imitbench.rl.policy_twin import LeanActor, can_act
+from imitbench.rl.numpy_policy import NumpyActor, can_act
 from imitbench.rl.ppo import PPO, LearntReturns
 from imitbench.rl.training import (
     acting_as_given,
@@ -107,7 +107,7 @@ class AgentTrainer(TrajectoryGenerator):
         )
         self.venv = self.reward_venv_wrapper
         self.log_callback: BaseCallback = self._attach()
-        self._lean_actor = LeanActor(algorithm)
+        self._numpy_actor = NumpyActor(algorithm)
         self._acting: PolicyCallable | None = None
         self.exploration_wrapper = ExplorationWrapper(
             policy=self._act,
@@ -200,7 +200,7 @@ class AgentTrainer(TrajectoryGenerator):
     def _current_policy(self) -> PolicyCallable:
         """The agent's stochastic policy, for observations of the unwrapped environment."""
         if can_act(self.algorithm):
-            return self._lean_actor.policy()
+            return self._numpy_actor.policy()
         return policy_to_callable(acting_as_given(self.algorithm), self.buffering_wrapper)
 
     def _act(

@@ -145,21 +145,21 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
             MissingPathError: There is no such file (also a `FileNotFoundError`).
             InputError: The file is damaged, has another format, or is a pickle without `trust`.
         """
-        place = Path(os.fsdecode(path))
-        if dataset_storage.is_pickle(place):
+        file = Path(os.fsdecode(path))
+        if dataset_storage.is_pickle(file):
             if not trust:
                 raise InputError(
-                    f"{place}: a pickle, which could execute code; if the reference library wrote "
+                    f"{file}: a pickle, which could execute code; if the reference library wrote "
                     "it and you trust its source, pass trust=True, then save it again"
                 )
-            return _of_pickle(place)
-        packed = dataset_storage.read_file(place)
+            return _of_pickle(file)
+        packed = dataset_storage.read_file(file)
         dataset = PreferenceDataset()
         try:
             dataset.load_state_dict(packed)
         except ValueError as error:
             raise InputError(
-                f"{place}: not a valid preference dataset ({one_line(error)}); save it again"
+                f"{file}: not a valid preference dataset ({one_line(error)}); save it again"
             ) from error
         return dataset
 

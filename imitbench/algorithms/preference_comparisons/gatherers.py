@@ -218,7 +218,7 @@ def _check_rewards_present(fragments: Sequence[TrajectoryWithRew]) -> None:
     for index, fragment in enumerate(fragments):
         if not isinstance(fragment, TrajectoryWithRew):
             raise ValueError(
-                f"fragment_pairs: {_place(index)} has no rewards; give a TrajectoryWithRew"
+                f"fragment_pairs: {_name_of(index)} has no rewards; give a TrajectoryWithRew"
             )
 
 
@@ -229,10 +229,12 @@ def _blame_rewards(fragments: Sequence[TrajectoryWithRew], index: int) -> None:
         what = f"a reward that is not finite ({rews[odd[0]]} at step {odd[0]})"
     else:
         what = "rewards whose sum overflows"
-    raise ValueError(f"fragment_pairs: {_place(index)} has {what}; check the environment's reward")
+    raise ValueError(
+        f"fragment_pairs: {_name_of(index)} has {what}; check the environment's reward"
+    )
 
 
-def _place(index: int) -> str:
+def _name_of(index: int) -> str:
     return f"fragment {index % 2 + 1} of pair {index // 2}"
 
 

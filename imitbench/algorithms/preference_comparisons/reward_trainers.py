@@ -13,6 +13,7 @@ import torch as th
 from tqdm.auto import tqdm
 
 from imitbench.algorithms.base import check_batch_size
+from imitbench.algorithms.preference_comparisons.closed_form_gradient import closed_form_gradient
 from imitbench.algorithms.preference_comparisons.dataset import (
     Array,
     ComparisonDataset,
@@ -20,7 +21,6 @@ from imitbench.algorithms.preference_comparisons.dataset import (
     in_batches,
     preference_collate_fn,
 )
-from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
 from imitbench.algorithms.preference_comparisons.preference_model import (
     LossAndMetrics,
     PreferenceModel,
@@ -200,20 +200,20 @@ class BasicRewardTrainer(RewardTrainer):
         """The inner loop: a gradient for each minibatch, a step after each batch."""
         means = _Means()
         self.optim.zero_grad()
-        lean = None
+        closed_form = None
         if self.regularizer is None:
-            lean = lean_gradient(self.loss, self._preference_model, data.pairs)
-        step = self.optim.step if lean is None else direct_step(self.optim)
+            closed_form = closed_form_gradient(self.loss, self._preference_model, data.pairs)
+        step = self.optim.step if closed_form is None else direct_step(self.optim)
         for batch in in_batches(self.rng.permutation(len(data)), self.batch_size):
             parts = list(in_batches(batch, self.minibatch_size))
-            if lean is not None:
+            if closed_form is not None:
                 for part in parts:
                     pairs, preferences = data.pairs.take(part), data.preferences[part]
                     share = len(part) / self.batch_size
                     weights = data.weights_of(part)
-                    means.add(lean.add(pairs, preferences, share, weights), len(part))
+                    means.add(closed_form.add(pairs, preferences, share, weights), len(part))
                 step()
-                lean.zero()
+                closed_form.zero()
             else:
                 self._differentiate(data, parts, means)
                 step()
