@@ -138,15 +138,8 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         """The policy that imitates the demonstrations."""
         return self._policy
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self._bc_logger = BCLogger(value)
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self._bc_logger = BCLogger(logger)
 
     def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
         """Replaces the demonstrations.

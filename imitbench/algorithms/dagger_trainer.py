@@ -95,15 +95,8 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         self.round_num = 0
         self._rounds: list[list[Trajectory]] = []
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where this trainer and its `bc_trainer` log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.bc_trainer.logger = value
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.bc_trainer.logger = logger
 
     @property
     def policy(self) -> ActorCriticPolicy:

@@ -127,16 +127,9 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         algorithm.set_logger(self.logger)
         return make_generator(algorithm, self._clock or self.venv, self._training_reward)
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm and the training of the policy log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
         if self.rl_algo is not None:
-            self.rl_algo.set_logger(value)
+            self.rl_algo.set_logger(logger)
 
     @property
     def policy(self) -> BasePolicy:

@@ -248,15 +248,8 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
         """The policy that imitates the demonstrations."""
         return self.rl_algo.policy
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.rl_algo.set_logger(value)
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.rl_algo.set_logger(logger)
 
     @property
     def expert_buffer(self) -> Any:

@@ -183,15 +183,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             return self.venv_train
         return venv_with_rewards(self._generator, self.venv, self.reward_train.predict_processed)
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.gen_algo.set_logger(value)
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.gen_algo.set_logger(logger)
 
     @abstractmethod
     def logits_expert_is_high(

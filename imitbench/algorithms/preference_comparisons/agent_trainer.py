@@ -216,15 +216,8 @@ class AgentTrainer(TrajectoryGenerator):
         if isinstance(self.log_callback, LearntReturns):
             self.log_callback.restart()
 
-    @property
-    def logger(self) -> imit_logger.HierarchicalLogger:
-        """Where the trainer and its algorithm log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
-        self._logger = value
-        self.algorithm.set_logger(value)
+    def _pass_on_logger(self, logger: imit_logger.HierarchicalLogger) -> None:
+        self.algorithm.set_logger(logger)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training and sampling depend on, with uncollected trajectories.
