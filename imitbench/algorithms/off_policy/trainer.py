@@ -112,6 +112,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     uses_demonstrations = True
     """Whether the method learns from demonstrations; without, `expert` batches are the learner's
     own."""
+    improves_on_both = False
+    """Whether the policy is improved in the expert's observations, too."""
 
     def __init__(
         self,
@@ -201,8 +203,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
         """Observations in which the policy is improved, shape (seeds, batch, features)."""
-        del expert
-        return own.obs
+        return th.cat([own.obs, expert.obs], dim=1) if self.improves_on_both else own.obs
 
     def improve_policy(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
         """Takes a step of the policy, after the critics' step.

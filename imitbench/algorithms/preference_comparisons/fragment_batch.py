@@ -131,31 +131,6 @@ class FragmentBatch:
         )
 
     @property
-    def obs(self) -> Array:
-        """Observations, shape `(steps, *observation_shape)`."""
-        return self.steps.obs
-
-    @property
-    def acts(self) -> Array:
-        """Actions, shape `(steps, *action_shape)`."""
-        return self.steps.acts
-
-    @property
-    def next_obs(self) -> Array:
-        """Observations after the actions, same shape as `obs`."""
-        return self.steps.next_obs
-
-    @property
-    def dones(self) -> Array:
-        """Whether an episode ended there, shape `(steps,)`, bool."""
-        return self.steps.dones
-
-    @property
-    def rews(self) -> Array | None:
-        """The environment's rewards, shape `(steps,)`; `None` unless all fragments have them."""
-        return self.steps.rews
-
-    @property
     def lengths(self) -> Array:
         """Steps of each fragment, shape `(2n,)`, integers."""
         lengths = self.joined.lengths

@@ -146,13 +146,7 @@ class SyntheticGatherer(PreferenceGatherer):
         self.threshold = threshold
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
-        """Gathers preferences.
-
-        Args:
-            fragment_pairs: `b` pairs of fragments.
-
-        Returns:
-            Shape `(b,)`, float32: see the class.
+        """Gathers preferences; see `PreferenceGatherer`.
 
         Raises:
             ValueError: Rewards are missing or not finite.
@@ -313,14 +307,7 @@ class ScriptedTeacher(PreferenceGatherer):
             self._least = min(self._least, float(rewards.min()))
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
-        """Answers pairs.
-
-        Args:
-            fragment_pairs: `b` pairs of fragments; those of a pair have the same length.
-
-        Returns:
-            Shape `(b,)`, float32: 1 if the first fragment is preferred, 0 if the second is, 0.5
-            for a tie, NaN for a skipped pair.
+        """Answers pairs, whose fragments have the same length; see `PreferenceGatherer`.
 
         Raises:
             ValueError: Rewards are missing or not finite.

@@ -42,7 +42,7 @@ def test_all_first_fragments_come_before_all_second_ones(rng, lengths):
 
 def test_only_the_last_step_of_a_terminal_fragment_is_done(rng):
     batch = stack_fragments([(fragment(rng, 2, terminal=True), fragment(rng, 2))])
-    assert batch.dones.tolist() == [False, True, False, False]
+    assert batch.steps.dones.tolist() == [False, True, False, False]
 
 
 def test_one_fragment_without_rewards_means_no_rewards(rng):
@@ -56,7 +56,7 @@ def test_one_fragment_without_rewards_means_no_rewards(rng):
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_returns_are_discounted_sums_of_each_fragment(rng, lengths, discount, members):
     batch = stack_fragments(pairs_of(rng, lengths))
-    steps = len(batch.dones)
+    steps = len(batch.steps.dones)
     rewards = rng.normal(size=(steps,) if members is None else (steps, members))
     returns = batch.returns(th.from_numpy(rewards), discount)
     parts = np.split(rewards, np.cumsum(batch.lengths)[:-1])
@@ -68,10 +68,10 @@ def test_returns_are_discounted_sums_of_each_fragment(rng, lengths, discount, me
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_gradients_pass_through_returns(rng, lengths):
     batch = stack_fragments(pairs_of(rng, lengths))
-    rewards = th.zeros(len(batch.dones), dtype=th.float64, requires_grad=True)
+    rewards = th.zeros(len(batch.steps.dones), dtype=th.float64, requires_grad=True)
     batch.returns(rewards, 0.5)[1].backward()
     start, length = lengths[0], lengths[1]
-    expected = np.zeros(len(batch.dones))
+    expected = np.zeros(len(batch.steps.dones))
     expected[start : start + length] = 0.5 ** np.arange(length)
     assert np.array_equal(rewards.grad, expected)
 
