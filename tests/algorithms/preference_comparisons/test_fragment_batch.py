@@ -24,7 +24,8 @@ def rng():
 
 def equal(one, other):
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in (*FIELDS, "lengths")
+        np.array_equal(getattr(one.steps, name), getattr(other.steps, name))
+        for name in (*FIELDS, "lengths")
     )
 
 
@@ -34,7 +35,7 @@ def test_all_first_fragments_come_before_all_second_ones(rng, lengths):
     batch = stack_fragments(pairs)
     flat = flatten_trajectories_with_rew([p[0] for p in pairs] + [p[1] for p in pairs])
     for name in FIELDS:
-        assert np.array_equal(getattr(batch, name), getattr(flat, name)), name
+        assert np.array_equal(getattr(batch.steps, name), getattr(flat, name)), name
     assert batch.lengths.tolist() == [*lengths, *lengths]
     assert batch.n_pairs == 3
     assert batch.joined.common_length == (4 if lengths == [4, 4, 4] else None)
@@ -47,8 +48,8 @@ def test_only_the_last_step_of_a_terminal_fragment_is_done(rng):
 
 def test_one_fragment_without_rewards_means_no_rewards(rng):
     with_rewards, without = fragment(rng), fragment(rng, rewards=False)
-    assert stack_fragments([(with_rewards, with_rewards)]).rews is not None
-    assert stack_fragments([(with_rewards, without)]).rews is None
+    assert stack_fragments([(with_rewards, with_rewards)]).steps.rews is not None
+    assert stack_fragments([(with_rewards, without)]).steps.rews is None
 
 
 @pytest.mark.parametrize("members", [None, 3])
@@ -98,7 +99,7 @@ def test_true_returns_are_those_of_the_environments_rewards(rng, lengths, discou
     pairs = pairs_of(rng, lengths)
     batch = stack_fragments(pairs)
     for each in (batch, batch.take(np.array([2, 0])), batch):
-        rewards = th.from_numpy(each.rews.astype(np.float64))
+        rewards = th.from_numpy(each.steps.rews.astype(np.float64))
         assert th.equal(each.true_returns(discount), each.returns(rewards, discount))
     without = stack_fragments(pairs_of(rng, lengths, rewards=False))
     assert without.true_returns(discount) is None
