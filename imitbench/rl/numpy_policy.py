@@ -58,7 +58,7 @@ def why_no_numpy_policy(policy: Any) -> str | None:
     if type(policy.mlp_extractor) is not MlpExtractor or not _is_plain(policy):
         return "its layers are not all linear layers followed by Tanh or ReLU"
     first = next(policy.parameters())
-    if any(not each.requires_grad for each in policy.parameters()):
+    if any(not parameter.requires_grad for parameter in policy.parameters()):
         return "some of its parameters are frozen"
     if first.device.type != "cpu" or first.dtype != th.float32:
         return f"it computes in {first.dtype} on {first.device}, not in float32 on the CPU"
@@ -81,7 +81,7 @@ def _stacks(policy: ActorCriticPolicy) -> list[Stack | None]:
 def _is_plain(policy: ActorCriticPolicy) -> bool:
     stacks = [each for each in _stacks(policy) if each is not None and each.activate_last]
     heads = stack_of([policy.action_net]), stack_of([policy.value_net])
-    linear = 2 + sum(len(each.layers) for each in stacks)
+    linear = 2 + sum(len(stack.layers) for stack in stacks)
     return (
         len(stacks) == 2
         and None not in heads

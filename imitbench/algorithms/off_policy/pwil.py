@@ -212,7 +212,7 @@ class PWIL(OffPolicyTrainer):
         """The pairs that are used, and what is left of their weights in the running episodes."""
         return {
             "kept": [each.copy() for each in self._kept],
-            "left": [each.left.copy() for each in self._couplings],
+            "left": [coupling.left.copy() for coupling in self._couplings],
         }
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:

@@ -297,10 +297,10 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: See `set_demonstrations`.
         """
         rows: dict[int, Rows] = {}
-        for each in demonstrations:
-            if id(each) not in rows:
-                rows[id(each)] = expert_transitions(
-                    each,
+        for demonstration in demonstrations:
+            if id(demonstration) not in rows:
+                rows[id(demonstration)] = expert_transitions(
+                    demonstration,
                     self.venv.observation_space,
                     self.venv.action_space,
                     common_time_limit(self.venv),
@@ -482,7 +482,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             "agent": self.agent.state_dict(),
             "streams": self.streams.state_dict(),
             "replay": self._replay.state_dict(),
-            "encoders": [each.state_dict() for each in self._encoders],
+            "encoders": [encoder.state_dict() for encoder in self._encoders],
             "collector": self._collector.state_dict(),
             "steps": (self.num_timesteps, self.n_updates, self._ready),
             "horizon": self._horizon,

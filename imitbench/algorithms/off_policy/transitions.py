@@ -203,7 +203,7 @@ def store_of(
         device: Where the transitions are kept.
     """
     first = rows[0]
-    capacity = max(len(each["acts"]) for each in rows)
+    capacity = max(len(row["acts"]) for row in rows)
     store = TransitionStore(
         len(rows), capacity, first["obs"].shape[1], tuple(first["acts"].shape[1:]), device
     )

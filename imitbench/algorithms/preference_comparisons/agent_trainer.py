@@ -345,7 +345,7 @@ class ReplayAgent(TrajectoryGenerator):
         return {
             "trainer": self.trainer.state_dict(),
             "buffering": self._buffering.state_dict(),
-            "episodes": [trajectory_state(each) for each in self._episodes],
+            "episodes": [trajectory_state(episode) for episode in self._episodes],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -261,7 +261,7 @@ class QueueGatherer(PreferenceGatherer):
         digests = self._ask([pairs[index] for index in asked])
         found = self._wait_for(set(digests), len(set(digests)))
         answers = np.tile([math.nan, 1.0], (len(pairs), 1))
-        answers[asked] = np.array([found[each] for each in digests]).reshape(-1, 2)
+        answers[asked] = np.array([found[digest] for digest in digests]).reshape(-1, 2)
         return answers
 
     def _ask(self, pairs: Sequence[TrajectoryWithRewPair]) -> list[str]:

@@ -294,7 +294,7 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
     if not len(pairs):
         raise ValueError("fragment_pairs is empty; give at least one pair of fragments")
     fragments = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
-    acts = [each.acts for each in fragments]
+    acts = [fragment.acts for fragment in fragments]
     lengths = np.array([len(each) for each in acts])
     _check_lengths(lengths)
     if DictObs in {type(each.obs) for each in fragments}:
@@ -329,7 +329,7 @@ def _check_lengths(lengths: Array) -> None:
 def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
     """All observations except the last of each fragment, and all except the first."""
     rows = len(observations[0])
-    if any(len(each) != rows for each in observations):
+    if any(len(observation) != rows for observation in observations):
         obs: Array = np.concatenate([each[:-1] for each in observations])
         return obs, np.concatenate([each[1:] for each in observations])
     # Hundreds of small slices take longer than another copy of everything.

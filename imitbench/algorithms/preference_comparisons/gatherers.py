@@ -301,7 +301,7 @@ class ScriptedTeacher(PreferenceGatherer):
 
     def observe(self, trajectories: Sequence[TrajectoryWithRew]) -> None:
         """Notes the mean and the least reward of a step."""
-        rewards = np.concatenate([each.rews for each in trajectories], dtype=np.float64)
+        rewards = np.concatenate([trajectory.rews for trajectory in trajectories], dtype=np.float64)
         if len(rewards):
             self._usual = float(rewards.mean())
             self._least = min(self._least, float(rewards.min()))

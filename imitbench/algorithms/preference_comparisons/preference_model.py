@@ -157,7 +157,7 @@ class PreferenceModel(nn.Module):
         batch = stack_fragments(fragment_pairs)
         if self.member_pref_models:
             firsts, seconds = zip(
-                *(each.returns(batch) for each in self.member_pref_models), strict=True
+                *(model.returns(batch) for model in self.member_pref_models), strict=True
             )
             return th.stack(firsts, dim=1), th.stack(seconds, dim=1)
         returns = batch.returns(_rewards(self.model, batch.steps), self.discount_factor)

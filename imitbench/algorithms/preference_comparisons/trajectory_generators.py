@@ -162,12 +162,12 @@ class TrajectoryMixture(TrajectoryGenerator):
             self.generators[index].train(share, **kwargs)
 
     def _pass_on_logger(self, logger: imit_logger.HierarchicalLogger) -> None:
-        for each in self.generators:
-            each.logger = logger
+        for generator in self.generators:
+            generator.logger = logger
 
     def state_dict(self) -> dict[str, Any]:
         """States of all generators."""
-        return {"generators": [each.state_dict() for each in self.generators]}
+        return {"generators": [generator.state_dict() for generator in self.generators]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned, in a mixture of the same generators.
