@@ -80,9 +80,6 @@ class TrajectoryDataset(TrajectoryGenerator):
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
         """Draws whole trajectories without replacement until there are enough steps.
 
-        Args:
-            steps: Least number of steps of all drawn trajectories together.
-
         Raises:
             RuntimeError: All trajectories together have fewer.
         """
@@ -130,14 +127,9 @@ class TrajectoryMixture(TrajectoryGenerator):
         super().__init__(custom_logger)
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Samples from each generator according to its weight.
+        """Samples from the generators in their order, from each according to its weight.
 
-        Args:
-            steps: Least number of steps. Generators return whole trajectories, so each may exceed
-                its share by up to one trajectory.
-
-        Returns:
-            The trajectories, in order of the generators.
+        Generators return whole trajectories, so each may exceed its share by up to one trajectory.
 
         Raises:
             RuntimeError: A generator has too few.
@@ -148,12 +140,7 @@ class TrajectoryMixture(TrajectoryGenerator):
         return [trajectory for sample in samples for trajectory in sample]
 
     def train(self, steps: int, **kwargs: Any) -> None:
-        """Trains the generators that can be trained.
-
-        Args:
-            steps: Environment steps, divided among them by weight.
-            **kwargs: Passed on to each `train`.
-        """
+        """Trains the generators that can be trained, for steps divided among them by weight."""
         learners = [i for i, each in enumerate(self.generators) if can_train(each)]
         if not learners:
             return
