@@ -356,7 +356,7 @@ class ScriptedTeacher(PreferenceGatherer):
         self._usual, self._least = state["usual"], state["least"]
 
 
-TEACHERS: dict[str, dict[str, float]] = {
+TEACHERS: dict[str, dict[str, Any]] = {
     "oracle": {},
     "stochastic": {"rationality": 1.0},
     "myopic": {"discount_factor": 0.9},
