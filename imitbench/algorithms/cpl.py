@@ -18,11 +18,11 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch.nn import functional
 
 from imitbench.algorithms.base import BaseImitationAlgorithm, check_batch_size
-from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentBatch
-from imitbench.algorithms.preference_comparisons.training_data import (
+from imitbench.algorithms.preference_comparisons.dataset import (
     ComparisonDataset,
     TrainingData,
 )
+from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentBatch
 from imitbench.policies.action_heads import DeterministicPolicy
 from imitbench.util.adam import load_optimizer_state
 from imitbench.util.logger import HierarchicalLogger
@@ -220,8 +220,8 @@ class CPL(BaseImitationAlgorithm):
         return losses.mean(), float((1 - order.abs() / 2).mean())
 
     def _log_probabilities(self, batch: FragmentBatch) -> th.Tensor:
-        device = next(self.policy.parameters()).device
-        obs, acts = (th.as_tensor(each, device=device) for each in (batch.obs, batch.acts))
+        device, steps = next(self.policy.parameters()).device, batch.steps
+        obs, acts = (th.as_tensor(array, device=device) for array in (steps.obs, steps.acts))
         return log_probabilities(self.policy, obs, acts)
 
     def _make_optimizer(self) -> th.optim.Adam:

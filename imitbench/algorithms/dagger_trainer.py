@@ -95,15 +95,8 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         self.round_num = 0
         self._rounds: list[list[Trajectory]] = []
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where this trainer and its `bc_trainer` log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.bc_trainer.logger = value
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.bc_trainer.logger = logger
 
     @property
     def policy(self) -> ActorCriticPolicy:
@@ -194,9 +187,9 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
             "state": self._state(),
         }
         # The checkpoint comes last: if it exists, its policy does, too.
-        for label in (name, "latest"):
-            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{label}")
-            save_state(self.scratch_dir / f"checkpoint-{label}.pt", checkpoint)
+        for version in (name, "latest"):
+            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{version}")
+            save_state(self.scratch_dir / f"checkpoint-{version}.pt", checkpoint)
         return self.scratch_dir / f"checkpoint-{name}.pt", self.scratch_dir / f"policy-{name}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -270,6 +263,13 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
             check_fit(pairs.obs, pairs.acts, self.venv.observation_space, self.venv.action_space)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
+
+
+def check_round_size(min_episodes: int, min_timesteps: int) -> None:
+    """Raises a `ValueError` unless both numbers of a round are positive."""
+    for name, value in (("episodes", min_episodes), ("timesteps", min_timesteps)):
+        if value <= 0:
+            raise ValueError(f"rollout_round_min_{name} must be positive, not {value}")
 
 
 def check_spaces(name: str, owner: Any, venv: VecEnv) -> None:

@@ -17,19 +17,16 @@ from tqdm import tqdm
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
+    Array,
+    ExpertBatches,
     Regularization,
     Summaries,
+    as_fields,
     compute_train_stats,
+    endless_batches,
     gradient_penalty,
     log_action_probability,
     train_step,
-)
-from imitbench.algorithms.adversarial.expert_batches import (
-    FIELDS,
-    Array,
-    ExpertBatches,
-    as_fields,
-    endless_batches,
 )
 from imitbench.algorithms.adversarial.expert_initialization import (
     ExpertInitialization,
@@ -41,7 +38,7 @@ from imitbench.algorithms.adversarial.generator import (
     steps_per_round,
     venv_with_rewards,
 )
-from imitbench.algorithms.demonstration_fit import check_action_space
+from imitbench.algorithms.demonstration_fit import FIELDS, check_action_space
 from imitbench.data import types
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rl.training import check_algorithm
@@ -185,15 +182,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             return self.venv_train
         return venv_with_rewards(self._generator, self.venv, self.reward_train.predict_processed)
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.gen_algo.set_logger(value)
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.gen_algo.set_logger(logger)
 
     @abstractmethod
     def logits_expert_is_high(

@@ -15,12 +15,21 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.expert_transitions import common_time_limit, expert_transitions
-from imitbench.algorithms.off_policy.agent import Agent, AgentOptions, SoftActorCritic, SoftQ
+from imitbench.algorithms.demonstration_fit import (
+    check_action_space,
+    common_time_limit,
+    expert_transitions,
+)
+from imitbench.algorithms.off_policy.agent import (
+    Agent,
+    AgentOptions,
+    SoftActorCritic,
+    SoftQ,
+    copy_policy,
+    make_policy,
+)
 from imitbench.algorithms.off_policy.collector import Collector, Rows, encoded_demonstrations
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
-from imitbench.algorithms.off_policy.export import copy_policy, make_policy
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.transitions import Batch, TransitionStore, store_of
 from imitbench.data import types
@@ -103,6 +112,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     uses_demonstrations = True
     """Whether the method learns from demonstrations; without, `expert` batches are the learner's
     own."""
+    improves_on_both = False
+    """Whether the policy is improved in the expert's observations, too."""
 
     def __init__(
         self,
@@ -176,7 +187,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         del own, expert
         return {}
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Called with each seed's new transitions, in the order of time, before they are stored.
 
         Args:
@@ -192,8 +203,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
         """Observations in which the policy is improved, shape (seeds, batch, features)."""
-        del expert
-        return own.obs
+        return th.cat([own.obs, expert.obs], dim=1) if self.improves_on_both else own.obs
 
     def improve_policy(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
         """Takes a step of the policy, after the critics' step.
@@ -287,10 +297,10 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: See `set_demonstrations`.
         """
         rows: dict[int, Rows] = {}
-        for each in demonstrations:
-            if id(each) not in rows:
-                rows[id(each)] = expert_transitions(
-                    each,
+        for demonstration in demonstrations:
+            if id(demonstration) not in rows:
+                rows[id(demonstration)] = expert_transitions(
+                    demonstration,
                     self.venv.observation_space,
                     self.venv.action_space,
                     common_time_limit(self.venv),
@@ -352,7 +362,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)
         for seed, each in enumerate(rows):
-            self._replay.add(seed, self.label(seed, each))
+            self._replay.add(seed, self.set_rewards(seed, each))
         self.num_timesteps += self._collector.n_envs
         self._check_fixed_horizon(self._collector.lengths)
 
@@ -472,7 +482,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             "agent": self.agent.state_dict(),
             "streams": self.streams.state_dict(),
             "replay": self._replay.state_dict(),
-            "encoders": [each.state_dict() for each in self._encoders],
+            "encoders": [encoder.state_dict() for encoder in self._encoders],
             "collector": self._collector.state_dict(),
             "steps": (self.num_timesteps, self.n_updates, self._ready),
             "horizon": self._horizon,

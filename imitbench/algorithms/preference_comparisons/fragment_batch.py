@@ -80,8 +80,8 @@ class JoinedSteps:
         lengths = th.from_numpy(self.lengths)
         owner = th.repeat_interleave(lengths).to(rewards.device)
         if discount_factor != 1:
-            place = np.arange(steps) - np.repeat(self.starts, self.lengths)
-            weights = discount_factor ** th.from_numpy(place).to(rewards.device, rewards.dtype)
+            step = np.arange(steps) - np.repeat(self.starts, self.lengths)
+            weights = discount_factor ** th.from_numpy(step).to(rewards.device, rewards.dtype)
             rewards = rewards * weights.reshape(-1, *[1] * (rewards.ndim - 1))
         sums = rewards.new_zeros((len(lengths), *rewards.shape[1:]))
         return sums.index_add(0, owner, rewards)
@@ -129,31 +129,6 @@ class FragmentBatch:
             lengths=self.lengths,
             rews=None if joined.rews is None else joined.of(joined.rews, fragments),
         )
-
-    @property
-    def obs(self) -> Array:
-        """Observations, shape `(steps, *observation_shape)`."""
-        return self.steps.obs
-
-    @property
-    def acts(self) -> Array:
-        """Actions, shape `(steps, *action_shape)`."""
-        return self.steps.acts
-
-    @property
-    def next_obs(self) -> Array:
-        """Observations after the actions, same shape as `obs`."""
-        return self.steps.next_obs
-
-    @property
-    def dones(self) -> Array:
-        """Whether an episode ended there, shape `(steps,)`, bool."""
-        return self.steps.dones
-
-    @property
-    def rews(self) -> Array | None:
-        """The environment's rewards, shape `(steps,)`; `None` unless all fragments have them."""
-        return self.steps.rews
 
     @property
     def lengths(self) -> Array:
@@ -319,7 +294,7 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
     if not len(pairs):
         raise ValueError("fragment_pairs is empty; give at least one pair of fragments")
     fragments = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
-    acts = [each.acts for each in fragments]
+    acts = [fragment.acts for fragment in fragments]
     lengths = np.array([len(each) for each in acts])
     _check_lengths(lengths)
     if DictObs in {type(each.obs) for each in fragments}:
@@ -354,7 +329,7 @@ def _check_lengths(lengths: Array) -> None:
 def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
     """All observations except the last of each fragment, and all except the first."""
     rows = len(observations[0])
-    if any(len(each) != rows for each in observations):
+    if any(len(observation) != rows for observation in observations):
         obs: Array = np.concatenate([each[:-1] for each in observations])
         return obs, np.concatenate([each[1:] for each in observations])
     # Hundreds of small slices take longer than another copy of everything.

@@ -245,8 +245,8 @@ class SynchronousHumanGatherer(PreferenceGatherer):
         self.video_dir = Path(os.fsdecode(video_dir))
         self.video_dir.mkdir(parents=True, exist_ok=True)
         self.video_fps = video_fps
-        place = self.video_dir / "answers.jsonl" if answers is None else os.fsdecode(answers)
-        self._answers = AnswerFile(Path(place))
+        file = self.video_dir / "answers.jsonl" if answers is None else os.fsdecode(answers)
+        self._answers = AnswerFile(Path(file))
         self._show = show
         self._input, self._output = input_stream, output_stream
 
@@ -258,8 +258,7 @@ class SynchronousHumanGatherer(PreferenceGatherer):
                 `imitbench.data.render_wrapper.RenderImageInfoWrapper`.
 
         Returns:
-            Shape `(b,)`, float32: 1 if the first fragment is preferred, 0 if the second is, 0.5
-            for a tie, NaN for a skipped pair.
+            See `PreferenceGatherer`.
 
         Raises:
             ValueError: A fragment to show has no frames.

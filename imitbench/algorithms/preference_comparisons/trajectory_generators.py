@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from imitbench.algorithms.base import HasLogger
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.util import logger as imit_logger
 from imitbench.util.util import oric
 
 
-class TrajectoryGenerator(ABC):
+class TrajectoryGenerator(HasLogger, ABC):
     """A source of trajectories, perhaps with an agent to train.
 
     Args:
         custom_logger: Where to log; a new logger when `None`.
     """
-
-    _logger: imit_logger.HierarchicalLogger
 
     def __init__(self, custom_logger: imit_logger.HierarchicalLogger | None = None) -> None:
         self.logger = custom_logger or imit_logger.configure()
@@ -44,15 +43,6 @@ class TrajectoryGenerator(ABC):
             **kwargs: Options of the training.
         """
         del steps, kwargs  # there is no agent
-
-    @property
-    def logger(self) -> imit_logger.HierarchicalLogger:
-        """Where the generator logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
-        self._logger = value
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further use depends on; empty by default."""
@@ -89,9 +79,6 @@ class TrajectoryDataset(TrajectoryGenerator):
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
         """Draws whole trajectories without replacement until there are enough steps.
-
-        Args:
-            steps: Least number of steps of all drawn trajectories together.
 
         Raises:
             RuntimeError: All trajectories together have fewer.
@@ -140,14 +127,9 @@ class TrajectoryMixture(TrajectoryGenerator):
         super().__init__(custom_logger)
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Samples from each generator according to its weight.
+        """Samples from the generators in their order, from each according to its weight.
 
-        Args:
-            steps: Least number of steps. Generators return whole trajectories, so each may exceed
-                its share by up to one trajectory.
-
-        Returns:
-            The trajectories, in order of the generators.
+        Generators return whole trajectories, so each may exceed its share by up to one trajectory.
 
         Raises:
             RuntimeError: A generator has too few.
@@ -158,12 +140,7 @@ class TrajectoryMixture(TrajectoryGenerator):
         return [trajectory for sample in samples for trajectory in sample]
 
     def train(self, steps: int, **kwargs: Any) -> None:
-        """Trains the generators that can be trained.
-
-        Args:
-            steps: Environment steps, divided among them by weight.
-            **kwargs: Passed on to each `train`.
-        """
+        """Trains the generators that can be trained, for steps divided among them by weight."""
         learners = [i for i, each in enumerate(self.generators) if can_train(each)]
         if not learners:
             return
@@ -171,20 +148,13 @@ class TrajectoryMixture(TrajectoryGenerator):
         for index, share in zip(learners, _split(steps, weights / weights.sum()), strict=True):
             self.generators[index].train(share, **kwargs)
 
-    @property
-    def logger(self) -> imit_logger.HierarchicalLogger:
-        """Where the mixture and its generators log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
-        self._logger = value
-        for each in self.generators:
-            each.logger = value
+    def _pass_on_logger(self, logger: imit_logger.HierarchicalLogger) -> None:
+        for generator in self.generators:
+            generator.logger = logger
 
     def state_dict(self) -> dict[str, Any]:
         """States of all generators."""
-        return {"generators": [each.state_dict() for each in self.generators]}
+        return {"generators": [generator.state_dict() for generator in self.generators]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned, in a mixture of the same generators.

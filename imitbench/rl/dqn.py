@@ -14,7 +14,7 @@ import torch as th
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
-from imitbench.rl.lean_algorithm import LeanOffPolicy, discount_of, flat
+from imitbench.rl.lean_algorithm import LeanOffPolicyAlgorithm, discount_of, flat
 from imitbench.rl.mlp import FlatParameters, Mlp, Stack, stack_of
 from imitbench.util.adam import FlatAdam, why_not_plain
 from imitbench.util.torch_startup import one_thread
@@ -24,7 +24,7 @@ __all__ = ["DQN"]
 Array = npt.NDArray[Any]
 
 
-class DQN(LeanOffPolicy, stable_baselines3.DQN):
+class DQN(LeanOffPolicyAlgorithm, stable_baselines3.DQN):
     """Stable-Baselines3's DQN without autograd and without operations per parameter.
 
     For Q-networks of linear layers with ReLU or Tanh and vector observations, actions and updates
@@ -58,17 +58,7 @@ class DQN(LeanOffPolicy, stable_baselines3.DQN):
         episode_start: Array | None = None,
         deterministic: bool = False,
     ) -> tuple[Array, tuple[Array, ...] | None]:
-        """Chooses actions: at random with probability `exploration_rate`, else greedily.
-
-        Args:
-            observation: Observations, shape (n, *observation_shape), or a single one.
-            state: Ignored and returned.
-            episode_start: Ignored.
-            deterministic: Whether to always choose greedily.
-
-        Returns:
-            Actions, shape (n,), and `state`.
-        """
+        """Chooses actions as Stable-Baselines3 does, with the same random numbers."""
         updater = self._lean_updater()
         if (
             updater is None
@@ -82,12 +72,7 @@ class DQN(LeanOffPolicy, stable_baselines3.DQN):
             return updater.act(observation), state
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Updates the Q-network from the replay buffer.
-
-        Args:
-            gradient_steps: Number of minibatches.
-            batch_size: Transitions in a minibatch.
-        """
+        """Updates the Q-network from `gradient_steps` minibatches of the replay buffer."""
         updater = self._lean_updater()
         if updater is None:
             super().train(gradient_steps, batch_size)
