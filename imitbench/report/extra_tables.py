@@ -13,7 +13,7 @@ from imitbench.records.runs import ScoreRow
 from imitbench.report import text
 from imitbench.report.comparison_runs import external_labels
 from imitbench.report.model import AlgorithmResult, ExtraCell, ExtraTable, RunCost, Section
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
 

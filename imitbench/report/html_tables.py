@@ -13,8 +13,8 @@ from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Section
+from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.stats.intervals import Interval
 
 Key = float | str | None
 

@@ -128,7 +128,7 @@ def _interval(
         return Interval(cell.score, math.nan, math.nan, method.level)
     found = count_failures(
         {env: runs} if runs else {}, Counter({env: cell.failures}), method.failed_runs
-    ).scores
+    )
     if env not in found or not np.isfinite(found[env]).all():
         return None
     return stratified_bootstrap(

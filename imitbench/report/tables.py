@@ -296,7 +296,7 @@ def _algorithm_result(
         {env: [row.score for row in runs] for env, runs in by_environment.items() if runs},
         {env: failed.get((name, env), 0) for env in environments},
         method.failed_runs,
-    ).scores
+    )
     uses_reward = any(row.uses_reward for row in rows)
     defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
     if not scores and defined:

@@ -15,9 +15,8 @@ from typing import TypeAlias
 import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
-from imitbench.stats.bootstrap import check_options, resampled
-from imitbench.stats.coverage import Cells, compared_coverage, require_common_environments
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval, check_options, resampled
+from imitbench.stats.coverage import Cells
 from imitbench.stats.mean_test import mean_test_lacks, mean_tests
 from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
@@ -51,35 +50,6 @@ class PairOutcome:
 
 
 Pair: TypeAlias = tuple[str, str]
-
-
-def decided_pairs(
-    table: Mapping[str, Cells], *, level: float = 0.95, replicates: int = 2_000, seed: int = 0
-) -> frozenset[Pair]:
-    """Decides which algorithms are better than which others, by the rule of `verdicts`.
-
-    Args:
-        table: Scores by algorithm and environment; run counts may differ.
-        level: Confidence level of the intervals of the IQM; tests reject at 1 - `level`.
-        replicates: Number of resamples, and of relabelings if not all are counted.
-        seed: Seed of these.
-
-    Returns:
-        The pairs (better, worse); a pair in neither order is undecided.
-
-    Raises:
-        ValueError: Scores are unusable, no environment has scores of all algorithms, or an option
-            is out of range.
-
-    Source: see `imitbench.stats.verdicts.verdicts`.
-    """
-    check_options(replicates, level)
-    if len(table) < 2:
-        return frozenset()
-    cells, over = compared_coverage(table)
-    require_common_environments(over)
-    found = compared_pairs(cells, level=level, replicates=replicates, seed=seed)
-    return winners(found)
 
 
 def winners(outcomes: Mapping[Pair, PairOutcome]) -> frozenset[Pair]:

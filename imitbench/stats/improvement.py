@@ -9,9 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.bootstrap import check_options, resampled_indices
+from imitbench.stats.bootstrap import (
+    Interval,
+    check_options,
+    no_interval,
+    percentile_interval,
+    resampled_indices,
+)
 from imitbench.stats.coverage import Cells, Coverage, Table, compared_coverage
-from imitbench.stats.intervals import Interval, interval, no_interval
 from imitbench.stats.strata import FloatArray, Strata
 
 CHUNK_ELEMENTS = 1 << 18
@@ -45,9 +50,7 @@ class Improvement:
         return Improvement(
             first=self.second,
             second=self.first,
-            probability=Interval(
-                1 - seen.point, 1 - seen.high, 1 - seen.low, seen.level, seen.method
-            ),
+            probability=Interval(1 - seen.point, 1 - seen.high, 1 - seen.low, seen.level),
             by_environment=tuple(1 - value for value in self.by_environment),
             coverage=Coverage(
                 over.algorithms[::-1], over.environments, over.missing, over.runs[::-1]
@@ -97,7 +100,7 @@ def probability_of_improvement(
     It measures how often, not by how much: 1 means that all runs are better, possibly only
     slightly. If runs are fully separated, no resample shows an overlap and the interval is (1, 1),
     even for few runs; this is a limit of the bootstrap, not certainty. A permutation test
-    (`imitbench.stats.significance`) does not have this limit.
+    (`imitbench.stats.mean_test`) does not have this limit.
 
     Args:
         first: Scores of the algorithm, by environment.
@@ -172,7 +175,7 @@ def improvement_matrix(
         by_env = tuple(_share(table[first][env], table[second][env]) for env in over.environments)
         point = float(np.mean(by_env)) if by_env else float("nan")
         single = max(most for _, most in over.runs) <= 1
-        ends = no_interval(point, level) if single else interval(point, drawn, level)
+        ends = no_interval(point, level) if single else percentile_interval(point, drawn, level)
         improvement = Improvement(first, second, ends, by_env, over)
         found += [improvement, improvement.reversed()]
     return ImprovementMatrix(layout.algorithms, tuple(found))

@@ -127,8 +127,8 @@ def _masks(
     return tuple(relabelings(sizes, replicates=drawn, splits=EXACT_SPLITS, rng=rng))
 
 
-def repeated_interval(columns: Columns, level: float) -> tuple[FloatArray, FloatArray]:
-    """Returns the interval of the difference of means that belongs to one look.
+def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns the difference of means and both ends of its repeated confidence interval.
 
     It is Welch's interval at 1 - `level`. At nominal levels (`nominal_levels`) the intervals of all
     looks together contain the difference with probability 1 - alpha, also if a race stops because
@@ -140,15 +140,10 @@ def repeated_interval(columns: Columns, level: float) -> tuple[FloatArray, Float
         level: Nominal level of the look.
 
     Returns:
-        Both ends, each of shape (experiments,); NaN if a cell has a single run.
+        Each of shape (experiments,); ends are NaN if a cell has a single run.
 
     Source: Jennison and Turnbull 1989; Clopper and Pearson 1934 for unseen collapses.
     """
-    _, low, high = _intervals(columns, level)
-    return low, high
-
-
-def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     from scipy.special import stdtrit
 
     environments = len(columns)

@@ -1,7 +1,7 @@
 """Tests whether two means differ, for any distribution and for unequal spreads.
 
-A permutation test of the plain difference of means (`imitbench.stats.significance.permutation`)
-assumes that both algorithms have the same distribution of scores. With ten runs of a steady method
+A permutation test of the plain difference of means assumes that both algorithms have the same
+distribution of scores. With ten runs of a steady method
 and three of a wild one it finds a difference between equal means in a quarter of all comparisons:
 shuffled labels spread the wild scores over both sides, and the three runs move much more than any
 shuffled ones. The test here requires that two tests agree, and so holds where either holds:
@@ -15,17 +15,24 @@ shuffled ones. The test here requires that two tests agree, and so holds where e
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
-from imitbench.stats.significance import CHUNK_ELEMENTS, EXACT_SPLITS, Significance, choices
 from imitbench.stats.strata import FloatArray, Scores, matched
+
+EXACT_SPLITS = 200_000
+"""Maximum number of relabelings to enumerate; ten runs against ten have 184,756."""
+
+CHUNK_ELEMENTS = 1 << 18
+"""Maximum number of relabeled runs in memory, 2 MiB."""
 
 FEW_RUNS = 6
 """With fewer runs on one side, and more on the other, Welch's p is too small far in the tail."""
@@ -47,8 +54,7 @@ def mean_test(
     significance: float = 0.05,
     replicates: int = 50_000,
     rng: np.random.Generator,
-    bounds: bool = False,
-) -> Significance:
+) -> float:
     """Tests the difference of means, over one environment or the mean over several.
 
     p is the larger of two p-values. One is the share of relabelings, within environments, whose
@@ -69,11 +75,9 @@ def mean_test(
         significance: Level that p will be compared with, in (0, 1).
         replicates: Number of relabelings, if they are drawn.
         rng: Source of drawn relabelings; not used otherwise.
-        bounds: As in `mean_tests`.
 
     Returns:
-        The test, with the mean over environments of the difference of means as `statistic`. If a
-        cell has a single run, whose spread is unknown, p is 1.
+        p, two-sided. If a cell has a single run, whose spread is unknown, p is 1.
 
     Raises:
         ValueError: Scores are unusable, environments differ, or an option is out of range.
@@ -84,20 +88,11 @@ def mean_test(
     relabelings; Behrens 1929 and Fisher 1935 for few runs.
     """
     one, other = matched(first, second)
-    difference = float((one.means() - other.means()).mean())
     pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
-    splits = EXACT_SPLITS
-    exact = _labelings([(x.shape[1], y.shape[1]) for x, y in pairs]) <= splits
-    found = mean_tests(
-        pairs,
-        significance=significance,
-        replicates=replicates,
-        rng=rng,
-        bounds=bounds,
-        splits=splits,
+    [p_value] = mean_tests(
+        pairs, significance=significance, replicates=replicates, rng=rng, splits=EXACT_SPLITS
     )
-    used = sum(one.sizes) + sum(other.sizes)
-    return Significance("welch-permutation", difference, float(found[0]), exact, used)
+    return float(p_value)
 
 
 def mean_tests(
@@ -197,6 +192,24 @@ def relabelings(
         np.put_along_axis(mask, chosen, True, axis=1)
         masks.append(mask)
     return masks
+
+
+@lru_cache(maxsize=4)
+def choices(runs: int, size: int) -> npt.NDArray[np.intp]:
+    """Returns all ways to choose some of the runs of an environment.
+
+    Args:
+        runs: Number of runs.
+        size: Number of chosen ones.
+
+    Returns:
+        Indices, shape (ways, size); at most `EXACT_SPLITS` ways are worth this.
+    """
+    ways = math.comb(runs, size)
+    chosen = itertools.chain.from_iterable(itertools.combinations(range(runs), size))
+    index = np.fromiter(chosen, dtype=np.intp, count=ways * size).reshape(ways, size)
+    index.flags.writeable = False
+    return index
 
 
 def _labelings(sizes: Sequence[tuple[int, int]]) -> int:

@@ -19,10 +19,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
-from imitbench.stats.bootstrap import bootstrap_differences, check_options
+from imitbench.stats.bootstrap import (
+    Interval,
+    bootstrap_differences,
+    check_options,
+    no_interval,
+)
 from imitbench.stats.coverage import Cells, Coverage, compared_coverage
 from imitbench.stats.improvement import Improvement, probability_of_improvement
-from imitbench.stats.intervals import Interval, no_interval
 from imitbench.stats.mean_test import mean_test, mean_test_lacks
 from imitbench.stats.power import SeedEstimate, seeds_to_decide
 from imitbench.stats.significance import MeanDifference, holm, welch
@@ -312,7 +316,7 @@ def _test(
     """Returns the test, one of `family` tests, not yet corrected."""
     # With few relabelings p is never small enough, for any scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
-    found = mean_test(
+    p_value = mean_test(
         one,
         other,
         significance=options.significance / family,
@@ -320,7 +324,7 @@ def _test(
         rng=options.rng(),
     )
     lacking = _lacking(one, other, options.significance / family)
-    return PermutationTestResult(found.p_value, found.p_value, lacking)
+    return PermutationTestResult(p_value, p_value, lacking)
 
 
 def _lacking(

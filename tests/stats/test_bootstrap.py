@@ -18,7 +18,6 @@ from imitbench.stats.aggregates import (
 )
 from imitbench.stats.bootstrap import (
     Interval,
-    IntervalMethod,
     bootstrap_differences,
     resamples,
     stratified_bootstrap,
@@ -232,15 +231,20 @@ def test_the_distribution_of_a_difference_can_be_enumerated() -> None:
         assert (found.low, found.point, found.high) == (-end, 0.0, end)
 
 
-@pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_a_difference_from_one_certain_run_is_the_interval_moved(method: IntervalMethod) -> None:
+def test_a_difference_from_one_certain_run_is_the_interval_moved() -> None:
     scores = {"a": rng(1).exponential(size=8)}
-    alone = stratified_bootstrap(scores, mean, method=method, replicates=999, rng=rng())
-    less = bootstrap_differences(
-        scores, {"a": [0.25]}, {"mean": mean}, method=method, replicates=999, rng=rng()
-    )["mean"]
-    assert (less.low, less.high) == pytest.approx((alone.low - 0.25, alone.high - 0.25))
-    assert less.method == method
+    alone = stratified_bootstrap(scores, mean, replicates=999, rng=rng())
+    less = bootstrap_differences(scores, {"a": [0.25]}, {"mean": mean}, replicates=999, rng=rng())
+    ends = less["mean"].low, less["mean"].high
+    assert ends == pytest.approx((alone.low - 0.25, alone.high - 0.25))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
+def test_equal_scores_give_an_interval_without_width(statistic: Statistic) -> None:
+    scores = {"a": [0.3] * 4, "b": [0.9] * 3}
+    found = stratified_bootstrap(scores, statistic, replicates=200, rng=rng())
+    assert (found.low, found.high) == pytest.approx((found.point, found.point))
+    assert found.known
 
 
 def test_differences_need_the_same_environments_and_more_than_single_runs() -> None:
