@@ -246,7 +246,7 @@ class _Options:
         """Loads the policies, and says what to make."""
         from imitbench.experts.lookup import find_demos, find_environment_if_named
         from imitbench.labelling.build import DEFAULT_QUESTION, SetRequest
-        from imitbench.labelling.policies import load_actors
+        from imitbench.labelling.fragments import load_actors
 
         spec = find_environment_if_named(self.env, self.suite)
         demos = None if self.demos is None else find_demos(self.demos)
@@ -330,7 +330,7 @@ def _show_queue(
     from imitbench.cli.output import note
     from imitbench.experts.lookup import find_environment_if_named
     from imitbench.labelling.build import DEFAULT_QUESTION
-    from imitbench.labelling.posing import FragmentPainter
+    from imitbench.labelling.clips import FragmentPainter
     from imitbench.labelling.queue import LabelQueue, QueueWatcher
 
     painter = FragmentPainter(find_environment_if_named(*env))

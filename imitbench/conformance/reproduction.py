@@ -173,9 +173,9 @@ def compare_run(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> R
     assert run.result is not None and run.episodes is not None and here.episodes is not None
     # Without the run itself, because a forged number would widen its own band.
     peers = [
-        each
-        for each in runs
-        if each.result and _cell(each.spec) == _cell(spec) and each.spec.run_id != spec.run_id
+        other
+        for other in runs
+        if other.result and _cell(other.spec) == _cell(spec) and other.spec.run_id != spec.run_id
     ]
     scale = here.result.references.expert - here.result.references.random
     stochastic, deterministic = (
@@ -206,7 +206,7 @@ def _compare(
         stated=float(one.mean()),
         found=float(other.mean()),
         noise_band=Z * math.hypot(theirs, own),
-        seed_band=_seed_band([getattr(each.result, name) for each in peers]),
+        seed_band=_seed_band([getattr(peer.result, name) for peer in peers]),
     )
 
 
@@ -298,15 +298,15 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
         # Commits of hub repositories were looked up separately for each plan.
         apart = place if own.source == HUB else None
         amounts = tuple(
-            each.env_steps
+            budget.env_steps
             for card in plan.suite.environments.values()
-            for each in card.budgets.values()
+            for budget in card.budgets.values()
         )
         key = (plan.suite.name, own.source, own.budget, own.n_demos, own.device, apart, amounts)
         before = merged.get(key)
         if before is not None:
             algorithms = [*before.algorithms]
-            algorithms += [each for each in plan.algorithms if each not in algorithms]
+            algorithms += [method for method in plan.algorithms if method not in algorithms]
             plan = replace(
                 before,
                 environments={**before.environments, **plan.environments},
@@ -383,18 +383,18 @@ def record_verification(
         seed=seed,
         public_seed=public_seed,
         completed=sum(run.result is not None for run in submitted),
-        runs=[_verified(each) for each in found],
+        runs=[_verified(run) for run in found],
         refused=[
-            RefusedRun(run_id=each.spec.run_id, label=each.spec.label, why=one_line(each.why))
-            for each in drawn.refused
+            RefusedRun(run_id=run.spec.run_id, label=run.spec.label, why=one_line(run.why))
+            for run in drawn.refused
         ],
         provenance=came,
     ).sealed()
 
 
-def _verified(each: Reproduction) -> VerifiedRun:
-    problem = each.problem
-    comparisons = (each.stochastic, each.deterministic)
+def _verified(run: Reproduction) -> VerifiedRun:
+    problem = run.problem
+    comparisons = (run.stochastic, run.deterministic)
     if not problem and not all(c and math.isfinite(c.difference) for c in comparisons):
         problem = "returns are not finite"
 
@@ -404,11 +404,11 @@ def _verified(each: Reproduction) -> VerifiedRun:
         return FiniteComparison(**comparison.model_dump())
 
     return VerifiedRun(
-        run_id=each.spec.run_id,
-        label=each.spec.label,
-        verdict=each.verdict,
-        raw_return=numbers(each.stochastic),
-        deterministic_return=numbers(each.deterministic),
-        same_setting=each.same_setting,
+        run_id=run.spec.run_id,
+        label=run.spec.label,
+        verdict=run.verdict,
+        raw_return=numbers(run.stochastic),
+        deterministic_return=numbers(run.deterministic),
+        same_setting=run.same_setting,
         problem=problem,
     )

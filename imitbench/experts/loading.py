@@ -109,10 +109,8 @@ def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     """
     name = run_name(run)
     path = Path(name) if Path(name).exists() else find_run(out, name).path
-    folder = next(
-        (each for each in (path, RunDirectory(path).reward) if (each / DESCRIPTION_FILE).is_file()),
-        None,
-    )
+    folders = [path, RunDirectory(path).reward]
+    folder = next((at for at in folders if (at / DESCRIPTION_FILE).is_file()), None)
     if folder is None:
         raise InputError(f"{path}: has no stored reward; methods such as gail and airl learn one")
     return gate.checked(lambda: load_reward_net(folder, device), folder)

@@ -300,7 +300,7 @@ def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
     named = {spec.module, prefix if colon else None} - known - {None}
     if not named:
         return subject
-    modules = " and ".join(one_line(each, 60) for each in sorted(map(str, named)))
+    modules = " and ".join(one_line(module, 60) for module in sorted(map(str, named)))
     lacks = f"its environment needs {modules}, which is not imported on the word of a file"
     return replace(subject, environment=None, references=None, lacks=lacks)
 

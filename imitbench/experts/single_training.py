@@ -176,7 +176,7 @@ def _digest(path: Path) -> str:
     """Returns the SHA-256 of a file, or over all files of a folder."""
     if path.is_file():
         return digest_files(path.parent, [path])
-    return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
+    return digest_files(path, (file for file in path.rglob("*") if file.is_file()))
 
 
 def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
@@ -204,7 +204,7 @@ def _budget(
     unit = card.budget_unit
     amount = request.amount
     if request.epochs is not None:
-        transitions = sum(len(each) for each in demos)
+        transitions = sum(len(demo) for demo in demos)
         amount = request.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
     if amount is None and listed is not None:
         amount = listed.card.amount("default", unit)

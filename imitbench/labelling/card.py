@@ -69,7 +69,7 @@ def preference_card(
     answers = [answer for row in rows for answer in row.answers]
     times = [answer.response_ms for answer in answers if answer.response_ms is not None]
     active = [person for person in people if person.answers]
-    facts = {
+    facts: dict[str, object] = {
         "pairs with answers": f"{len(rows)} of {len(header.pairs)}",
         "answers": len(answers),
         "annotators": len(active),
@@ -91,14 +91,8 @@ def preference_card(
         "digest of the set": labels.set_id,
         "digest of the data file": digest,
     }
-    table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items())
     environment = header.env or "an environment that was not named"
-    return (
-        f"---\n{yaml.safe_dump(_METADATA, sort_keys=False)}---\n"
-        f"# Human preferences on {_cell(environment)}\n\n"
-        f"| | |\n|---|---|\n{table}\n\n"
-        f"{_COLUMNS}"
-    )
+    return _markdown(f"Human preferences on {_cell(environment)}", facts)
 
 
 def imported_card(
@@ -113,7 +107,7 @@ def imported_card(
         digest: Digest of the data file.
         human: Whether people gave the labels.
     """
-    facts = {
+    facts: dict[str, object] = {
         "pairs": sum(counts.values()),
         **{f"labels: {name}": count for name, count in counts.items()},
         "labels by": "people" if human else "a script",
@@ -121,10 +115,14 @@ def imported_card(
         "format of the source": "Uni-RLHF",
         "digest of the data file": digest,
     }
+    return _markdown(f"Preferences on {_cell(one_line(env, 80))}", facts)
+
+
+def _markdown(title: str, facts: dict[str, object]) -> str:
     table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items())
     return (
         f"---\n{yaml.safe_dump(_METADATA, sort_keys=False)}---\n"
-        f"# Preferences on {_cell(one_line(env, 80))}\n\n| | |\n|---|---|\n{table}\n\n{_COLUMNS}"
+        f"# {title}\n\n| | |\n|---|---|\n{table}\n\n{_COLUMNS}"
     )
 
 

@@ -244,8 +244,8 @@ def import_answers(labels: LabelSet, store: AnswerStore, source: Path, annotator
 
 
 def _import_key(name: str, answer: GivenAnswer) -> str:
-    said = f"{name}\n{answer.pair}\n{answer.purpose}\n{answer.preference}"
-    return f"import-{hashlib.sha256(said.encode()).hexdigest()[:40]}"
+    content = f"{name}\n{answer.pair}\n{answer.purpose}\n{answer.preference}"
+    return f"import-{hashlib.sha256(content.encode()).hexdigest()[:40]}"
 
 
 def _imported(

@@ -34,10 +34,9 @@ from imitbench.algorithms.preference_comparisons.dataset_storage import (
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.labelling.answers import AnswerStore, GivenAnswer
-from imitbench.labelling.clips import write_clip
+from imitbench.labelling.clips import TRACE_FPS, FragmentPainter, write_clip
 from imitbench.labelling.label_set import ANSWERS_FILE, CLIPS_FOLDER, LabelSet, Pair, SetHeader
-from imitbench.labelling.posing import TRACE_FPS, FragmentPainter
-from imitbench.labelling.schedule import Task, sequence
+from imitbench.labelling.schedule import PresentedPair, sequence
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes
@@ -79,7 +78,6 @@ class LabelQueue:
         painter: Draws the clips.
         question: Question of a new queue.
         goal: Goal of a new queue.
-        seed: Determines the order in which pairs of a new queue are shown.
 
     Attributes:
         folder: The queue.
@@ -89,9 +87,7 @@ class LabelQueue:
         InputError: The folder has other content, or is damaged.
     """
 
-    def __init__(
-        self, folder: Path, painter: FragmentPainter, *, question: str, goal: int, seed: int = 0
-    ) -> None:
+    def __init__(self, folder: Path, painter: FragmentPainter, *, question: str, goal: int) -> None:
         self.folder, self._painter = folder, painter
         try:
             (folder / CLIPS_FOLDER).mkdir(parents=True, exist_ok=True)
@@ -101,7 +97,7 @@ class LabelQueue:
             self.header = _read_header(folder / QUEUE_FILE)
         else:
             self.header = QueueHeader(
-                queue=secrets.token_hex(16), question=question, goal=goal, seed=seed,
+                queue=secrets.token_hex(16), question=question, goal=goal, seed=0,
                 rendered=painter.rendered, env=painter.env_id,
             )  # fmt: skip
             self._save(self.header)
@@ -125,9 +121,9 @@ class LabelQueue:
         """Path of the clip of a fragment."""
         return self.folder / CLIPS_FOLDER / f"{fragment}.mp4"
 
-    def tasks(self, stream: int) -> list[Task]:
+    def presented(self, stream: int) -> list[PresentedPair]:
         """The sequence of an annotator so far; it only gets longer."""
-        return _tasks(self.header, stream)
+        return _presented(self.header, stream)
 
     def grow(self) -> bool:
         """Draws the next chunk of pairs without an answer; returns whether there was one.
@@ -223,7 +219,7 @@ class QueueSet(LabelSet):
     @property
     def shown_to_each(self) -> int:
         """Number of pairs that each annotator has been asked about, with repeats."""
-        return len(_tasks(self._queue, 0))
+        return len(_presented(self._queue, 0))
 
     @functools.cached_property
     def fragments(self) -> list[TrajectoryWithRew]:
@@ -252,11 +248,13 @@ def _identity(header: QueueHeader) -> str:
     return hashlib.sha256(header.queue.encode()).hexdigest()
 
 
-def _tasks(header: QueueHeader, stream: int) -> list[Task]:
-    found: list[Task] = []
+def _presented(header: QueueHeader, stream: int) -> list[PresentedPair]:
+    found: list[PresentedPair] = []
     for number, chunk in enumerate(header.chunks):
         shown = sequence(chunk, [header.seed, stream, number])
-        found += [Task(len(found) + t.position, t.pair, t.purpose, t.swapped) for t in shown]
+        found += [
+            PresentedPair(len(found) + t.position, t.pair, t.purpose, t.swapped) for t in shown
+        ]
     return found
 
 
@@ -322,8 +320,8 @@ def _name(annotator: int) -> str:
 
 
 def _line(given: GivenAnswer) -> QueueAnswer:
-    said = None if given.choice == "skip" else given.preference
-    return QueueAnswer(pair=given.pair, preference=said, annotator=_name(given.annotator))
+    preference = None if given.choice == "skip" else given.preference
+    return QueueAnswer(pair=given.pair, preference=preference, annotator=_name(given.annotator))
 
 
 class QueueWatcher:
@@ -332,7 +330,7 @@ class QueueWatcher:
     Args:
         labels: The queue.
         notify: Called with one line about a problem.
-        every_s: Seconds between two looks at the folder.
+        every_s: Seconds between two readings of the folder.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ from imitbench.labelling.answers import (
 )
 from imitbench.labelling.label_set import LabelSet
 from imitbench.labelling.queue import LabelQueue, QueueAnswers
-from imitbench.labelling.schedule import Task, schedule
+from imitbench.labelling.schedule import PresentedPair, schedule
 from imitbench.util.local_server import LocalHandler, LocalServer, RefusedError, split_secret
 from imitbench.util.text_line import one_line
 
@@ -87,7 +87,7 @@ class LabellingApp:
         self._queue = QueueAnswers(labels, store) if isinstance(labels, LabelQueue) else None
         self._secret = store.secret()
         self._known: dict[str, Annotator] = {}
-        self._tasks: dict[int, list[Task]] = {}
+        self._schedules: dict[int, list[PresentedPair]] = {}
         self._lock = threading.Lock()
         if self._queue is not None:
             self._queue.pass_on()
@@ -108,18 +108,18 @@ class LabellingApp:
         """The token that requests of the annotator's page have."""
         return hmac.new(self._secret, annotator.token.encode(), hashlib.sha256).hexdigest()
 
-    def tasks(self, annotator: Annotator) -> list[Task]:
+    def presented(self, annotator: Annotator) -> list[PresentedPair]:
         """The sequence of an annotator."""
         if isinstance(self.labels, LabelQueue):
-            return self.labels.tasks(annotator.stream)
+            return self.labels.presented(annotator.stream)
         with self._lock:
-            if annotator.stream not in self._tasks:
-                self._tasks[annotator.stream] = schedule(self.labels.header, annotator.stream)
-            return self._tasks[annotator.stream]
+            if annotator.stream not in self._schedules:
+                self._schedules[annotator.stream] = schedule(self.labels.header, annotator.stream)
+            return self._schedules[annotator.stream]
 
     def state(self, annotator: Annotator) -> dict[str, Any]:
         """What the page shows: progress, and the next pairs."""
-        tasks, done = self.tasks(annotator), self.store.answered(annotator.number)
+        pairs, done = self.presented(annotator), self.store.answered(annotator.number)
         header = self.labels.header
         return {
             "name": annotator.name,
@@ -127,11 +127,11 @@ class LabellingApp:
             "goal": header.goal,
             "rendered": header.rendered,
             "done": done,
-            "total": len(tasks),
+            "total": len(pairs),
             "grows": self._queue is not None,
             "next": [
-                {"position": task.position, "left": task.sides[0], "right": task.sides[1]}
-                for task in tasks[done : done + AHEAD]
+                {"position": pair.position, "left": pair.sides[0], "right": pair.sides[1]}
+                for pair in pairs[done : done + AHEAD]
             ],
         }
 
@@ -141,10 +141,10 @@ class LabellingApp:
         Raises:
             RefusedError: It is not the next pair, or cannot be stored.
         """
-        tasks = self.tasks(annotator)
-        if given.position >= len(tasks):
+        pairs = self.presented(annotator)
+        if given.position >= len(pairs):
             raise RefusedError(409, "There is no such pair.")
-        task = tasks[given.position]
+        shown = pairs[given.position]
         self._save(
             lambda: self.store.record(
                 GivenAnswer(
@@ -152,9 +152,9 @@ class LabellingApp:
                     key=f"{annotator.token[:8]}.{given.key}",
                     annotator=annotator.number,
                     position=given.position,
-                    pair=task.pair.digest,
-                    purpose=task.purpose,
-                    swapped=task.swapped,
+                    pair=shown.pair.digest,
+                    purpose=shown.purpose,
+                    swapped=shown.swapped,
                     choice=given.choice,
                     response_ms=given.response_ms,
                     answered_at=time.time(),
@@ -174,7 +174,7 @@ class LabellingApp:
         Raises:
             RefusedError: The set has no such clip, or it cannot be read.
         """
-        shown = {side for task in self.tasks(annotator) for side in task.sides}
+        shown = {side for pair in self.presented(annotator) for side in pair.sides}
         if number not in shown:
             raise RefusedError(404, "There is no such clip.")
         try:

@@ -30,7 +30,8 @@ class ScoreCurve:
     scores: FloatArray
 
     def __post_init__(self) -> None:
-        steps, scores = (np.asarray(each, dtype=np.float64) for each in (self.steps, self.scores))
+        steps = np.asarray(self.steps, dtype=np.float64)
+        scores = np.asarray(self.scores, dtype=np.float64)
         if steps.ndim != 1 or not steps.size or steps.shape != scores.shape:
             raise ValueError(
                 "steps and scores need the same shape (evaluations,), at least one, "

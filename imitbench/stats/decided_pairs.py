@@ -55,9 +55,9 @@ Pair: TypeAlias = tuple[str, str]
 def winners(outcomes: Mapping[Pair, PairOutcome]) -> frozenset[Pair]:
     """Returns the pairs (better, worse) among outcomes."""
     return frozenset(
-        pair if each.decision == "better" else pair[::-1]
-        for pair, each in outcomes.items()
-        if each.decision != "undecided"
+        pair if outcome.decision == "better" else pair[::-1]
+        for pair, outcome in outcomes.items()
+        if outcome.decision != "undecided"
     )
 
 

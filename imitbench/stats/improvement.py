@@ -277,14 +277,14 @@ class _Layout:
             # sums of integers along contiguous rows.
             times = np.ascontiguousarray(drawn.T, dtype=np.float64)
             sums: FloatArray = np.zeros((many, many, rows))
-            for each in self.comparisons:
-                own = times[each.own]
+            for comparison in self.comparisons:
+                own = times[comparison.own]
                 upto = np.zeros((len(own) + 1, rows))
                 np.cumsum(own, axis=0, out=upto[1:])
-                less, no_more = each.lower
+                less, no_more = comparison.lower
                 lost = upto[less]  # pairs that the row loses, and the same including ties
                 lost += upto[no_more]
-                lost *= times[each.rest]
-                shares = np.add.reduceat(lost, each.starts, axis=0) / each.pairs
-                sums[each.row, each.columns] += 1 - shares / 2
+                lost *= times[comparison.rest]
+                shares = np.add.reduceat(lost, comparison.starts, axis=0) / comparison.pairs
+                sums[comparison.row, comparison.columns] += 1 - shares / 2
             yield sums

@@ -215,15 +215,17 @@ def _races(
             levels = share.levels(look, design, whole)
             outcomes = np.full(racing.size, "undecided", dtype="<U10")
             near = _may_decide(
-                [(moments[pair[0], each], moments[pair[1], each]) for each in over],
+                [(moments[pair[0], env_id], moments[pair[1], env_id]) for env_id in over],
                 look,
                 levels,
                 design,
             )[racing]
             if near.any():
                 columns = [
-                    tuple(np.sort(cells[name, each][racing[near], :seeds], axis=1) for name in pair)
-                    for each in over
+                    tuple(
+                        np.sort(cells[name, env_id][racing[near], :seeds], axis=1) for name in pair
+                    )
+                    for env_id in over
                 ]
                 outcomes[near] = look_at(
                     [(first, second) for first, second in columns],
@@ -284,10 +286,10 @@ def _may_decide(
     """
     from scipy.special import stdtrit
 
-    parts = [each for pair in moments for each in pair]
+    parts = [part for pair in moments for part in pair]
     difference = sum(x.mean[:, look] - y.mean[:, look] for x, y in moments) / len(moments)
-    variance = sum(each.variance[:, look] / each.runs[look] for each in parts) / len(moments) ** 2
-    degrees = sum(each.runs[look] + 1 for each in parts)
+    variance = sum(part.variance[:, look] / part.runs[look] for part in parts) / len(moments) ** 2
+    degrees = sum(part.runs[look] + 1 for part in parts)
     error = np.sqrt(np.maximum(variance, 0))
     away = np.abs(difference) * (1 + 1e-6) + 1e-12
     near = np.zeros(away.size, dtype=bool)

@@ -325,10 +325,10 @@ class _Replay:
                     compared[pair, env] = self._evidence(pair, {env: seeds})
         found = self._settle(look, compared)
         self.looks += found
-        for each in found:
-            self.outcomes[each.pair, each.environment] = each.outcome
-            if each.outcome != "undecided" and each.environment is not None:
-                self._stopped[each.pair, each.environment] = seeds
+        for comparison in found:
+            self.outcomes[comparison.pair, comparison.environment] = comparison.outcome
+            if comparison.outcome != "undecided" and comparison.environment is not None:
+                self._stopped[comparison.pair, comparison.environment] = seeds
 
     def _settle(self, look: int, evidence: Mapping[Place, Sequence[_Evidence]]) -> list[Look]:
         """Decides what can be decided at a look; a difference found passes its share on."""
@@ -350,7 +350,7 @@ class _Replay:
                 if len({view.outcome for view in views}) > 1:
                     found[place] = replace(views[0], outcome="undecided")
             different |= {
-                place for place, each in found.items() if each.outcome in ("better", "worse")
+                place for place, view in found.items() if view.outcome in ("better", "worse")
             }
             if len(different) in (before, len(self._shares)):
                 return list(found.values())
@@ -358,7 +358,7 @@ class _Replay:
     def _evidence(self, pair: Pair, places: Mapping[str, int]) -> list[_Evidence]:
         policies = [self._design.policy] if self._design.policy else list(FailurePolicy)
         found = [_Evidence.of(self._runs, pair, places, policy) for policy in policies]
-        return found[:1] if all(each.same(found[0]) for each in found) else found
+        return found[:1] if all(version.same(found[0]) for version in found) else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,7 +47,7 @@ def generate_expert_trajectories(
         env_id,
         rng=rng,
         n_envs=min(8, num_trajectories),
-        post_wrappers=[lambda each, _: RolloutInfoWrapper(each)],
+        post_wrappers=[lambda env, _: RolloutInfoWrapper(env)],
     )
     try:
         expert = load_policy("ppo-huggingface", env, env_name=env_id)

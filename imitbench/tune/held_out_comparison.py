@@ -97,7 +97,7 @@ class HeldOutComparison(Record):
     @property
     def winner(self) -> CandidateResult | None:
         """The best of the others without a failed run; `None` if there is none."""
-        whole = [each for each in self.standings[1:] if not each.failed and each.scores]
+        whole = [result for result in self.standings[1:] if not result.failed and result.scores]
         return whole[0] if whole else None
 
     @property
@@ -116,9 +116,9 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
         best: Number of trials to select.
     """
     chosen = [Candidate(trial=0, values=defaults)]
-    complete = [each for each in trials if each.state == "complete" and each.value is not None]
-    for trial in sorted(complete, key=lambda each: (-(each.value or 0.0), each.number)):
-        if len(chosen) <= best and all(trial.values != each.values for each in chosen):
+    complete = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
+    for trial in sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number)):
+        if len(chosen) <= best and all(trial.values != other.values for other in chosen):
             chosen.append(Candidate(trial=trial.number, values=trial.values))
     return chosen
 
@@ -139,16 +139,19 @@ def compare_candidates(
     Source: `imitbench.stats.verdicts`: permutation tests, corrected by Holm's method.
     """
     default, *others = standings
-    others.sort(key=lambda each: -each.mean if each.scores and not each.failed else math.inf)
-    comparable = [each for each in others if each.scores and not each.failed]
+    others.sort(
+        key=lambda result: -result.mean if result.scores and not result.failed else math.inf
+    )
+    comparable = [result for result in others if result.scores and not result.failed]
     found: dict[int, Verdict] = {}
     if default.scores and not default.failed:
-        against = {each.candidate.label: each.by_environment() for each in comparable}
+        against = {result.candidate.label: result.by_environment() for result in comparable}
         told = verdicts(DEFAULT, default.by_environment(), against)
         found = {
-            each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
+            result.candidate.trial: verdict
+            for result, verdict in zip(comparable, told, strict=True)
         }
-    judged = [_judged(each, found.get(each.candidate.trial)) for each in others]
+    judged = [_judged(result, found.get(result.candidate.trial)) for result in others]
     return HeldOutComparison(standings=[default, *judged], trials=trials, env_steps=env_steps)
 
 

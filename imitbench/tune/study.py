@@ -140,7 +140,7 @@ def _study(storage: BaseStorage) -> optuna.Study:
 
 
 def _trials(study: optuna.Study) -> list[Trial]:
-    return [_trial(each) for each in study.get_trials(deepcopy=False)]
+    return [_trial(trial) for trial in study.get_trials(deepcopy=False)]
 
 
 def _trial(found: FrozenTrial) -> Trial:

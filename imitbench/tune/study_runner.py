@@ -136,7 +136,7 @@ class StudyRunner:
         space = distributions(request.algorithm, request.space)
         self._study: TrialStudy = TrialStudy(storage, space, request.defaults, request.seed)
         trials = self._study.trials
-        running = [each for each in trials if each.state == "running"]
+        running = [trial for trial in trials if trial.state == "running"]
         if trials:
             done = len(trials) - len(running)
             self._observer.resumed(self.scope.name, done, len(running), request.trials)
@@ -218,13 +218,13 @@ class StudyRunner:
 
     def _settle(self, trial: Trial) -> bool:
         """Records the outcome of a trial in the study, if its runs have ended."""
-        [now] = [each for each in self._study.trials if each.number == trial.number]
+        [now] = [other for other in self._study.trials if other.number == trial.number]
         directories = [
-            RunDirectory.of(self._place(now), each)
+            RunDirectory.of(self._place(now), spec)
             for env_id in self.scope.environments
-            for each in self._specs(now, env_id)
+            for spec in self._specs(now, env_id)
         ]
-        failed = [each for each in directories if each.has_failed]
+        failed = [directory for directory in directories if directory.has_failed]
         if now.pruned_at is not None:
             self._study.prune(now)
         elif failed:
@@ -232,8 +232,8 @@ class StudyRunner:
             if failure.error_type == UnsuitableObjectiveError.__name__:
                 raise InputError(f"--objective {self._request.objective}: {failure.message}")
             self._study.fail(now, f"{failure.error_type}: {failure.message}")
-        elif all(each.is_done for each in directories):
-            values = [self._request.goal.of(each.read_result()) for each in directories]
+        elif all(directory.is_done for directory in directories):
+            values = [self._request.goal.of(directory.read_result()) for directory in directories]
             self._study.complete(now, float(np.mean(values)))
         else:
             return False
@@ -246,12 +246,12 @@ class StudyRunner:
         if len(self._finalists) == 1:
             return
         specs = [
-            request.spec(env_id, each.values, seed)
+            request.spec(env_id, candidate.values, seed)
             for seed in request.held_out_seeds
             for env_id in self.scope.environments
-            for each in self._finalists
+            for candidate in self._finalists
         ]
-        self._open = {each.run_id for each in specs}
+        self._open = {spec.run_id for spec in specs}
         for spec in specs:
             if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
                 self._run_ended(spec, notify=False)
@@ -265,12 +265,12 @@ class StudyRunner:
             return
         self._open.discard(spec.run_id)
         if notify:
-            each = len(self._request.held_out_seeds) * len(self.scope.environments)
-            total = len(self._finalists) * each
+            runs = len(self._request.held_out_seeds) * len(self.scope.environments)
+            total = len(self._finalists) * runs
             self._observer.held_out(self.scope.name, total - len(self._open), total)
 
     def _end_comparison(self) -> None:
-        standings = [self._standing(each) for each in self._finalists]
+        standings = [self._standing(candidate) for candidate in self._finalists]
         self.comparison = compare_candidates(
             standings, trials=len(self._study.trials), env_steps=self._env_steps()
         )
@@ -282,7 +282,7 @@ class StudyRunner:
     def _env_steps(self) -> int:
         """Returns the environment steps of all completed runs; pruned ones have no result."""
         directories = [RunDirectory(path.parent) for path in self.folder.rglob("result.json")]
-        return sum(each.read_result().env_steps for each in directories)
+        return sum(directory.read_result().env_steps for directory in directories)
 
     def _standing(self, candidate: Candidate) -> CandidateResult:
         scores, places, returns, failed = [], [], [], 0
@@ -319,10 +319,10 @@ class StudyRunner:
         before: list[float] = []
         for env_id in self.scope.environments:
             specs = self._specs(trial, env_id)
-            directories = [RunDirectory.of(place, each) for each in specs]
-            if not all(each.is_done for each in directories):
+            directories = [RunDirectory.of(place, spec) for spec in specs]
+            if not all(directory.is_done for directory in directories):
                 break
-            before += [self._request.goal.of(each.read_result()) for each in directories]
+            before += [self._request.goal.of(directory.read_result()) for directory in directories]
         address = TrialLocation(study=self._address, id=trial.id, prune=self._request.prune)
         return self._job(place, specs, self._watch(trial=address, before=before))
 

@@ -77,7 +77,7 @@ def check_target(path: Path, card: AlgorithmCard) -> None:
         InputError: The file has other content, or values of another algorithm.
     """
     _existing(path, card)
-    folder = next(each for each in path.resolve().parents if each.exists())
+    folder = next(parent for parent in path.resolve().parents if parent.exists())
     if path.is_dir() or not folder.is_dir():
         raise InputError(f"--to {path}: must be a file in a folder; name another one")
 
