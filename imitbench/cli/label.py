@@ -404,8 +404,7 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
 
     from imitbench.cli.output import print_json, print_table
     from imitbench.labelling.agreement import agreement
-    from imitbench.labelling.card import alpha_text, share_text
-    from imitbench.labelling.exchange import summaries
+    from imitbench.labelling.exchange import alpha_text, share_text, summaries
     from imitbench.labelling.queue import QueueSet
     from imitbench.labelling.schedule import schedule
 

@@ -553,7 +553,8 @@ def check_method(
     repeat_exactly("cpu")
     if card.budget_unit != "none":
         share = max(1, spec.budget.amount // _SHARE) if amount is None else amount
-        spec = _with_amount(spec, share)
+        budget = spec.budget.model_copy(update={"amount": share})
+        spec = spec.model_copy(update={"budget": budget, "protocol": _PROTOCOL})
     root = artifacts.source_root("bundled", plan.suite.origin.folder)
     references = reference_scores(plan.suite, spec.environment.id, "bundled")
 
@@ -590,8 +591,3 @@ def _first(plan: Plan) -> RunSpec:
         f"{pair.algo} on {pair.env}: {pair.why}; choose an environment where it can learn with "
         "--suite and --env"
     )
-
-
-def _with_amount(spec: RunSpec, amount: int) -> RunSpec:
-    budget = spec.budget.model_copy(update={"amount": amount})
-    return spec.model_copy(update={"budget": budget, "protocol": _PROTOCOL})

@@ -54,19 +54,6 @@ _PLAUSIBLE = 0.01
 
 
 @dataclass(frozen=True)
-class UnreproducibleRun:
-    """A run that was drawn but cannot be trained on this installation.
-
-    Attributes:
-        spec: Specification of the run.
-        why: Reason why it cannot be trained.
-    """
-
-    spec: RunSpec
-    why: str
-
-
-@dataclass(frozen=True)
 class ReproductionSample:
     """Runs to train again.
 
@@ -78,7 +65,7 @@ class ReproductionSample:
 
     runs: list[PublishedRun] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
-    refused: list[UnreproducibleRun] = field(default_factory=list)
+    refused: list[RefusedRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -108,17 +95,6 @@ class Reproduction:
         return self.verdict in AGREEING
 
 
-def chance_of_discovery(runs: int, forged: int, drawn: int) -> float:
-    """Returns the probability that a draw without replacement hits at least one forged run.
-
-    Args:
-        runs: Runs that can be drawn.
-        forged: Forged runs among them.
-        drawn: Runs that are drawn.
-    """
-    return 1.0 - math.comb(runs - forged, drawn) / math.comb(runs, drawn)
-
-
 def sample_runs(
     runs: Sequence[PublishedRun],
     count: int,
@@ -146,7 +122,8 @@ def sample_runs(
         try:
             plan = _plan(run.spec, plugins, notify)
         except InputError as error:
-            drawn.refused.append(UnreproducibleRun(run.spec, str(error)))
+            refused = RefusedRun(run_id=run.spec.run_id, label=run.spec.label, why=str(error))
+            drawn.refused.append(refused)
         else:
             drawn.runs.append(run)
             drawn.plans.append(plan)
@@ -198,7 +175,9 @@ def _compare(
     deterministic: bool,
 ) -> ReturnComparison:
     name = "deterministic_return" if deterministic else "raw_return"
-    one, other = (_returns(episodes, deterministic) for episodes in (stated, found))
+    one, other = (
+        episodes.returns[episodes.deterministic == deterministic] for episodes in (stated, found)
+    )
     own = _standard_error(other)
     # Forged episodes with a large spread must not widen the band that judges them.
     theirs = min(_standard_error(one), max(own, _PLAUSIBLE * scale))
@@ -260,7 +239,8 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
             budget=budget,
             n_demos=demos.count if demos and demos.count != demos.available else None,
             overrides={
-                name: _text(value) for name, value in card.completed(spec.hyperparameters).items()
+                name: "null" if value is None else str(value)
+                for name, value in card.completed(spec.hyperparameters).items()
             },
             device=spec.device,
         ),
@@ -273,10 +253,6 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
         names = _unequal(spec.model_dump(), planned[0].model_dump())
         raise InputError(f"a run with these settings has another {', '.join(names)} here")
     return replace(plan, only=frozenset([spec.run_id]))
-
-
-def _text(value: object) -> str:
-    return "null" if value is None else str(value)
 
 
 def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -320,11 +296,6 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
 
 def _cell(spec: RunSpec) -> tuple[object, ...]:
     return Conditions.of_spec(spec), spec.environment.id, spec.algo_label
-
-
-def _returns(episodes: EpisodeTable, deterministic: bool) -> npt.NDArray[np.float64]:
-    chosen: npt.NDArray[np.float64] = episodes.returns[episodes.deterministic == deterministic]
-    return chosen
 
 
 def _standard_error(returns: npt.NDArray[np.float64]) -> float:
@@ -384,10 +355,7 @@ def record_verification(
         public_seed=public_seed,
         completed=sum(run.result is not None for run in submitted),
         runs=[_verified(run) for run in found],
-        refused=[
-            RefusedRun(run_id=run.spec.run_id, label=run.spec.label, why=one_line(run.why))
-            for run in drawn.refused
-        ],
+        refused=[run.model_copy(update={"why": one_line(run.why)}) for run in drawn.refused],
         provenance=came,
     ).sealed()
 

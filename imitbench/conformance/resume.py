@@ -170,47 +170,44 @@ def check_resume(
         Result of the check.
     """
     try:
-        return _ResumeChecker(spec, source_root, references, folder, notify, sources).verify(kills)
+        checker = _ResumeChecker(
+            spec, source_root, references, folder.resolve(), notify, dict(sources or {})
+        )
+        return checker.verify(kills)
     except _TrialError as error:
         return ResumeVerdict(problem=str(error))
 
 
+@dataclass
 class _ResumeChecker:
-    def __init__(
-        self,
-        spec: RunSpec,
-        source_root: Path,
-        references: ReferenceScores,
-        folder: Path,
-        notify: Callable[[str], None],
-        sources: Mapping[str, SourceRecord] | None,
-    ) -> None:
-        self._spec = spec
-        self._source_root = source_root
-        self._references = references
-        self._folder = folder.resolve()
-        self._notify = notify
-        self._sources = dict(sources or {})
-        self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
+    spec: RunSpec
+    source_root: Path
+    references: ReferenceScores
+    folder: Path
+    notify: Callable[[str], None]
+    sources: dict[str, SourceRecord]
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(derive_seed(self.spec.seed, "interruptions"))
 
     def verify(self, kills: int) -> ResumeVerdict:
         twin = self._job("uninterrupted", checkpoint_s=_NEVER_S)
         wanted = kills + 1
-        self._notify("training without interruption")
+        self.notify("training without interruption")
         seed = int(self._rng.integers(2**32))
         # One more than needed, because after the last offer there is hardly any training.
         self._complete(TrialConfig(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
         report = TrialReport.model_validate_json((self._twin_notes / "trained.json").read_bytes())
-        if not report.offers and self._spec.budget.unit != "none":
+        if not report.offers and self.spec.budget.unit != "none":
             return ResumeVerdict(problem=OFFERS_NONE)
         offers = self._choose(report, wanted)
         kinds = self._kinds(len(offers))
         job = self._job("interrupted", checkpoint_s=0.0)
         every = max(1, report.offers // _CHECKPOINTS)
         for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1):
-            self._notify(f"{kind} after offer {offer} of {report.offers}")
+            self.notify(f"{kind} after offer {offer} of {report.offers}")
             self._interrupt(job, offer, kind, number, every)
-        self._notify("training to the end")
+        self.notify("training to the end")
         end = len(offers) + 1
         self._complete(TrialConfig(job=job, notes=self._notes(end), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
@@ -324,21 +321,21 @@ class _ResumeChecker:
 
     def _job(self, name: str, *, checkpoint_s: float) -> str:
         job = Job(
-            out=str(self._folder / name),
-            source_root=str(self._source_root.resolve()),
-            sources=self._sources,
-            runs=[self._spec],
-            references=self._references,
+            out=str(self.folder / name),
+            source_root=str(self.source_root.resolve()),
+            sources=self.sources,
+            runs=[self.spec],
+            references=self.references,
             command="imitbench verify-resume",
             checkpoint_s=checkpoint_s,
         )
         return str(job.write())
 
     def _run(self, name: str) -> RunDirectory:
-        return RunDirectory.of(self._folder / name, self._spec)
+        return RunDirectory.of(self.folder / name, self.spec)
 
     def _notes(self, number: int = 0) -> str:
-        return str(self._folder / "notes" / str(number))
+        return str(self.folder / "notes" / str(number))
 
     @property
     def _twin_notes(self) -> Path:

@@ -45,6 +45,7 @@ class ListedEnvironment:
     """An environment and its suite."""
 
     suite: SuiteCard
+    env_id: str
     card: EnvironmentCard
 
     @property
@@ -72,7 +73,7 @@ def find_listed_environment(env_id: str, suite: str | None) -> ListedEnvironment
     for found in suites_of(suite):
         card = found.environments.get(env_id)
         if card is not None:
-            return ListedEnvironment(found, card)
+            return ListedEnvironment(found, env_id, card)
         if suite is not None:
             hint = did_you_mean(env_id, found.environments)
             raise InputError(f"--env {env_id}: not in suite {found.name}; {hint}")
@@ -124,11 +125,7 @@ def find_demos(name: str) -> Path:
 def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path | None]) -> Path:
     if Path(name).exists():
         return Path(name)
-    folders = [
-        folder_of(ListedEnvironment(suite, card))
-        for suite in suites_of(None)
-        for card in suite.environments.values()
-    ]
+    folders = [folder_of(listed) for listed in _bundled_environments()]
     bundled = {folder.name: folder for folder in folders if folder is not None}
     if name not in bundled:
         if Path(name).name != name or Path(name).suffix:  # no bundled one has such a name
@@ -236,9 +233,10 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
         return NamedPolicy(located.origin or name, located.path)
     if path.exists():
         return _of_path(path)
-    bundled = _bundled(name)
-    if bundled is not None:
-        return bundled
+    for listed in _bundled_environments():
+        if listed.expert is not None and listed.expert.name == name:
+            environment = environment_spec(listed.env_id, listed.card).evaluated
+            return NamedPolicy(name, listed.expert, environment)
     if _RUN_ID.fullmatch(name):
         return _of_path(find_run(out, name).path)
     raise InputError(
@@ -295,7 +293,7 @@ def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
     spec = subject.environment
     if spec is None or (spec.module_digest is not None and ":" not in spec.id):
         return subject
-    known = {card.module for suite in suites_of(None) for card in suite.environments.values()}
+    known = {listed.card.module for listed in _bundled_environments()}
     prefix, colon, _ = spec.id.rpartition(":")
     named = {spec.module, prefix if colon else None} - known - {None}
     if not named:
@@ -312,13 +310,10 @@ def _read_record(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read ({error})") from error
 
 
-def _bundled(repo: str) -> NamedPolicy | None:
+def _bundled_environments() -> Iterator[ListedEnvironment]:
     for suite in suites_of(None):
         for env_id, card in suite.environments.items():
-            folder = ListedEnvironment(suite, card).expert
-            if folder is not None and folder.name == repo:
-                return NamedPolicy(repo, folder, environment_spec(env_id, card).evaluated)
-    return None
+            yield ListedEnvironment(suite, env_id, card)
 
 
 def find_references(spec: EnvironmentSpec, suite: str | None = None) -> ReferenceScores | None:

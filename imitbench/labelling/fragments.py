@@ -78,11 +78,8 @@ class Actor:
         env.action_space.seed(seed)
         if self._policy is not None:
             self._policy.action_space.seed(seed)
-        return seeded_sampling(self._policy or _idle, np.random.default_rng(seed))
-
-
-def _idle(obs: Any, _state: Any, _start: Any) -> tuple[Any, Any]:
-    return obs, None
+        policy = self._policy or (lambda obs, _state, _start: (obs, None))
+        return seeded_sampling(policy, np.random.default_rng(seed))
 
 
 def load_actors(

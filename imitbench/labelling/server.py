@@ -239,7 +239,9 @@ class _Handler(LocalHandler):
         sent = self.headers.get("X-CSRF-Token", "")
         if not hmac.compare_digest(sent.encode(), self.app.csrf(annotator).encode()):
             raise RefusedError(403, "The page is outdated. Load it again.")
-        body = self._body()
+        if self.headers.get_content_type() != "application/json":
+            raise RefusedError(415, "Answers are JSON.")
+        body = self.read_body(_MOST_BODY_BYTES)
         try:
             if rest == "answer":
                 state = self.app.answer(annotator, _AnswerRequest.model_validate_json(body))
@@ -255,11 +257,6 @@ class _Handler(LocalHandler):
         if match is None:
             raise RefusedError(404, "Open the link that you were given.")
         return self.app.annotator(secret), rest, match[1]
-
-    def _body(self) -> bytes:
-        if self.headers.get_content_type() != "application/json":
-            raise RefusedError(415, "Answers are JSON.")
-        return self.read_body(_MOST_BODY_BYTES)
 
 
 def _asset(name: str) -> bytes:

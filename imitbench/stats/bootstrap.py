@@ -60,25 +60,25 @@ def percentile_interval(point: float, estimates: FloatArray, level: float) -> In
     return Interval(point, float(low), float(high), level)
 
 
-def stratified_bootstrap(
+def stratified_bootstraps(
     scores: Scores,
-    statistic: Statistic,
+    statistics: Mapping[str, Statistic],
     *,
     replicates: int = 50_000,
     level: float = 0.95,
     rng: np.random.Generator,
-) -> Interval:
-    """Resamples runs within each environment and recomputes a statistic.
+) -> dict[str, Interval]:
+    """Resamples runs within each environment and recomputes statistics.
 
     Args:
         scores: Scores by environment; run counts may differ.
-        statistic: For example `imitbench.stats.aggregates.interquartile_mean`.
-        replicates: Number of resamples.
-        level: Confidence level of the interval, in (0, 1).
+        statistics: Statistics by name, such as `imitbench.stats.aggregates.interquartile_mean`.
+        replicates: Number of resamples, the same for all statistics.
+        level: Confidence level of the intervals, in (0, 1).
         rng: Source of the resamples.
 
     Returns:
-        The statistic and the interval of its resampled values. If every environment has a
+        By name, the statistic and the interval of its resampled values. If every environment has a
         single run, nothing can be resampled: `low` and `high` are NaN. If only some have one,
         those add no spread, and the interval is too narrow. If all scores of each environment are
         equal, both ends are the point: the runs show no spread, but the true spread may be larger.
@@ -89,37 +89,6 @@ def stratified_bootstrap(
 
     Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
     Precipice", section 4.1; percentile interval of Efron 1979.
-    """
-    named = {"statistic": statistic}
-    return stratified_bootstraps(scores, named, replicates=replicates, level=level, rng=rng)[
-        "statistic"
-    ]
-
-
-def stratified_bootstraps(
-    scores: Scores,
-    statistics: Mapping[str, Statistic],
-    *,
-    replicates: int = 50_000,
-    level: float = 0.95,
-    rng: np.random.Generator,
-) -> dict[str, Interval]:
-    """Bootstraps several statistics on the same resamples, which are drawn once.
-
-    Args:
-        scores: Scores by environment; run counts may differ.
-        statistics: Statistics by name.
-        replicates: Number of resamples.
-        level: Confidence level of the intervals, in (0, 1).
-        rng: Source of the resamples.
-
-    Returns:
-        An interval per name, each equal to what `stratified_bootstrap` returns.
-
-    Raises:
-        ValueError: As `stratified_bootstrap` does.
-
-    Source: as `stratified_bootstrap`.
     """
     check_options(replicates, level)
     strata = Strata.of(scores)
@@ -156,9 +125,9 @@ def bootstrap_differences(
         only one has.
 
     Raises:
-        ValueError: As `stratified_bootstrap` does, or environments differ.
+        ValueError: As `stratified_bootstraps` does, or environments differ.
 
-    Source: as `stratified_bootstrap`.
+    Source: as `stratified_bootstraps`.
     """
     check_options(replicates, level)
     one, other = matched(first, second)
@@ -242,39 +211,21 @@ def resamples(
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
     sample = strata.values[order], strata.weights[order]
-    for index, values in _draws(strata.sizes, replicates, rng, chunk_elements):
+    for index, values in resampled_indices(strata.sizes, replicates, rng, chunk_elements):
         np.take(strata.values, index, out=values, mode="clip")
         drawn = rank.take(index, mode="clip")
         yield Resamples(values, strata.sizes, drawn, sample)
 
 
 def resampled_indices(
-    sizes: tuple[int, ...],
-    replicates: int,
-    rng: np.random.Generator,
-    *,
-    chunk_elements: int = CHUNK_ELEMENTS,
-) -> Iterator[npt.NDArray[np.intp]]:
-    """Draws the indices of resampled runs, for data with more than one number per run.
-
-    Args:
-        sizes: Number of runs of each stratum.
-        replicates: Total number of resamples.
-        rng: As for `resamples`, which draws the same indices.
-        chunk_elements: As for `resamples`.
-
-    Yields:
-        Indices of shape (replicates in this chunk, runs), each inside its own stratum; valid
-        until the next are requested.
-    """
-    for index, _ in _draws(sizes, replicates, rng, chunk_elements):
-        yield index
-
-
-def _draws(
     sizes: tuple[int, ...], replicates: int, rng: np.random.Generator, chunk_elements: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], FloatArray]]:
-    """Yields indices of resampled runs, each with a scratch buffer of the same shape."""
+    """Draws the indices of resampled runs; arguments as for `resamples`, which draws the same.
+
+    Yields:
+        Indices of shape (replicates in this chunk, runs), each inside its own stratum, and a
+        scratch buffer of this shape; valid until the next are requested.
+    """
     runs = sum(sizes)
     rows = min(replicates, max(1, chunk_elements // runs))
     counts = np.repeat(np.asarray(sizes, dtype=np.float64), sizes)

@@ -103,11 +103,6 @@ class Coverage:
     missing: tuple[Cell, ...]
     runs: tuple[tuple[int, int], ...]
 
-    @property
-    def complete(self) -> bool:
-        """Whether the comparison includes all environments."""
-        return not self.missing
-
 
 def coverage(table: Table) -> Coverage:
     """Finds the environments on which all algorithms have scores.

@@ -16,7 +16,7 @@ from imitbench.stats.bootstrap import (
     percentile_interval,
     resampled_indices,
 )
-from imitbench.stats.coverage import Cells, Coverage, Table, compared_coverage
+from imitbench.stats.coverage import Cells, Coverage, Table, coverage
 from imitbench.stats.strata import FloatArray, Strata
 
 CHUNK_ELEMENTS = 1 << 18
@@ -158,7 +158,8 @@ def improvement_matrix(
     check_options(replicates, level)
     layout = _Layout.of(table)
     pairs = list(itertools.combinations(range(len(table)), 2))
-    overs = [_over(table, layout.algorithms[i], layout.algorithms[j]) for i, j in pairs]
+    names = layout.algorithms
+    overs = [coverage({name: table[name] for name in (names[i], names[j])}) for i, j in pairs]
     common = np.array([len(over.environments) for over in overs], dtype=np.float64)
     firsts, seconds = (np.array([pair[side] for pair in pairs], dtype=np.intp) for side in (0, 1))
     estimates: FloatArray = np.empty((len(pairs), replicates))
@@ -171,18 +172,14 @@ def improvement_matrix(
             done = after
     found = []
     for pair, over, drawn in zip(pairs, overs, estimates, strict=True):
-        first, second = (layout.algorithms[i] for i in pair)
+        first, second = (names[i] for i in pair)
         by_env = tuple(_share(table[first][env], table[second][env]) for env in over.environments)
         point = float(np.mean(by_env)) if by_env else float("nan")
         single = max(most for _, most in over.runs) <= 1
         ends = no_interval(point, level) if single else percentile_interval(point, drawn, level)
         improvement = Improvement(first, second, ends, by_env, over)
         found += [improvement, improvement.reversed()]
-    return ImprovementMatrix(layout.algorithms, tuple(found))
-
-
-def _over(table: Table, first: str, second: str) -> Coverage:
-    return compared_coverage({name: table[name] for name in (first, second)})[1]
+    return ImprovementMatrix(names, tuple(found))
 
 
 def _share(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
@@ -267,9 +264,7 @@ class _Layout:
             is filled in.
         """
         runs, many = sum(self.sizes), len(self.algorithms)
-        for index in resampled_indices(
-            self.sizes, replicates, rng, chunk_elements=max(CHUNK_ELEMENTS, runs)
-        ):
+        for index, _ in resampled_indices(self.sizes, replicates, rng, max(CHUNK_ELEMENTS, runs)):
             rows = len(index)
             places = (index + np.arange(rows)[:, None] * runs).ravel()
             drawn = np.bincount(places, minlength=rows * runs).reshape(rows, runs)

@@ -44,7 +44,7 @@ class Levels:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class LookResult:
     """What a look finds in each experiment; all arrays have the shape (experiments,).
 
     Attributes:
@@ -70,7 +70,7 @@ def look_at(
     margin: float | None,
     replicates: int,
     seed: tuple[int, int],
-) -> Found:
+) -> LookResult:
     """Looks at a comparison once.
 
     `better` and `worse` require p at or below the level of the test. `equivalent` requires that
@@ -109,7 +109,7 @@ def look_at(
     rejected = (p_value <= levels.test) & (difference != 0)
     outcome[rejected & (difference > 0)] = "better"
     outcome[rejected & (difference < 0)] = "worse"
-    return Found(p_value, difference, low, high, outcome)
+    return LookResult(p_value, difference, low, high, outcome)
 
 
 def _drawn(replicates: int, level: float) -> int:

@@ -1,19 +1,33 @@
-"""The held-out comparison: the best trials against the default values, on unused seeds."""
+"""The best trials against the defaults on held-out seeds, and the file of the winner's values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import yaml
 from pydantic import Field
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.tuned import (
+    HeldOutRuns,
+    TunedCard,
+    TunedValues,
+    Tuning,
+    read_tuned,
+    resolve_tuned,
+)
+from imitbench.errors import InputError
 from imitbench.records.runs import Record
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, verdicts
+from imitbench.tune.request import TuneRequest
 from imitbench.tune.study import Trial
+from imitbench.util.files import atomic_write_text
+from imitbench.version import __version__
 
 Decision = Literal["better", "undecided", "not better"]
 DEFAULT = "default"
@@ -174,3 +188,97 @@ def _judged(standing: CandidateResult, verdict: Verdict | None) -> CandidateResu
             "more_seeds": verdict.test.lacking,
         }
     )
+
+
+def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedValues | None:
+    """Returns the winner of a held-out comparison, with its provenance; `None` without a winner."""
+    winner = comparison.winner
+    if winner is None or not comparison.default.scores:
+        return None
+    card, settings = request.algorithm, request.plan.settings
+    values = {**card.changed(request.base), **winner.candidate.values}  # the former by --set
+    basis = f"chosen by {request.objective}, without the true reward"
+    if request.goal.uses_reward:
+        basis = "uses reward: chosen by the true return"
+    return TunedValues(
+        source=f"{request.command} ({basis})",
+        values={name: values[name] for name in card.hyperparameters if name in values},
+        tuning=Tuning(
+            imitbench=__version__,
+            suite=request.plan.suite.name,
+            per=request.per,
+            objective=request.objective,
+            uses_reward=request.goal.uses_reward,
+            budget=settings.budget,
+            n_demos=settings.n_demos,
+            trials=comparison.trials,
+            env_steps=comparison.env_steps,
+            search_seeds=list(request.search_seeds),
+            held_out_seeds=list(request.held_out_seeds),
+            sampler_seed=request.seed,
+            verdict=comparison.decision,
+            p_value=winner.p_value,
+            default=_runs(comparison.default),
+            tuned=_runs(winner),
+        ),
+    )
+
+
+def _runs(standing: CandidateResult) -> HeldOutRuns:
+    return HeldOutRuns(mean=standing.mean, runs=standing.scores)
+
+
+def check_target(path: Path, card: AlgorithmCard) -> None:
+    """Checks, before the search, that values can be added to a file.
+
+    Raises:
+        InputError: The file has other content, or values of another algorithm.
+    """
+    _existing(path, card)
+    folder = next(parent for parent in path.resolve().parents if parent.exists())
+    if path.is_dir() or not folder.is_dir():
+        raise InputError(f"--to {path}: must be a file in a folder; name another one")
+
+
+def _existing(path: Path, card: AlgorithmCard) -> dict[str, TunedValues]:
+    if not path.exists():
+        return {}
+    if path.is_dir():
+        raise InputError(f"--to {path}: is a folder; name a file in it")
+    found = read_tuned(path)
+    if found.algorithm != card.name:
+        raise InputError(
+            f"--to {path}: contains values of {found.algorithm}, not of {card.name}; name another "
+            "file"
+        )
+    resolve_tuned(path, found, card)
+    return found.environments
+
+
+def add_tuned(path: Path, card: AlgorithmCard, found: dict[str, TunedValues]) -> None:
+    """Writes tuned values; those of other environments in the file stay.
+
+    Args:
+        path: The file, created if missing and written atomically.
+        card: Card of the algorithm, which checks all values.
+        found: Tuned values by environment id.
+
+    Raises:
+        InputError: The file has other content, or cannot be written.
+    """
+    environments = {**_existing(path, card), **found}
+    document = TunedCard(schema_version=1, algorithm=card.name, environments=environments)
+    resolve_tuned(path, document, card)
+    try:
+        atomic_write_text(path, _as_yaml(document))
+    except OSError as error:
+        raise InputError(f"--to {path}: cannot be written ({error.strerror})") from error
+
+
+def _as_yaml(document: TunedCard) -> str:
+    plain: dict[str, Any] = document.model_dump(mode="json", exclude_unset=True)
+    for values in plain["environments"].values():
+        if values.get("tuning") is None:
+            values.pop("tuning", None)
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    return text

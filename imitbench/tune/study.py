@@ -18,8 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import Scalar
-from imitbench.tune.reporter import PRUNED
 from imitbench.tune.storage import STUDY_NAME, StudyLocation, open_storage
+from imitbench.tune.trial_job import PRUNED
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,16 +21,19 @@ from imitbench.stats.bootstrap import (
     Interval,
     bootstrap_differences,
     resamples,
-    stratified_bootstrap,
     stratified_bootstraps,
 )
-from imitbench.stats.strata import FloatArray, Strata
+from imitbench.stats.strata import FloatArray, Scores, Strata
 
 STATISTICS: dict[str, Statistic] = {"mean": mean, "median": median, "iqm": interquartile_mean}
 SCORES = st.floats(-10, 10).map(lambda x: round(x, 4))
 RAGGED = st.dictionaries(
     st.sampled_from("abcd"), st.lists(SCORES, min_size=2, max_size=5), min_size=1
 )
+
+
+def stratified_bootstrap(scores: Scores, statistic: Statistic, **options: Any) -> Interval:
+    return stratified_bootstraps(scores, {"statistic": statistic}, **options)["statistic"]
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -52,7 +52,6 @@ def test_a_comparison_is_over_the_environments_that_all_have_and_names_what_is_m
     assert over.environments == ("ant",)
     assert over.missing == (Cell("gail", "hopper"), Cell("gail", "swimmer"), Cell("bc", "walker"))
     assert over.runs == ((3, 3), (2, 2))
-    assert not over.complete
 
 
 def test_no_run_is_cut_to_make_numbers_even() -> None:
@@ -65,6 +64,6 @@ def test_no_run_is_cut_to_make_numbers_even() -> None:
 
 def test_complete_tables_miss_nothing() -> None:
     over = coverage({"bc": {"a": [1.0], "b": [2.0, 3.0]}, "gail": {"b": [1.0], "a": [2.0]}})
-    assert over.complete
+    assert over.missing == ()
     assert over.environments == ("a", "b")
     assert over.runs == ((1, 2), (1, 1))
