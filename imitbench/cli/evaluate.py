@@ -273,7 +273,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
         )
     known = subject.references if spec == subject.environment else None
     references = known or find_references(spec, request.suite)
-    document = _document(subject.label, spec.id, measured.episodes, references)
+    document = _document(subject.name, spec.id, measured.episodes, references)
     if rendered is not None and request.video is not None:
         recorded = record_video(
             rendered.model_copy(update=free),

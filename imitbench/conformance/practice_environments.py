@@ -151,8 +151,8 @@ def _plant_canaries(env: gym.Env[Any, Any]) -> None:
             for name, value in list(vars(self).items()):
                 if "rew" in name.lower():
                     setattr(self, name, false(name, value))
-            told = {name: false(name, value) for name, value in info.items()}
-            return obs, poisoned(true, "other"), terminated, truncated, told
+            changed_info = {name: false(name, value) for name, value in info.items()}
+            return obs, poisoned(true, "other"), terminated, truncated, changed_info
 
     Canary.__name__, Canary.__qualname__ = kind.__name__, kind.__qualname__
     env.__class__ = Canary

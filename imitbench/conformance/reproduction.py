@@ -269,10 +269,10 @@ def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 def _together(plans: Sequence[Plan]) -> list[Plan]:
     """Merges plans with the same settings, so that their runs can be done in parallel."""
     merged: dict[tuple[object, ...], Plan] = {}
-    for place, plan in enumerate(plans):
+    for index, plan in enumerate(plans):
         own = plan.settings
         # Commits of hub repositories were looked up separately for each plan.
-        apart = place if own.source == HUB else None
+        apart = index if own.source == HUB else None
         amounts = tuple(
             budget.env_steps
             for card in plan.suite.environments.values()

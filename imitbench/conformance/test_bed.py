@@ -358,8 +358,8 @@ class _CurveFile:
     def add(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds a point; the file is written at each doubling of their number."""
         false = self._poison == "run"
-        told = {k: poisoned(v, "other") if false else v for k, v in metrics.items()}
-        self._points.append({"step": step, **told})
+        shown_metrics = {k: poisoned(v, "other") if false else v for k, v in metrics.items()}
+        self._points.append({"step": step, **shown_metrics})
         if len(self._points).bit_count() == 1:
             self._directory.write_curve(self._points)
 

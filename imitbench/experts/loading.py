@@ -41,7 +41,7 @@ def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> 
     """
     spec = subject.environment if env is None else find_environment(env, suite).evaluated
     if spec is None:
-        raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
+        raise InputError(f"{subject.name}: {subject.lacks}; name it by --env")
     return with_own_arguments(spec, open_expert_folder(subject.path))
 
 
@@ -88,7 +88,7 @@ def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
         return gate.checked(load, named.path)
     if named.environment is None:
         raise InputError(
-            f"{named.label}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
+            f"{named.name}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
             "load_policy takes the environment"
         )
     spec = with_own_arguments(named.environment, found)

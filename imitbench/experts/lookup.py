@@ -194,7 +194,7 @@ class NamedPolicy:
     """A policy, and what its files state about it.
 
     Attributes:
-        label: Display name.
+        name: Display name.
         path: Folder or file of the policy.
         environment: Environment of its training; `None` if no file states it, or if creating it
             would import a module that only the file names.
@@ -205,7 +205,7 @@ class NamedPolicy:
             not to be used unless the user trusts it. `None` if unknown.
     """
 
-    label: str
+    name: str
     path: Path
     environment: EnvironmentSpec | None = None
     references: ReferenceScores | None = None
@@ -265,10 +265,10 @@ def _of_path(path: Path) -> NamedPolicy:
         record = _read_record(path / RECORD_FILE)
         try:
             environment = EnvironmentSpec.model_validate(record["environment"])
-            label = f"{record['algo']} of {path}"
+            name = f"{record['algo']} of {path}"
         except (KeyError, TypeError, ValidationError) as error:
             raise InputError(f"{path / RECORD_FILE}: is not a record of a training") from error
-        return _without_foreign_module(NamedPolicy(label, path, environment.evaluated))
+        return _without_foreign_module(NamedPolicy(name, path, environment.evaluated))
     return NamedPolicy(str(path), path)
 
 

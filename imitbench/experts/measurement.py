@@ -124,9 +124,9 @@ def measure_references(
         by_random = measure(spec, None, deterministic=False, **common)
         random = by_random.as_measurement(command, None)
         return References(random=random, demonstrations=shown), by_random.steps_per_second
-    place = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
-    expert_pin = artifacts.pin_expert(place)
-    expert = load_policy(place.folder)
+    location = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
+    expert_pin = artifacts.pin_expert(location)
+    expert = load_policy(location.folder)
     by_random = measure(spec, None, deterministic=False, **common)
     by_expert = measure(spec, expert, deterministic=False, **common)
     references = References(
@@ -140,15 +140,15 @@ def _measure_demonstrations(
     env_id: str, card: EnvironmentCard, root: Path, command: str
 ) -> Measurement | None:
     """Returns the demonstrators' return; `None` if it is unknown and the card has a number."""
-    place = artifacts.ArtifactLocation(root, "demos", "bundled", card.demos.repo)
-    pin = artifacts.pin_demos(place, card.demos.trajectories, None)
-    returns = artifacts.demonstrated_returns(place)
+    location = artifacts.ArtifactLocation(root, "demos", "bundled", card.demos.repo)
+    pin = artifacts.pin_demos(location, card.demos.trajectories, None)
+    returns = artifacts.demonstrated_returns(location)
     if len(returns):
         return _entry(returns, card.demos.deterministic, command, pin.digest[:12])
     if card.score_one is None:
         raise InputError(
-            f"{env_id}: the demonstrations in {place.folder} have no whole episode with rewards, "
-            "so that score 1 is unknown; state a mean return as `score_one` on the card"
+            f"{env_id}: the demonstrations in {location.folder} have no whole episode with "
+            "rewards, so that score 1 is unknown; state a mean return as `score_one` on the card"
         )
     return None
 

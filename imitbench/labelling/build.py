@@ -82,7 +82,7 @@ class SetRequest:
             return f"pairs of {self.recorded.resolve().name}"
         if self.demos is not None:
             return f"demonstrations {self.demos.resolve().name}"
-        return "episodes of " + ", ".join(actor.label for actor in self.actors)
+        return "episodes of " + ", ".join(actor.name for actor in self.actors)
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ def _open(request: SetRequest) -> _Source:
     return _Source(found, count, fps, unrendered)
 
 
-def _recorded(place: Path, env: EnvironmentSpec | None) -> _Source:
-    steps = [fragment for pair in _read_pairs(place) for fragment in pair]
+def _recorded(path: Path, env: EnvironmentSpec | None) -> _Source:
+    steps = [fragment for pair in _read_pairs(path) for fragment in pair]
     painter = FragmentPainter(env)
     if not painter.rendered:
         why = "its states cannot be rendered" if env else "add --env ID to render them"
@@ -336,11 +336,11 @@ def _obvious(
 _RecordedPair = tuple[TrajectoryWithRew, TrajectoryWithRew]
 
 
-def _read_pairs(place: Path) -> list[_RecordedPair]:
+def _read_pairs(path: Path) -> list[_RecordedPair]:
     """Reads pairs; preferences that stand beside them are left out.
 
     Args:
-        place: Preferences in Parquet, or a folder of `imitbench label export`; or a
+        path: Preferences in Parquet, or a folder of `imitbench label export`; or a
             `PreferenceDataset` in safetensors.
 
     Returns:
@@ -349,10 +349,10 @@ def _read_pairs(place: Path) -> list[_RecordedPair]:
     Raises:
         InputError: It is none of these, is damaged, or has no pair or too many.
     """
-    file = place / DATA_FILE if place.is_dir() else place
+    file = path / DATA_FILE if path.is_dir() else path
     pairs = gate.checked(lambda: _pairs_in(file), file)
     if not 1 <= len(pairs) <= MOST_PAIRS // 2:
-        raise InputError(f"{place}: has {len(pairs)} pairs; a set has 1 to {MOST_PAIRS // 2}")
+        raise InputError(f"{path}: has {len(pairs)} pairs; a set has 1 to {MOST_PAIRS // 2}")
     return pairs
 
 

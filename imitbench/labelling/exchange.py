@@ -350,8 +350,8 @@ def merge(labels: LabelSet, store: AnswerStore, source: Path) -> int:
     known, taken, added = store.keys(), store.positions(), []
     for answer in theirs:
         moved = replace(answer, annotator=numbers[answer.annotator])
-        place = moved.annotator, moved.position
-        if moved.key not in known and (moved.position is None or place not in taken):
+        position = moved.annotator, moved.position
+        if moved.key not in known and (moved.position is None or position not in taken):
             added.append(moved)
     store.add(added)
     return len(added)

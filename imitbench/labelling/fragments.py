@@ -49,12 +49,12 @@ class Actor:
     """A policy that acts in one environment.
 
     Args:
-        label: Name for messages.
+        name: Name for messages.
         policy: The policy; `None` for random actions.
     """
 
-    def __init__(self, label: str, policy: BasePolicy | None) -> None:
-        self.label = label
+    def __init__(self, name: str, policy: BasePolicy | None) -> None:
+        self.name = name
         self._policy = policy
 
     def act(self, env: gym.Env[Any, Any]) -> Callable[[Any, bool], Any]:
@@ -123,7 +123,7 @@ def load_actors(
             plugin=found.plugin if trust else None,
         )
         policy = gate.checked(load, found.path, trusted=trust)
-        actors.append(Actor(found.label, policy))
+        actors.append(Actor(found.name, policy))
     return chosen.model_copy(update={"horizon": "variable"}), actors
 
 
@@ -241,11 +241,11 @@ class _Cut:
             self._frames.append(shrink(np.asarray(self._env.render())))
 
 
-def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> list[Fragment]:
+def of_demonstrations(path: Path, *, count: int, length: int, seed: int) -> list[Fragment]:
     """Cuts fragments from stored episodes, spread over all of them.
 
     Args:
-        place: A set of trajectories in any format that `imitbench demos` reads.
+        path: A set of trajectories in any format that `imitbench demos` reads.
         count: Number of fragments.
         length: Steps of each fragment.
         seed: Determines which fragments are taken.
@@ -254,7 +254,7 @@ def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> lis
         InputError: The set is damaged, or has too few steps.
     """
     rng = np.random.default_rng([derive_seed(seed, "labelling"), 0])
-    episodes = list(_bounded(place))
+    episodes = list(_bounded(path))
     windows = [
         (number, start)
         for number, episode in enumerate(episodes)
@@ -263,24 +263,24 @@ def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> lis
     if len(windows) < count:
         longest = max((len(episode) for episode in episodes), default=0)
         raise InputError(
-            f"{place}: has {len(windows)} fragments of {length} steps (the longest episode has "
+            f"{path}: has {len(windows)} fragments of {length} steps (the longest episode has "
             f"{longest}), and {count} are needed; name fewer --pairs or a smaller --length"
         )
     drawn = sorted(rng.choice(len(windows), size=count, replace=False))
     return [Fragment(_cut(episodes[windows[i][0]], windows[i][1], length), None) for i in drawn]
 
 
-def _bounded(place: Path) -> Iterator[Trajectory]:
-    gate.try_reading(lambda: sum(1 for _ in _unchecked(place)), place)
-    return _unchecked(place)
+def _bounded(path: Path) -> Iterator[Trajectory]:
+    gate.try_reading(lambda: sum(1 for _ in _unchecked(path)), path)
+    return _unchecked(path)
 
 
-def _unchecked(place: Path) -> Iterator[Trajectory]:
+def _unchecked(path: Path) -> Iterator[Trajectory]:
     steps = 0
-    for chunk in open_trajectories(place).chunks(with_infos=False):
+    for chunk in open_trajectories(path).chunks(with_infos=False):
         for row in chunk.rows:
             steps += len(row.acts)
-            yield row.trajectory(infos=None, where=str(place), number=0)
+            yield row.trajectory(infos=None, where=str(path), number=0)
         if steps > _MOST_STEPS_READ:
             return
 

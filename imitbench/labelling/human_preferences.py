@@ -94,7 +94,7 @@ def read_human_preferences(folder: Path) -> list[LabelledSegments]:
     """
     try:
         folders = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
-        tasks = [task for place in folders if not place.is_symlink() for task in _tasks(place)]
+        tasks = [task for path in folders if not path.is_symlink() for task in _tasks(path)]
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({error.strerror})") from error
     if not tasks:

@@ -349,16 +349,16 @@ class QueueWatcher:
         self._thread.join()
 
     def _watch(self) -> None:
-        told: Any = None
+        last_problem: Any = None
         while not self._end.is_set():
             try:
                 if self._labels.grow():
                     continue
-                told = None
+                last_problem = None
             except (InputError, OSError) as error:
-                if str(error) != told:
-                    told = str(error)
-                    self._notify(told)
+                if str(error) != last_problem:
+                    last_problem = str(error)
+                    self._notify(last_problem)
             self._end.wait(self._every_s)
 
 

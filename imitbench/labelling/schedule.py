@@ -61,8 +61,8 @@ def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[PresentedPair]:
         (ordinary[index], "new", bool(rng.integers(2))) for index in rng.permutation(len(ordinary))
     ]
     repeats = _draw_repeats(shown, rng)
-    for place, entry in sorted(repeats, key=lambda item: item[0], reverse=True):
-        shown.insert(place, entry)
+    for position, entry in sorted(repeats, key=lambda item: item[0], reverse=True):
+        shown.insert(position, entry)
     for index in rng.permutation(len(obvious)):
         entry = (obvious[index], "obvious", bool(rng.integers(2)))
         shown.insert(int(rng.integers(len(shown) + 1)), entry)
@@ -78,6 +78,6 @@ def _draw_repeats(
     drawn = []
     for index in rng.choice(eligible, size=count, replace=False) if count else ():
         pair, _, swapped = shown[index]
-        place = int(rng.integers(index + 1 + _LEAST_DISTANCE, len(shown) + 1))
-        drawn.append((place, (pair, "repeat", not swapped)))
+        position = int(rng.integers(index + 1 + _LEAST_DISTANCE, len(shown) + 1))
+        drawn.append((position, (pair, "repeat", not swapped)))
     return drawn  # type: ignore[return-value]

@@ -192,8 +192,8 @@ class LabellingApp:
         except NotSavedError as error:
             raise RefusedError(507, f"The answer could not be stored: {error}.") from error
         except OSError as error:
-            told = f"The answer could not be passed on to the training: {error.strerror}."
-            raise RefusedError(507, told) from error
+            message = f"The answer could not be passed on to the training: {error.strerror}."
+            raise RefusedError(507, message) from error
 
 
 class _Handler(LocalHandler):
@@ -211,8 +211,8 @@ class _Handler(LocalHandler):
             respond()
         except (sqlite3.Error, InputError) as error:  # the disk, or the file, fails
             self.close_connection = True
-            told = f"The answers cannot be read: {one_line(error, 120)}"
-            raise RefusedError(500, told) from error
+            message = f"The answers cannot be read: {one_line(error, 120)}"
+            raise RefusedError(500, message) from error
 
     def _get(self) -> None:
         asset = _ASSET.fullmatch(self.path)

@@ -125,12 +125,12 @@ def plan_policy_race(
     digests = [_digest(subject) for subject in subjects]
     if digests[0] == digests[1]:
         raise InputError(
-            f"{subjects[1].label}: has the same files as the first policy; name another one"
+            f"{subjects[1].name}: has the same files as the first policy; name another one"
         )
     specs = [loading.environment_of(each, options.env, options.suite) for each in subjects]
     if specs[0] != specs[1]:
         raise InputError(
-            f"{subjects[1].label}: was made for another environment than {subjects[0].label} "
+            f"{subjects[1].name}: was made for another environment than {subjects[0].name} "
             f"({specs[1].id}, not {specs[0].id}, or other arguments); name two policies for one "
             "environment"
         )
@@ -151,7 +151,7 @@ def plan_policy_race(
         )
     design = PolicyDesign(
         policies=[
-            RacedPolicy(label=each.label, digest=digest)
+            RacedPolicy(label=each.name, digest=digest)
             for each, digest in zip(subjects, digests, strict=True)
         ],
         environment=spec,

@@ -92,13 +92,13 @@ def compared_pairs(
     by_common: dict[frozenset[str], list[Pair]] = defaultdict(list)
     for pair in combinations(table, 2):
         by_common[has[pair[0]] & has[pair[1]]].append(pair)
-    places = {name: place for place, name in enumerate(table)}
+    order = {name: index for index, name in enumerate(table)}
     found: dict[Pair, PairOutcome] = {}
     for common, pairs in by_common.items():
         if common:
-            names = sorted({name for pair in pairs for name in pair}, key=places.__getitem__)
+            names = sorted({name for pair in pairs for name in pair}, key=order.__getitem__)
             part = {name: {env: table[name][env] for env in sorted(common)} for name in names}
-            rng = {name: np.random.default_rng([seed, places[name]]) for name in names}
+            rng = {name: np.random.default_rng([seed, order[name]]) for name in names}
             found |= _over(part, pairs, rng, level, replicates, seed)
     return {pair: found[pair] for pair in combinations(table, 2) if pair in found}
 
@@ -178,10 +178,10 @@ def _stacked(
     count = len(next(iter(columns.values())))
     return [
         (
-            np.stack([columns[first][place] for first, _ in pairs]),
-            np.stack([columns[second][place] for _, second in pairs]),
+            np.stack([columns[first][index] for first, _ in pairs]),
+            np.stack([columns[second][index] for _, second in pairs]),
         )
-        for place in range(count)
+        for index in range(count)
     ]
 
 

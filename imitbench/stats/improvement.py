@@ -237,21 +237,21 @@ class _Layout:
             counts = [cell.size for cell in cells]
             begins = sum(sizes) + np.cumsum([0, *counts])
             sizes += counts
-            for place in range(len(has) - 1):
-                others = np.concatenate(cells[place + 1 :])
-                later = begins[place + 1 : -1]
+            for index in range(len(has) - 1):
+                others = np.concatenate(cells[index + 1 :])
+                later = begins[index + 1 : -1]
                 comparisons.append(
                     _EnvironmentPairs(
-                        row=has[place],
-                        own=slice(begins[place], begins[place + 1]),
-                        rest=slice(begins[place + 1], begins[-1]),
+                        row=has[index],
+                        own=slice(begins[index], begins[index + 1]),
+                        rest=slice(begins[index + 1], begins[-1]),
                         lower=(
-                            np.searchsorted(cells[place], others, side="left"),
-                            np.searchsorted(cells[place], others, side="right"),
+                            np.searchsorted(cells[index], others, side="left"),
+                            np.searchsorted(cells[index], others, side="right"),
                         ),
-                        columns=has[place + 1 :],
+                        columns=has[index + 1 :],
                         starts=later - later[0],
-                        pairs=np.array(counts[place + 1 :])[:, None] * float(counts[place]),
+                        pairs=np.array(counts[index + 1 :])[:, None] * float(counts[index]),
                     )
                 )
         return cls(algorithms, tuple(sizes), tuple(comparisons))

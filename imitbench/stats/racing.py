@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from imitbench.stats.looks import Levels, Outcome, look_at
 from imitbench.stats.sequential import (
+    Comparison,
     Pair,
-    Place,
     Race,
     Runs,
     SequentialDesign,
@@ -111,7 +111,7 @@ class SimulatedRaces:
     """
 
     draws: int
-    chances: dict[Place, dict[Outcome, float]]
+    chances: dict[Comparison, dict[Outcome, float]]
     seeds: dict[tuple[str, str], float]
     runs: FloatArray
     cost: float | None
@@ -156,20 +156,20 @@ def simulate(
         for env in environments
     }
     races = _races(cells, pairs, environments, design)
-    counts = {place: dict.fromkeys(OUTCOMES, 0) for place in shares(pairs, environments, design)}
+    counts = {key: dict.fromkeys(OUTCOMES, 0) for key in shares(pairs, environments, design)}
     used = np.zeros((draws, len(cells)))
     any_difference = 0
     for at, (outcomes, seeds) in enumerate(races):
-        for place, outcome in outcomes.items():
-            counts[place][outcome] += 1
+        for key, outcome in outcomes.items():
+            counts[key][outcome] += 1
         any_difference += any(outcome in ("better", "worse") for outcome in outcomes.values())
         used[at] = [seeds[cell] for cell in cells]
     means = dict(zip(cells, (float(mean) for mean in used.mean(axis=0)), strict=True))
     return SimulatedRaces(
         draws=draws,
         chances={
-            place: {outcome: count / draws for outcome, count in found.items()}
-            for place, found in counts.items()
+            key: {outcome: count / draws for outcome, count in found.items()}
+            for key, found in counts.items()
         },
         seeds=means,
         runs=np.sort(used.sum(axis=1)),
@@ -181,7 +181,7 @@ def simulate(
 Cell = tuple[str, str]
 """Method and environment."""
 
-Ended = tuple[dict[Place, Outcome], dict[Cell, int]]
+Ended = tuple[dict[Comparison, Outcome], dict[Cell, int]]
 """Outcomes of a race, and the seeds that it used."""
 
 
@@ -196,7 +196,7 @@ def _races(
     Until its first decision a race looks at everything, at the levels of the start: this part is
     computed for all races at once, and only the rest one by one.
     """
-    places = shares(pairs, environments, design)
+    comparisons = shares(pairs, environments, design)
     draws = len(next(iter(cells.values())))
     failed = np.any([np.isnan(scores).any(axis=1) for scores in cells.values()], axis=0)
     ended: dict[int, Ended] = {
@@ -205,11 +205,11 @@ def _races(
     }
     racing = np.flatnonzero(~failed)
     moments = {cell: _Moments.of(scores, design.looks) for cell, scores in cells.items()}
-    whole = sum(share.alpha for share in places.values())
+    whole = sum(share.alpha for share in comparisons.values())
     for look, seeds in enumerate(design.looks):
         decided = np.zeros(racing.size, dtype=bool)
         found = {}
-        for (pair, env), share in places.items():
+        for (pair, env), share in comparisons.items():
             # Sorted, as `race` does: relabelings are drawn by place.
             over = sorted(environments) if env is None else [env]
             levels = share.levels(look, design, whole)
@@ -238,15 +238,15 @@ def _races(
             decided |= outcomes != "undecided"
         for row in np.flatnonzero(decided):
             at = int(racing[row])
-            if len(places) == 1:
-                [(place, outcomes)] = found.items()
-                ended[at] = {place: cast(Outcome, str(outcomes[row]))}, dict.fromkeys(cells, seeds)
+            if len(comparisons) == 1:
+                [(key, outcomes)] = found.items()
+                ended[at] = {key: cast(Outcome, str(outcomes[row]))}, dict.fromkeys(cells, seeds)
             else:
                 ended[at] = _replayed(look, at, cells, pairs, environments, design)
         racing = racing[~decided]
         if not racing.size:
             break
-    limit: Ended = dict.fromkeys(places, "undecided"), dict.fromkeys(cells, design.looks[-1])
+    limit: Ended = dict.fromkeys(comparisons, "undecided"), dict.fromkeys(cells, design.looks[-1])
     return [ended.get(at, limit) for at in range(draws)]
 
 

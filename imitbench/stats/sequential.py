@@ -42,11 +42,11 @@ from imitbench.stats.strata import FloatArray
 
 __all__ = [
     "EQUIVALENCE_RUNS",
+    "Comparison",
     "Look",
     "Needed",
     "Outcome",
     "Pair",
-    "Place",
     "Race",
     "Runs",
     "SequentialDesign",
@@ -56,7 +56,7 @@ __all__ = [
 Pair: TypeAlias = tuple[str, str]
 """A method and its baseline."""
 
-Place: TypeAlias = tuple[Pair, str | None]
+Comparison: TypeAlias = tuple[Pair, str | None]
 """A comparison: of a pair on an environment, or overall."""
 
 Runs: TypeAlias = Mapping[str, Mapping[str, Sequence[float | None]]]
@@ -178,7 +178,7 @@ class Race:
     """
 
     looks: tuple[Look, ...]
-    outcomes: dict[Place, Outcome]
+    outcomes: dict[Comparison, Outcome]
     needed: tuple[Needed, ...]
 
 
@@ -257,12 +257,12 @@ class Share:
 
 def shares(
     pairs: Sequence[Pair], environments: Sequence[str], design: SequentialDesign
-) -> dict[Place, Share]:
+) -> dict[Comparison, Share]:
     """Returns the share of each comparison, those of a pair together: overall, environments."""
     several = len(environments) > 1
     overall = round(design.alpha / len(pairs) / (2 if several else 1), 12)
     single = round(overall / len(environments), 12)
-    found: dict[Place, Share] = {}
+    found: dict[Comparison, Share] = {}
     for pair in pairs:
         found[pair, None] = Share(overall, _first_look(overall, len(environments), design))
         if several:
@@ -290,7 +290,7 @@ class _Replay:
         self._runs, self._environments, self._design = runs, environments, design
         self._pairs = pairs
         self._shares = shares(pairs, environments, design)
-        self.outcomes: dict[Place, Outcome] = dict.fromkeys(self._shares, "undecided")
+        self.outcomes: dict[Comparison, Outcome] = dict.fromkeys(self._shares, "undecided")
         self._stopped: dict[tuple[Pair, str], int] = {}
         self.looks: list[Look] = []
 
@@ -316,7 +316,7 @@ class _Replay:
 
     def look(self, look: int) -> None:
         seeds = self._design.looks[look]
-        compared: dict[Place, list[_Evidence]] = {}
+        compared: dict[Comparison, list[_Evidence]] = {}
         for pair, left in self.racing():
             places = {env: self._stopped.get((pair, env), seeds) for env in self._environments}
             compared[pair, None] = self._evidence(pair, places)
@@ -330,28 +330,24 @@ class _Replay:
             if comparison.outcome != "undecided" and comparison.environment is not None:
                 self._stopped[comparison.pair, comparison.environment] = seeds
 
-    def _settle(self, look: int, evidence: Mapping[Place, Sequence[_Evidence]]) -> list[Look]:
+    def _settle(self, look: int, evidence: Mapping[Comparison, Sequence[_Evidence]]) -> list[Look]:
         """Decides what can be decided at a look; a difference found passes its share on."""
-        found: dict[Place, Look] = {}
+        found: dict[Comparison, Look] = {}
         different = {
-            place for place, outcome in self.outcomes.items() if outcome in ("better", "worse")
+            key for key, outcome in self.outcomes.items() if outcome in ("better", "worse")
         }
         while True:
-            left = sum(
-                self._shares[place].alpha for place in self._shares if place not in different
-            )
+            left = sum(self._shares[key].alpha for key in self._shares if key not in different)
             before = len(different)
-            for place, versions in evidence.items():
-                if place in different:
+            for key, versions in evidence.items():
+                if key in different:
                     continue
-                levels = self._shares[place].levels(look, self._design, left)
-                views = [version.look(place, look, levels, self._design) for version in versions]
-                found[place] = views[0]
+                levels = self._shares[key].levels(look, self._design, left)
+                views = [version.look(key, look, levels, self._design) for version in versions]
+                found[key] = views[0]
                 if len({view.outcome for view in views}) > 1:
-                    found[place] = replace(views[0], outcome="undecided")
-            different |= {
-                place for place, view in found.items() if view.outcome in ("better", "worse")
-            }
+                    found[key] = replace(views[0], outcome="undecided")
+            different |= {key for key, view in found.items() if view.outcome in ("better", "worse")}
             if len(different) in (before, len(self._shares)):
                 return list(found.values())
 
@@ -396,10 +392,10 @@ class _Evidence:
             for env in mine
         )
 
-    def look(self, place: Place, look: int, levels: Levels, design: SequentialDesign) -> Look:
+    def look(self, key: Comparison, look: int, levels: Levels, design: SequentialDesign) -> Look:
         nan = math.nan
         if not self.first:
-            return Look(*place, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided")
+            return Look(*key, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided")
         found = look_at(
             [(self.first[env][None], self.second[env][None]) for env in self.first],
             levels,
@@ -411,7 +407,7 @@ class _Evidence:
         sizes = [sum(scores.size for scores in side.values()) for side in sides]
         iqms = [float(interquartile_mean(side)) for side in sides]
         return Look(
-            *place,
+            *key,
             look,
             (sizes[0], sizes[1]),
             levels.test,

@@ -171,7 +171,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     made = sorted((value, name) for name, value in p_values.items() if not math.isnan(value))
     adjusted = dict.fromkeys(p_values, math.nan)
     least = 0.0
-    for place, (value, name) in enumerate(made):
-        least = max(least, min(1.0, value * (len(made) - place)))
+    for index, (value, name) in enumerate(made):
+        least = max(least, min(1.0, value * (len(made) - index)))
         adjusted[name] = least
     return adjusted

@@ -287,7 +287,7 @@ def _by_environment(
     tests = {name: _test(*pair, len(names), options) for name, pair in cells.items()}
     adjusted = holm({name: test.p_value for name, test in tests.items()})
     found = []
-    for place, (name, pair) in enumerate(cells.items()):
+    for index, (name, pair) in enumerate(cells.items()):
         test = replace(tests[name], adjusted=adjusted[name])
         difference = welch(*pair, level=options.level)
         decision, reason = _decide(difference.difference, test, options)
@@ -300,7 +300,7 @@ def _by_environment(
                 means=(float(one[name].mean()), float(other[name].mean())),
                 difference=difference,
                 test=test,
-                improvement=improvement.by_environment[place],
+                improvement=improvement.by_environment[index],
                 seeds=_seeds(*pair, len(names), options),
             )
         )

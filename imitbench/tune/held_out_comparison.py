@@ -45,7 +45,7 @@ class Candidate(Record):
     values: dict[str, Scalar]
 
     @property
-    def label(self) -> str:
+    def name(self) -> str:
         """Display name."""
         return f"trial {self.trial}" if self.trial else DEFAULT
 
@@ -82,11 +82,11 @@ class CandidateResult(Record):
 
     def by_environment(self) -> dict[str, FloatArray]:
         """Returns scores by environment, each of shape (runs,)."""
-        places = self.environments or [""] * len(self.scores)
+        environments = self.environments or [""] * len(self.scores)
         found: dict[str, list[float]] = {}
-        for place, score in zip(places, self.scores, strict=True):
-            found.setdefault(place, []).append(score)
-        return {place: np.array(scores) for place, scores in found.items()}
+        for environment, score in zip(environments, self.scores, strict=True):
+            found.setdefault(environment, []).append(score)
+        return {environment: np.array(scores) for environment, scores in found.items()}
 
 
 class HeldOutComparison(Record):
@@ -159,11 +159,11 @@ def compare_candidates(
     comparable = [result for result in others if result.scores and not result.failed]
     found: dict[int, Verdict] = {}
     if default.scores and not default.failed:
-        against = {result.candidate.label: result.by_environment() for result in comparable}
-        told = verdicts(DEFAULT, default.by_environment(), against)
+        against = {result.candidate.name: result.by_environment() for result in comparable}
+        found_verdicts = verdicts(DEFAULT, default.by_environment(), against)
         found = {
             result.candidate.trial: verdict
-            for result, verdict in zip(comparable, told, strict=True)
+            for result, verdict in zip(comparable, found_verdicts, strict=True)
         }
     judged = [_judged(result, found.get(result.candidate.trial)) for result in others]
     return HeldOutComparison(standings=[default, *judged], trials=trials, env_steps=env_steps)

@@ -239,8 +239,8 @@ class _HeldOutDemos(Objective):
         count = min(max(1, round(_HELD_OUT_SHARE * len(demos))), len(demos) - 1)
         chosen = set(rng.choice(len(demos), size=count, replace=False).tolist())
         return (
-            [demo for place, demo in enumerate(demos) if place not in chosen],
-            [demos[place] for place in sorted(chosen)],
+            [demo for index, demo in enumerate(demos) if index not in chosen],
+            [demos[index] for index in sorted(chosen)],
         )
 
 

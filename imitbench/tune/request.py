@@ -315,5 +315,5 @@ def _difference(name: str, was: object, now: object) -> str:
         return "other demonstrations, another expert, environment or code of the method"
     if name == "environments":
         return f"{', '.join(map(str, was))}" if isinstance(was, list) and was else "one environment"
-    told = "" if isinstance(was, dict) else f" ({was}, not {now})"
-    return f"another {name.replace('_', ' ')}{told}"
+    values = "" if isinstance(was, dict) else f" ({was}, not {now})"
+    return f"another {name.replace('_', ' ')}{values}"

@@ -113,7 +113,7 @@ class StudyRunner:
         self._finalists: list[Candidate] = []
         self._waiting: deque[RunSpec] = deque()
         self._open: set[str] = set()
-        self._adopted: set[str] = set()
+        self._recovered: set[str] = set()
 
     def begin(self) -> None:
         """Writes the settings of the study."""
@@ -123,12 +123,12 @@ class StudyRunner:
         """Whether a job belongs to this study."""
         return job.runs[0].environment.id in self.scope.environments
 
-    def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
+    def open(self, storage: BaseStorage, recovered: Iterable[TrialJob]) -> None:
         """Resumes from what is on disk.
 
         Args:
             storage: Storage of the study.
-            adopted: Jobs of this study that are still queued or running.
+            recovered: Jobs of this study that are still queued or running.
         """
         from imitbench.tune.study import TrialStudy
 
@@ -141,9 +141,9 @@ class StudyRunner:
             done = len(trials) - len(running)
             self._observer.resumed(self.scope.name, done, len(running), request.trials)
         trials_at_work = set()
-        for job in adopted:
+        for job in recovered:
             if (number := _trial_id(job)) is None:
-                self._adopted.add(job.runs[0].run_id)
+                self._recovered.add(job.runs[0].run_id)
             else:
                 trials_at_work.add(number)
         for trial in running:
@@ -220,7 +220,7 @@ class StudyRunner:
         """Records the outcome of a trial in the study, if its runs have ended."""
         [now] = [other for other in self._study.trials if other.number == trial.number]
         directories = [
-            RunDirectory.of(self._place(now), spec)
+            RunDirectory.of(self._trial_folder(now), spec)
             for env_id in self.scope.environments
             for spec in self._specs(now, env_id)
         ]
@@ -255,7 +255,7 @@ class StudyRunner:
         for spec in specs:
             if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
                 self._run_ended(spec, notify=False)
-            elif spec.run_id not in self._adopted:
+            elif spec.run_id not in self._recovered:
                 self._waiting.append(spec)
 
     def _run_ended(self, spec: RunSpec, *, notify: bool = True) -> None:
@@ -285,7 +285,7 @@ class StudyRunner:
         return sum(directory.read_result().env_steps for directory in directories)
 
     def _standing(self, candidate: Candidate) -> CandidateResult:
-        scores, places, returns, failed = [], [], [], 0
+        scores, environments, returns, failed = [], [], [], 0
         specs = [
             self._request.spec(env_id, candidate.values, seed)
             for env_id in self.scope.environments
@@ -299,12 +299,12 @@ class StudyRunner:
                 failed += 1
                 continue
             scores.append(value)
-            places.append(spec.environment.id)
+            environments.append(spec.environment.id)
             returns.append(result.raw_return)
         return CandidateResult(
             candidate=candidate,
             scores=scores,
-            environments=places if len(self.scope.environments) > 1 else [],
+            environments=environments if len(self.scope.environments) > 1 else [],
             returns=returns,
             failed=failed,
         )
@@ -315,16 +315,16 @@ class StudyRunner:
 
     def _trial_job(self, trial: Trial) -> TrialJob:
         """Creates the job of a trial's runs on the first environment with missing runs."""
-        place = self._place(trial)
+        folder = self._trial_folder(trial)
         before: list[float] = []
         for env_id in self.scope.environments:
             specs = self._specs(trial, env_id)
-            directories = [RunDirectory.of(place, spec) for spec in specs]
+            directories = [RunDirectory.of(folder, spec) for spec in specs]
             if not all(directory.is_done for directory in directories):
                 break
             before += [self._request.goal.of(directory.read_result()) for directory in directories]
         address = TrialLocation(study=self._address, id=trial.id, prune=self._request.prune)
-        return self._job(place, specs, self._watch(trial=address, before=before))
+        return self._job(folder, specs, self._watch(trial=address, before=before))
 
     def _watch(self, **trial: Any) -> TrackingSettings:
         request = self._request
@@ -353,7 +353,7 @@ class StudyRunner:
             **dict(request.options),
         )
 
-    def _place(self, trial: Trial) -> Path:
+    def _trial_folder(self, trial: Trial) -> Path:
         """Returns the folder of a trial's runs; the run ids depend only on the trial's values."""
         return self.folder / SEARCH / f"{trial.number:04d}"
 
