@@ -251,7 +251,8 @@ class MethodUnderTest:
                 done.offers += 1
                 if measure:
                     at = int(done.curve[-1]["step"]) if done.curve else 0
-                    done.sizes.append((at, count_bytes(done.learner.state_dict())))
+                    sizes = sizes_in(done.learner.state_dict())
+                    done.sizes.append((at, sum(size for _, size in sizes)))
 
             before = meter.steps
             started = time.monotonic()
@@ -421,11 +422,6 @@ class MethodTester:
     def action_space(self, kind: ActionSpace) -> gym.Space[Any]:
         """Returns the action space of this kind."""
         return practice_test_bed(kind).action_space
-
-
-def count_bytes(state: Any) -> int:
-    """Returns the size in bytes of the arrays and strings in a state."""
-    return sum(size for _, size in sizes_in(state))
 
 
 def sizes_in(state: Any, name: str = "") -> list[tuple[str, int]]:

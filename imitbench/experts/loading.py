@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch as th
 
 from imitbench.errors import InputError
-from imitbench.experts.evaluation import spaces_of, with_own_arguments
 from imitbench.experts.lookup import NamedPolicy, find_environment, find_named_policy
+from imitbench.experts.measurement import spaces_of, with_own_arguments
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.storage import load_policy
@@ -92,8 +92,7 @@ def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
             "load_policy takes the environment"
         )
     spec = with_own_arguments(named.environment, found)
-    spaces = spaces_of(spec)
-    return gate.checked(lambda: load_expert_policy(found, spaces), named.path).to(device)
+    return load_subject(named, spec, trust=False, plugin=None).to(device)
 
 
 def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> RewardNet:

@@ -19,7 +19,6 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
 from imitbench.experts.demonstrations import sample_demonstrations
-from imitbench.experts.evaluation import spaces_of
 from imitbench.experts.lookup import (
     ListedEnvironment,
     LocatedArtifact,
@@ -28,6 +27,7 @@ from imitbench.experts.lookup import (
     locate_demos,
     locate_expert,
 )
+from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol

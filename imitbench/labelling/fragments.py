@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from imitbench.data.policy_callable import seeded_sampling
 from imitbench.data.sources import open_trajectories
 from imitbench.data.types import DictObs, Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
-from imitbench.experts.evaluation import spaces_of, with_own_arguments
+from imitbench.experts.loading import load_subject
 from imitbench.experts.lookup import NamedPolicy, find_named_policy
+from imitbench.experts.measurement import with_own_arguments
 from imitbench.labelling.clips import Frame, shrink
-from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
@@ -113,17 +112,9 @@ def load_actors(
         if found is None:
             actors.append(Actor("random actions", None))
             continue
-        folder = open_expert_folder(found.path)
-        own = with_own_arguments(chosen, folder)
-        load = partial(
-            load_expert_policy,
-            folder,
-            spaces_of(own),
-            trust=trust,
-            plugin=found.plugin if trust else None,
-        )
-        policy = gate.checked(load, found.path, trusted=trust)
-        actors.append(Actor(found.name, policy))
+        own = with_own_arguments(chosen, open_expert_folder(found.path))
+        plugin = found.plugin if trust else None
+        actors.append(Actor(found.name, load_subject(found, own, trust=trust, plugin=plugin)))
     return chosen.model_copy(update={"horizon": "variable"}), actors
 
 

@@ -16,7 +16,7 @@ from imitbench.bench.provenance import now
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.sweep import check_writable
 from imitbench.errors import InputError
-from imitbench.experts import evaluation, loading, measurement
+from imitbench.experts import loading, measurement
 from imitbench.experts.lookup import NamedPolicy, find_references
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.published.submission import check_no_submission
@@ -245,7 +245,7 @@ def _others(out: Path, race: RegisteredPolicyRace) -> int:
 
 
 def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) -> list[float]:
-    with evaluation.check_arguments_accepted(design.environment):
+    with measurement.check_arguments_accepted(design.environment):
         measured = measurement.measure(
             design.environment,
             policy,
