@@ -22,7 +22,7 @@ from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
 
 _FEW = 199
-"""Relabelings after which most pairs are clear."""
+"""Permutations after which most pairs are clear."""
 
 _CHUNK = 256
 """Pairs whose resamples are held at a time."""
@@ -72,7 +72,7 @@ def compared_pairs(
     Args:
         table: Scores by algorithm and environment; run counts may differ.
         level: Confidence level of the intervals of the IQM; tests reject at 1 - `level`.
-        replicates: Number of resamples, and of relabelings if not all are counted.
+        replicates: Number of resamples, and of permutations if not all are counted.
         seed: Seed of these.
 
     Returns:
@@ -157,7 +157,7 @@ def _differences(pairs: Sequence[Pair], iqms: Mapping[str, FloatArray], level: f
 def _p_values(
     scores: list[tuple[FloatArray, FloatArray]], significance: float, replicates: int, seed: int
 ) -> FloatArray:
-    """Returns p by pair; with few relabelings where these leave no doubt (Besag, Clifford 1991)."""
+    """Returns p by pair, of few permutations if they leave no doubt (Besag, Clifford 1991)."""
 
     def test(part: list[tuple[FloatArray, FloatArray]], count: int) -> FloatArray:
         rng = np.random.default_rng(seed)

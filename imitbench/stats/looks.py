@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.mean_test import Mask, mean_tests, relabelings
+from imitbench.stats.mean_test import Mask, mean_tests, permutations
 from imitbench.stats.strata import FloatArray
 
 Outcome: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -27,7 +27,7 @@ EQUIVALENCE_RUNS = 10
 """Runs of each side on each environment without which nothing is called equivalent."""
 
 EXACT_SPLITS = 20_000
-"""Maximum number of relabelings to enumerate; eight runs against eight have 12,870."""
+"""Maximum number of permutations to enumerate; eight runs against eight have 12,870."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def look_at(
         columns: At least one run of each method on each environment.
         levels: Levels of this look.
         margin: Largest difference that counts as none; `None` to never decide so.
-        replicates: Least number of relabelings, if they are drawn.
-        seed: Of drawn relabelings, and the number of the look.
+        replicates: Least number of permutations, if they are drawn.
+        seed: Of drawn permutations, and the number of the look.
 
     Returns:
         Numbers and decisions of all experiments.
@@ -113,7 +113,7 @@ def look_at(
 
 
 def _drawn(replicates: int, level: float) -> int:
-    """Returns enough relabelings for the level: `replicates`, doubled as often as needed."""
+    """Returns enough permutations for the level: `replicates`, doubled as often as needed."""
     wanted = 10 / level
     doublings = max(0, math.ceil(math.log2(wanted / replicates)))
     return replicates << doublings
@@ -124,7 +124,7 @@ def _masks(
     sizes: tuple[tuple[int, int], ...], drawn: int, seed: tuple[int, int]
 ) -> tuple[Mask, ...]:
     rng = np.random.default_rng(seed)
-    return tuple(relabelings(sizes, replicates=drawn, splits=EXACT_SPLITS, rng=rng))
+    return tuple(permutations(sizes, replicates=drawn, splits=EXACT_SPLITS, rng=rng))
 
 
 def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:

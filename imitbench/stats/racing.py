@@ -20,7 +20,7 @@ from imitbench.stats.sequential import (
     Race,
     Runs,
     SequentialDesign,
-    race_from,
+    race,
     shares,
 )
 from imitbench.stats.strata import FloatArray
@@ -125,7 +125,6 @@ def simulate(
     design: SequentialDesign,
     *,
     draws: int = 200,
-    seed: int = 0,
     costs: Mapping[tuple[str, str], float] | None = None,
 ) -> SimulatedRaces:
     """Simulates races.
@@ -135,9 +134,8 @@ def simulate(
         pairs: All comparisons.
         environments: Ids of all environments.
         design: The design to try.
-        draws: Number of races.
-        seed: Seed of the scores. Two designs with one seed have the same scores, as far as both
-            go, if their limits are the same.
+        draws: Number of races. Two designs have the same scores, as far as both go, if their
+            limits are the same.
         costs: Cost of one run, such as core-hours, by method and environment.
 
     Returns:
@@ -148,7 +146,7 @@ def simulate(
     """
     if draws < 1:
         raise ValueError(f"draws must be positive, not {draws}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     methods = list(dict.fromkeys(method for pair in pairs for method in pair))
     cells = {
         (method, env): sources[method][env].draw((draws, design.looks[-1]), rng)
@@ -210,7 +208,7 @@ def _races(
         decided = np.zeros(racing.size, dtype=bool)
         found = {}
         for (pair, env), share in comparisons.items():
-            # Sorted, as `race` does: relabelings are drawn by place.
+            # Sorted, as `race` does: permutations are drawn by place.
             over = sorted(environments) if env is None else [env]
             levels = share.levels(look, design, whole)
             outcomes = np.full(racing.size, "undecided", dtype="<U10")
@@ -313,7 +311,7 @@ def _replayed(
     for (method, env), scores in cells.items():
         listed = [None if score != score else score for score in scores[at].tolist()]
         runs.setdefault(method, {})[env] = listed
-    found = race_from(look, cast(Runs, runs), pairs, environments, design)
+    found = race(cast(Runs, runs), pairs, environments, design, first=look)
     return found.outcomes, _used(found, cells, environments, design)
 
 

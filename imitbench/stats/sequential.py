@@ -73,7 +73,7 @@ class SequentialDesign:
         margin: Largest difference of scores that counts as none; `None` to never decide so.
         exponent: Of the spending function, see `nominal_levels`.
         policy: How failed runs count; `None` if a decision must not depend on it.
-        replicates: Least number of relabelings, if they are drawn.
+        replicates: Least number of permutations, if they are drawn.
         seed: Seed of these.
     """
 
@@ -183,7 +183,12 @@ class Race:
 
 
 def race(
-    runs: Runs, pairs: Sequence[Pair], environments: Sequence[str], design: SequentialDesign
+    runs: Runs,
+    pairs: Sequence[Pair],
+    environments: Sequence[str],
+    design: SequentialDesign,
+    *,
+    first: int = 0,
 ) -> Race:
     """Replays a race from its runs.
 
@@ -196,6 +201,7 @@ def race(
         pairs: All comparisons.
         environments: Ids of all environments.
         design: What was fixed in advance.
+        first: First look, if those before are known to decide nothing.
 
     Returns:
         The looks, the decisions, and what to run next.
@@ -205,17 +211,6 @@ def race(
     """
     if not pairs or not environments:
         raise ValueError("a race needs a pair and an environment")
-    return race_from(0, runs, pairs, environments, design)
-
-
-def race_from(
-    first: int,
-    runs: Runs,
-    pairs: Sequence[Pair],
-    environments: Sequence[str],
-    design: SequentialDesign,
-) -> Race:
-    """Replays a race whose looks before `first` are known to decide nothing; see `race`."""
     replay = _Replay(runs, tuple(pairs), tuple(environments), design)
     needed: tuple[Needed, ...] = ()
     for look in range(first, len(design.looks)):

@@ -138,7 +138,7 @@ def verdicts(
         scores: Its scores by environment.
         baselines: Scores of the baselines, by their names; run counts may differ.
         level: Confidence level of all intervals; tests reject at 1 - `level`.
-        replicates: Number of resamples, and of relabelings if not all are counted.
+        replicates: Number of resamples, and of permutations if not all are counted.
         seed: Seed of these; each comparison starts from it, so that it does not depend on the
             other comparisons.
 
@@ -314,7 +314,7 @@ def _test(
     options: _TestOptions,
 ) -> PermutationTestResult:
     """Returns the test, one of `family` tests, not yet corrected."""
-    # With few relabelings p is never small enough, for any scores.
+    # With few permutations p is never small enough, for any scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
     p_value = mean_test(
         one,
