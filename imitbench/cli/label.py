@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imitbench.labelling.build import Progress, SetRequest
     from imitbench.labelling.fragments import Actor
     from imitbench.labelling.label_set import LabelSet
-    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+    from imitbench.labelling.queue import LabelQueue
 
 _DEFAULT_COMMAND = "open"
 
@@ -331,7 +331,7 @@ def _show_queue(
     from imitbench.experts.lookup import find_environment_if_named
     from imitbench.labelling.build import DEFAULT_QUESTION
     from imitbench.labelling.clips import FragmentPainter
-    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+    from imitbench.labelling.queue import LabelQueue, queue_growing
 
     painter = FragmentPainter(find_environment_if_named(*env))
     if not page.quiet and not painter.rendered:
@@ -341,12 +341,14 @@ def _show_queue(
         )
     labels = LabelQueue(folder, painter, question=question or DEFAULT_QUESTION, goal=goal)
     try:
-        _serve(labels, page, QueueWatcher(labels, note))
+        _serve(labels, page, queue_growing(labels, note))
     finally:
         painter.close()
 
 
-def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | None = None) -> None:
+def _serve(
+    labels: LabelSet | LabelQueue, page: _Page, growing: AbstractContextManager[None] | None = None
+) -> None:
     import signal
     import webbrowser
 
@@ -357,7 +359,7 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
     host, quiet, json = page.host, page.quiet, page.json
     with (
         LabellingServer(labels, host=host, port=page.port) as server,
-        watcher or nullcontext(),
+        growing or nullcontext(),
     ):
         links = [(name, server.link(server.store.annotator(name))) for name in page.names]
         if json:

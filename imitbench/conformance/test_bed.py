@@ -240,12 +240,13 @@ class MethodUnderTest:
 
         def train(run: Training) -> TrainingTrace:
             assert run.directory is not None, "every training here has a folder"
-            curve = _CurveFile(run.directory, poison)
+            directory = run.directory
             done = TrainingTrace(self.set_up(bed, run.config, others=others, poison=poison))
 
             def record(step: int, metrics: Mapping[str, float]) -> None:
                 done.curve.append({"step": step, **metrics})
-                curve.add(step, metrics)
+                if len(done.curve).bit_count() == 1:  # at each doubling of their number
+                    directory.write_curve(_shown_curve(done.curve, poison))
 
             def offered() -> None:
                 done.offers += 1
@@ -343,26 +344,13 @@ def _nothing_to_load() -> Any:
     raise InputError("a training of check-algo is loaded already")
 
 
-class _CurveFile:
-    """Writes a curve into the folder of a run while it grows.
-
-    Args:
-        directory: The folder.
-        poison: How numbers are changed, see `Poison`.
-    """
-
-    def __init__(self, directory: RunDirectory, poison: Poison) -> None:
-        self._directory = directory
-        self._poison = poison
-        self._points: list[Mapping[str, float]] = []
-
-    def add(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds a point; the file is written at each doubling of their number."""
-        false = self._poison == "run"
-        shown_metrics = {k: poisoned(v, "other") if false else v for k, v in metrics.items()}
-        self._points.append({"step": step, **shown_metrics})
-        if len(self._points).bit_count() == 1:
-            self._directory.write_curve(self._points)
+def _shown_curve(curve: list[dict[str, float]], poison: Poison) -> list[Mapping[str, float]]:
+    """Returns a curve as the folder of a run shows it: with the poison `run`, false numbers."""
+    if poison != "run":
+        return list(curve)
+    return [
+        {k: v if k == "step" else poisoned(v, "other") for k, v in point.items()} for point in curve
+    ]
 
 
 def _leave_results(out: Path, seed: int, poison: Poison) -> RunDirectory:

@@ -14,9 +14,10 @@ import functools
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -294,9 +295,9 @@ class QueueAnswers:
             OSError: The lines cannot be written.
         """
         with self._lock:
-            self._pass_on()
+            self._update_lines()
 
-    def _pass_on(self) -> None:
+    def _update_lines(self) -> None:
         standing: dict[tuple[str, str], QueueAnswer] = {}
         for given in self._store.answers():
             if given.purpose != "repeat":
@@ -324,42 +325,39 @@ def _line(given: GivenAnswer) -> QueueAnswer:
     return QueueAnswer(pair=given.pair, preference=preference, annotator=_name(given.annotator))
 
 
-class QueueWatcher:
-    """Lets a queue grow in a thread of its own, until it is left.
+@contextmanager
+def queue_growing(
+    labels: LabelQueue, notify: Callable[[str], None], every_s: float = 1.0
+) -> Iterator[None]:
+    """Context in which a queue grows, in a thread of its own.
 
     Args:
         labels: The queue.
         notify: Called with one line about a problem.
         every_s: Seconds between two readings of the folder.
     """
+    end = threading.Event()
 
-    def __init__(
-        self, labels: LabelQueue, notify: Callable[[str], None], every_s: float = 1.0
-    ) -> None:
-        self._labels, self._notify, self._every_s = labels, notify, every_s
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> QueueWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        last_problem: Any = None
-        while not self._end.is_set():
+    def grow() -> None:
+        problem: str | None = None
+        while not end.is_set():
             try:
-                if self._labels.grow():
+                if labels.grow():
                     continue
-                last_problem = None
+                problem = None
             except (InputError, OSError) as error:
-                if str(error) != last_problem:
-                    last_problem = str(error)
-                    self._notify(last_problem)
-            self._end.wait(self._every_s)
+                if str(error) != problem:
+                    problem = str(error)
+                    notify(problem)
+            end.wait(every_s)
+
+    thread = threading.Thread(target=grow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 def is_queue(folder: Path) -> bool:

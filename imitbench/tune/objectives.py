@@ -291,24 +291,6 @@ def _frechet_squared(first: FloatArray, second: FloatArray) -> float:
     return max(0.0, float(squared))
 
 
-class _ObservationLog(gym.ObservationWrapper[Any, Any, Any]):
-    """Records all observations of an environment.
-
-    Args:
-        env: Environment with array observations.
-        seen: Receives the observations, as flat arrays.
-    """
-
-    def __init__(self, env: gym.Env[Any, Any], seen: list[FloatArray]) -> None:
-        super().__init__(env)
-        self._seen = seen
-
-    def observation(self, observation: Any) -> Any:
-        """Records the observation, and returns it unchanged."""
-        self._seen.append(np.asarray(observation, dtype=np.float64).ravel())
-        return observation
-
-
 class StateMatchObjective(_HeldOutDemos):
     """Similarity of the states in the policy's episodes and in held-out demonstrations.
 
@@ -327,7 +309,12 @@ class StateMatchObjective(_HeldOutDemos):
                 "objective"
             )
         seen: list[FloatArray] = []
-        moment.act(lambda environment: _ObservationLog(environment, seen))
+
+        def log(observation: Any) -> Any:
+            seen.append(np.asarray(observation, dtype=np.float64).ravel())
+            return observation
+
+        moment.act(lambda env: gym.wrappers.TransformObservation(env, log, None))
         rows = np.concatenate(expert).astype(np.float64)
         return state_match(rows.reshape(len(rows), -1), np.stack(seen))
 

@@ -17,7 +17,7 @@ from imitbench.labelling import clips, queue
 from imitbench.labelling.answers import AnswerStore
 from imitbench.labelling.clips import FragmentPainter
 from imitbench.labelling.exchange import preference_rows
-from imitbench.labelling.queue import LabelQueue, QueueSet, QueueWatcher
+from imitbench.labelling.queue import LabelQueue, QueueSet, queue_growing
 from imitbench.labelling.server import LabellingServer
 
 
@@ -67,7 +67,7 @@ def answer_next(page, choice="left"):
 def test_a_training_waits_for_the_answers_on_the_page(tmp_path):
     pairs = pairs_of_training(3)
     labels = opened(tmp_path)
-    with LabellingServer(labels, port=0) as server, QueueWatcher(labels, print, every_s=0.01):
+    with LabellingServer(labels, port=0) as server, queue_growing(labels, print, every_s=0.01):
         page = PageClient(server.link(server.store.annotator("Ada")))
         assert page.state()["grows"]
         training = Training(tmp_path, pairs)
@@ -84,7 +84,7 @@ def test_a_training_waits_for_the_answers_on_the_page(tmp_path):
 
 def test_without_waiting_the_training_goes_on_with_what_is_answered(tmp_path):
     labels = opened(tmp_path)
-    with LabellingServer(labels, port=0) as server, QueueWatcher(labels, print, every_s=0.01):
+    with LabellingServer(labels, port=0) as server, queue_growing(labels, print, every_s=0.01):
         page = PageClient(server.link(server.store.annotator("Ada")))
         training = Training(tmp_path, pairs_of_training(4), wait=False)
         answer_next(page)
@@ -98,7 +98,7 @@ def test_without_waiting_the_training_goes_on_with_what_is_answered(tmp_path):
 def test_undo_reaches_the_training(tmp_path):
     labels = opened(tmp_path)
     training = Training(tmp_path, pairs_of_training(2))
-    with LabellingServer(labels, port=0) as server, QueueWatcher(labels, print, every_s=0.01):
+    with LabellingServer(labels, port=0) as server, queue_growing(labels, print, every_s=0.01):
         page = PageClient(server.link(server.store.annotator("Ada")))
         answer_next(page, "skip")
         assert page.post("undo", {"position": 0})[0] == 200
