@@ -18,7 +18,7 @@ from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import StudySettings, TuneRequest
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import Trial, read_trials
-from imitbench.tune.study_runner import COMPARISON_FILE, StudyRunner, TuningObserver, check_study
+from imitbench.tune.study_runner import COMPARISON_FILE, StudyRunner, TuningObserver, study_folder
 from imitbench.tune.trial_job import TrialJob
 from imitbench.untrusted.files import read_content
 
@@ -99,7 +99,13 @@ def check_request(request: TuneRequest, root: Path) -> None:
         InputError: No environment fits, an objective does not apply, or a study has other settings.
     """
     for scope in request.scopes:
-        check_study(request, scope, root)
+        for env_id in scope.environments:
+            environment = request.plan.environments[env_id]
+            spec = request.spec(env_id, request.defaults, request.search_seeds[0])
+            why = request.goal.refusal(request.algorithm, environment, spec)
+            if why is not None:
+                raise InputError(f"--objective {request.objective}: {env_id}: {why}")
+        StudySettings.of(request, scope).check(study_folder(root, scope))
 
 
 @contextmanager

@@ -68,21 +68,6 @@ def study_folder(root: Path, scope: StudyScope) -> Path:
     return root / scope.name.replace("/", "-")
 
 
-def check_study(request: TuneRequest, scope: StudyScope, root: Path) -> None:
-    """Checks a study before anything is written.
-
-    Raises:
-        InputError: The objective does not apply, or the study has other settings.
-    """
-    for env_id in scope.environments:
-        environment = request.plan.environments[env_id]
-        spec = request.spec(env_id, request.defaults, request.search_seeds[0])
-        why = request.goal.refusal(request.algorithm, environment, spec)
-        if why is not None:
-            raise InputError(f"--objective {request.objective}: {env_id}: {why}")
-    StudySettings.of(request, scope).check(study_folder(root, scope))
-
-
 class StudyRunner:
     """One study: of one environment, or of a suite with the same values on all environments.
 
