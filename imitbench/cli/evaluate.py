@@ -228,7 +228,7 @@ class _EvaluationRequest:
 
 def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates the policy, and records a video if one is requested."""
-    from imitbench.experts import evaluation, loading, measurement
+    from imitbench.experts import loading, measurement
     from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
 
@@ -237,7 +237,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     policy = loading.load_subject(subject, spec, trust=request.trust, plugin=request.plugin)
     # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
-    with evaluation.check_arguments_accepted(spec):
+    with measurement.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec.model_copy(update=free),
             policy,
@@ -247,7 +247,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
         )
     known = subject.references if spec == subject.environment else None
     references = known or find_references(spec, request.suite)
-    document = _document(subject.label, spec.id, measured.episodes, references)
+    document = _document(subject.name, spec.id, measured.episodes, references)
     if rendered is not None and request.video is not None:
         recorded = record_video(
             rendered.model_copy(update=free),

@@ -15,7 +15,7 @@ from imitbench.cli.push import push_experts
 from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
-    from imitbench.experts.evaluation import MeasurementComparison
+    from imitbench.experts.measurement import MeasurementComparison
     from imitbench.hub.reported_results import ReportedReturn
 
 
@@ -233,7 +233,7 @@ def evaluate(
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.experts import evaluation, lookup, measurement
+    from imitbench.experts import lookup, measurement
     from imitbench.experts.lookup import locate_expert
     from imitbench.hub.reported_results import read_reported_return
     from imitbench.policies.expert import load_expert_policy
@@ -243,21 +243,21 @@ def evaluate(
     located = locate_expert(expert, revision, make_notifier())
     use_one_thread()
     found = open_expert_folder(located.path)
-    spec = evaluation.with_own_arguments(lookup.find_environment(env, suite), found)
-    spaces = evaluation.spaces_of(spec)
+    spec = measurement.with_own_arguments(lookup.find_environment(env, suite), found)
+    spaces = measurement.spaces_of(spec)
     policy = gate.checked(
         lambda: load_expert_policy(found, spaces, trust=trust), located.path, trusted=trust
     )
     published = read_reported_return(found.folder)
     if deterministic is None:
         deterministic = bool(published and published.deterministic)
-    with evaluation.check_arguments_accepted(spec):
+    with measurement.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
         )
     returns = measured.episodes.returns
     compared = (
-        evaluation.compare_with_published(returns, deterministic, published) if published else None
+        measurement.compare_with_published(returns, deterministic, published) if published else None
     )
     if json:
         print_json(

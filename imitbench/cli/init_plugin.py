@@ -98,14 +98,14 @@ def _init_from_demos(
     score_one: float | None,
     obs: Sequence[str],
 ) -> None:
-    from imitbench.experts.demos_suite import write_demos_suite
+    from imitbench.experts.demonstrations import write_demonstrations_suite
     from imitbench.templates.writing import write_template
 
     opened = open_set(from_demos, trust=False, obs=obs)
 
     def fill(folder: Path) -> None:
         with progress_bar("trajectories", quiet=False) as report:
-            summary = write_demos_suite(
+            summary = write_demonstrations_suite(
                 opened, folder, name=name, env_id=env, score_one=score_one, progress=report
             )
         for text in summary.notes:

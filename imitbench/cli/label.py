@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from imitbench.labelling.build import SetRequest
     from imitbench.labelling.fragments import Actor
     from imitbench.labelling.label_set import LabelSet
-    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+    from imitbench.labelling.queue import LabelQueue
 
 _DEFAULT_COMMAND = "open"
 
@@ -217,7 +217,7 @@ class _Options:
         """Loads the policies, and says what to make."""
         from imitbench.experts.lookup import find_demos, find_environment_if_named
         from imitbench.labelling.build import DEFAULT_QUESTION, SetRequest
-        from imitbench.labelling.policies import load_actors
+        from imitbench.labelling.fragments import load_actors
 
         spec = find_environment_if_named(self.env, self.suite)
         demos = None if self.demos is None else find_demos(self.demos)
@@ -276,8 +276,8 @@ def _show_queue(
     """Shows the pairs of a running training, as they come."""
     from imitbench.experts.lookup import find_environment_if_named
     from imitbench.labelling.build import DEFAULT_QUESTION
-    from imitbench.labelling.posing import FragmentPainter
-    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+    from imitbench.labelling.clips import FragmentPainter
+    from imitbench.labelling.queue import LabelQueue, queue_growing
 
     painter = FragmentPainter(find_environment_if_named(*env))
     if not page.quiet and not painter.rendered:
@@ -287,12 +287,14 @@ def _show_queue(
         )
     labels = LabelQueue(folder, painter, question=question or DEFAULT_QUESTION, goal=goal)
     try:
-        _serve(labels, page, QueueWatcher(labels, note))
+        _serve(labels, page, queue_growing(labels, note))
     finally:
         painter.close()
 
 
-def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | None = None) -> None:
+def _serve(
+    labels: LabelSet | LabelQueue, page: _Page, growing: AbstractContextManager[None] | None = None
+) -> None:
     import signal
     import webbrowser
 
@@ -302,7 +304,7 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
     host, quiet, json = page.host, page.quiet, page.json
     with (
         LabellingServer(labels, host=host, port=page.port) as server,
-        watcher or nullcontext(),
+        growing or nullcontext(),
     ):
         links = [(name, server.link(server.store.annotator(name))) for name in page.names]
         if json:
@@ -344,8 +346,7 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
     Example: imitbench label status labels/Pendulum-v1
     """
     from imitbench.labelling.agreement import agreement
-    from imitbench.labelling.card import alpha_text, share_text
-    from imitbench.labelling.exchange import summaries
+    from imitbench.labelling.exchange import alpha_text, share_text, summaries
     from imitbench.labelling.queue import QueueSet
     from imitbench.labelling.schedule import schedule
 

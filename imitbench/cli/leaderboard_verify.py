@@ -264,7 +264,7 @@ def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
     from imitbench.cli.output import note
 
     for refused in drawn.refused:
-        note(f"not drawn: {refused.spec.label}: {refused.why}")
+        note(f"not drawn: {refused.label}: {refused.why}")
     for run in drawn.runs:
         note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
 
@@ -305,8 +305,7 @@ def _reproduction_document(
             for each in found
         ],
         "refused": [
-            {"run_id": each.spec.run_id, "label": each.spec.label, "why": each.why}
-            for each in drawn.refused
+            {"run_id": each.run_id, "label": each.label, "why": each.why} for each in drawn.refused
         ],
     }
 

@@ -23,12 +23,16 @@ from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
 from imitbench.store.sweep_file import SweepRequest
-from imitbench.tune.held_out_comparison import HeldOutComparison
+from imitbench.tune.held_out_comparison import (
+    HeldOutComparison,
+    add_tuned,
+    check_target,
+    tuned_values,
+)
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
 from imitbench.tune.runner import TuningOutcome, check_request, tune
 from imitbench.tune.study import Trial
 from imitbench.tune.trial_job import TRIAL_WORKER, TrialJob
-from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.util.hub_errors import Notify
 from imitbench.util.name_lists import join_names
 

@@ -43,7 +43,7 @@ def describe_verdict(comparison: HeldOutComparison) -> str:
         )
     means = f"{winner.mean:.4g} against {default.mean:.4g}"
     p = "" if winner.p_value is None else f", p = {winner.p_value:.3g}"
-    who = winner.candidate.label
+    who = winner.candidate.name
     if winner.decision == "better":
         return f"{who} beats the default values on held-out seeds ({means}{p})"
     if winner.decision == "not better":
@@ -169,7 +169,7 @@ def _print_study(study: StudyOverview) -> None:
         ],
         [
             [
-                standing.candidate.label,
+                standing.candidate.name,
                 standing.mean if standing.scores else None,
                 len(standing.scores),
                 standing.failed,

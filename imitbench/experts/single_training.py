@@ -19,7 +19,6 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
 from imitbench.experts.demonstrations import sample_demonstrations
-from imitbench.experts.evaluation import spaces_of
 from imitbench.experts.lookup import (
     ListedEnvironment,
     LocatedArtifact,
@@ -28,6 +27,7 @@ from imitbench.experts.lookup import (
     locate_demos,
     locate_expert,
 )
+from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
@@ -176,7 +176,7 @@ def _digest(path: Path) -> str:
     """Returns the SHA-256 of a file, or over all files of a folder."""
     if path.is_file():
         return digest_files(path.parent, [path])
-    return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
+    return digest_files(path, (file for file in path.rglob("*") if file.is_file()))
 
 
 def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
@@ -204,7 +204,7 @@ def _budget(
     unit = card.budget_unit
     amount = request.amount
     if request.epochs is not None:
-        transitions = sum(len(each) for each in demos)
+        transitions = sum(len(demo) for demo in demos)
         amount = request.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
     if amount is None and listed is not None:
         amount = listed.card.amount("default", unit)

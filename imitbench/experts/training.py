@@ -23,7 +23,7 @@ from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.data.tabular import TabularModel
-from imitbench.experts.evaluation import check_arguments_accepted
+from imitbench.experts.measurement import check_arguments_accepted, model_index
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
 from imitbench.policies.tabular import ObservationTabularPolicy
@@ -215,7 +215,6 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     training = json.loads((directory / "training.json").read_text())
     results = json.loads((directory / "results.json").read_text())
     mean, std = results["mean_reward"], results["std_reward"]
-    metric = {"type": "mean_reward", "value": f"{mean:.2f} +/- {std:.2f}", "name": "mean_reward"}
     recipe = card.expert_in(env_id)
     exact = recipe.algo == "exact"
     name = "Optimal" if exact else recipe.algo.upper()
@@ -223,18 +222,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         "library_name": "imitbench",
         "license": "mit",
         "tags": [env_id, "reinforcement-learning", "imitbench"],
-        "model-index": [
-            {
-                "name": name,
-                "results": [
-                    {
-                        "task": {"type": "reinforcement-learning"},
-                        "dataset": {"name": env_id, "type": env_id},
-                        "metrics": [metric],
-                    }
-                ],
-            }
-        ],
+        "model-index": model_index(name, env_id, f"{mean:.2f} +/- {std:.2f}"),
     }
     if exact:
         origin = (

@@ -16,7 +16,7 @@ from imitbench.bench.provenance import now
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.sweep import check_writable
 from imitbench.errors import InputError
-from imitbench.experts import evaluation, loading, measurement
+from imitbench.experts import loading, measurement
 from imitbench.experts.lookup import NamedPolicy, find_references
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.published.submission import check_no_submission
@@ -125,12 +125,12 @@ def plan_policy_race(
     digests = [_digest(subject) for subject in subjects]
     if digests[0] == digests[1]:
         raise InputError(
-            f"{subjects[1].label}: has the same files as the first policy; name another one"
+            f"{subjects[1].name}: has the same files as the first policy; name another one"
         )
     specs = [loading.environment_of(each, options.env, options.suite) for each in subjects]
     if specs[0] != specs[1]:
         raise InputError(
-            f"{subjects[1].label}: was made for another environment than {subjects[0].label} "
+            f"{subjects[1].name}: was made for another environment than {subjects[0].name} "
             f"({specs[1].id}, not {specs[0].id}, or other arguments); name two policies for one "
             "environment"
         )
@@ -151,7 +151,7 @@ def plan_policy_race(
         )
     design = PolicyDesign(
         policies=[
-            RacedPolicy(label=each.label, digest=digest)
+            RacedPolicy(label=each.name, digest=digest)
             for each, digest in zip(subjects, digests, strict=True)
         ],
         environment=spec,
@@ -245,7 +245,7 @@ def _others(out: Path, race: RegisteredPolicyRace) -> int:
 
 
 def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) -> list[float]:
-    with evaluation.check_arguments_accepted(design.environment):
+    with measurement.check_arguments_accepted(design.environment):
         measured = measurement.measure(
             design.environment,
             policy,

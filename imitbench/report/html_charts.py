@@ -11,8 +11,7 @@ import numpy as np
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import ReportedRace, Section, shape_of
-from imitbench.stats.bootstrap import ConfidenceBand
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import ConfidenceBand, Interval
 
 _MARGIN = 0.04
 _WIDTH, _HEIGHT = 640, 340

@@ -206,8 +206,7 @@ def _verdicts(
     options: PairwiseOptions,
 ) -> list[Verdict]:
     cells = {
-        name: count_failures(_scores(runs), _failures(runs), policy).scores
-        for name, runs in sides.items()
+        name: count_failures(_scores(runs), _failures(runs), policy) for name, runs in sides.items()
     }
     return verdicts(
         algorithm,

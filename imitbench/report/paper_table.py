@@ -13,7 +13,7 @@ from imitbench.report.latex import escape, floating, number, table_row, tabular
 from imitbench.report.model import AlgorithmResult, Report, Section, StatisticsSettings
 from imitbench.report.race_tables import verdict_table
 from imitbench.stats.aggregates import mean
-from imitbench.stats.bootstrap import Interval, stratified_bootstrap
+from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.coverage import count_failures
 
 PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need \usepackage{booktabs} and
@@ -97,16 +97,16 @@ def _interval(
         return Interval(cell.score, math.nan, math.nan, method.level)
     found = count_failures(
         {env: runs} if runs else {}, Counter({env: cell.failures}), method.failed_runs
-    ).scores
+    )
     if env not in found or not np.isfinite(found[env]).all():
         return None
-    return stratified_bootstrap(
+    return stratified_bootstraps(
         found,
-        mean,
+        {"mean": mean},
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
-    )
+    )["mean"]
 
 
 def _best(column: Mapping[str, Interval | None], methods: Sequence[AlgorithmResult]) -> set[str]:

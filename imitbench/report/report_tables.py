@@ -27,7 +27,7 @@ from imitbench.report.model import (
     Table,
     make_columns,
 )
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
 

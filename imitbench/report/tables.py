@@ -269,7 +269,7 @@ def _algorithm_result(
         {env: [row.score for row in runs] for env, runs in by_environment.items() if runs},
         failures,
         method.failed_runs,
-    ).scores
+    )
     uses_reward = any(row.uses_reward for row in rows)
     defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
     if not scores and defined:

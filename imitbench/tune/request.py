@@ -44,8 +44,8 @@ def tuned_hyperparameters(
             "card.yaml a `search`, such as {low: 1.0e-4, high: 0.01, log: true}"
         )
     left = {
-        name: each
-        for name, each in space.items()
+        name: search
+        for name, search in space.items()
         if name not in overrides and not objective.fixes(name)
     }
     if not left:
@@ -60,8 +60,8 @@ def distributions(
     card: AlgorithmCard, space: dict[str, SearchSpace]
 ) -> dict[str, BaseDistribution]:
     """Returns Optuna's distribution of each hyper-parameter."""
-    return {name: _distribution(card.hyperparameters[name].type, each)
-            for name, each in space.items()}  # fmt: skip
+    return {name: _distribution(card.hyperparameters[name].type, search)
+            for name, search in space.items()}  # fmt: skip
 
 
 def _distribution(kind: str, search: SearchSpace) -> BaseDistribution:
@@ -315,5 +315,5 @@ def _difference(name: str, was: object, now: object) -> str:
         return "other demonstrations, another expert, environment or code of the method"
     if name == "environments":
         return f"{', '.join(map(str, was))}" if isinstance(was, list) and was else "one environment"
-    told = "" if isinstance(was, dict) else f" ({was}, not {now})"
-    return f"another {name.replace('_', ' ')}{told}"
+    values = "" if isinstance(was, dict) else f" ({was}, not {now})"
+    return f"another {name.replace('_', ' ')}{values}"

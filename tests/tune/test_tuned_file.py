@@ -8,8 +8,14 @@ from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import SweepSettings
 from imitbench.cards.tuned import read_tuned, resolve_tuned
 from imitbench.errors import InputError
-from imitbench.tune.held_out_comparison import Candidate, CandidateResult, compare_candidates
-from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
+from imitbench.tune.held_out_comparison import (
+    Candidate,
+    CandidateResult,
+    add_tuned,
+    check_target,
+    compare_candidates,
+    tuned_values,
+)
 
 OTHER = """
 schema_version: 1

@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import plan_runs, write_results
 
 from imitbench.cli.sql import sql
-from imitbench.experts.evaluation import with_own_arguments
+from imitbench.experts.measurement import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
 from imitbench.records.runs import EnvironmentSpec

@@ -12,7 +12,7 @@ from imitbench.report.leaderboard.table_alarms import table_alarms
 from imitbench.report.leaderboard.trust import package_versions
 from imitbench.report.leaderboard.tuning import tuning_cost
 from imitbench.report.model import CellResult, StatisticsSettings
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
 from imitbench.util.quantities import json_value
 from imitbench.version import __version__

@@ -18,12 +18,11 @@ from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
 from imitbench.report.leaderboard.standings import is_scored, scores_of
 from imitbench.report.model import StatisticsSettings
-from imitbench.stats.bootstrap import ConfidenceBand
+from imitbench.stats.bootstrap import ConfidenceBand, Interval
 from imitbench.stats.coverage import Table
 from imitbench.stats.curves import ScoreCurve, common_steps, mean_curve, shared_range
 from imitbench.stats.decided_pairs import Pair
 from imitbench.stats.improvement import improvement_matrix
-from imitbench.stats.intervals import Interval
 from imitbench.stats.profiles import performance_profile
 from imitbench.stats.significance import welch_margins
 from imitbench.stats.strata import FloatArray

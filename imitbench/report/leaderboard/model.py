@@ -13,8 +13,8 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
+from imitbench.stats.bootstrap import Interval
 from imitbench.stats.decided_pairs import PairOutcome
-from imitbench.stats.intervals import Interval
 from imitbench.store.external_results import ExternalRun
 
 RowKind = Literal["run", "reference", "external", "missing"]

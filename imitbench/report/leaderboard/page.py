@@ -10,7 +10,7 @@ from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow
 from imitbench.report.leaderboard.table_alarms import TableAlarm
 from imitbench.report.model import Report
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval
 from imitbench.version import __version__
 
 STYLES = ("report.css", "board.css")

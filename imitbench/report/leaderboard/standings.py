@@ -140,6 +140,4 @@ def scores_of(row: BoardRow, policy: FailurePolicy) -> dict[str, FloatArray]:
     for run in row.runs:
         scores.setdefault(run.row.env, []).append(run.row.score)
     failures = {cell.environment: cell.failures for cell in row.result.cells}
-    return count_failures(
-        {env: np.array(own) for env, own in scores.items()}, failures, policy
-    ).scores
+    return count_failures({env: np.array(own) for env, own in scores.items()}, failures, policy)

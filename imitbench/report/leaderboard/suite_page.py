@@ -17,7 +17,7 @@ from imitbench.report.leaderboard.page import interval, place_text, row_name
 from imitbench.report.leaderboard.table_alarms import table_alarms
 from imitbench.report.leaderboard.trust import level_text, package_versions
 from imitbench.report.leaderboard.tuning import tuning_text
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval
 
 
 def render_suite(board: Board, suite: str) -> str:
