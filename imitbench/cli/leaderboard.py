@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_card import write_card
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
-from imitbench.cli.leaderboard_verify import Submission, verify_submission
+from imitbench.cli.leaderboard_verify import SubmissionFolder, verify_submission
 
 if TYPE_CHECKING:
     from imitbench.published.findings import Finding
@@ -20,7 +21,7 @@ _MAX_SHOWN = 20
 
 
 def validate_submission(
-    submission: Submission,
+    submission: SubmissionFolder,
     against: Annotated[
         list[str],
         typer.Option(
@@ -54,14 +55,15 @@ def validate_submission(
     """
     from imitbench.cli.output import print_json
     from imitbench.published.opening import results_place
-    from imitbench.published.registration import compare_registered
+    from imitbench.published.race_checks import compare_registered
     from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
     others = [results_place(name) for name in dict.fromkeys(against)]
     validation = compare_with(validate(submission), others)
     if registered is not None:
-        validation = compare_registered(validation, registered)
+        problems = compare_registered(validation.submission.races, registered)
+        validation = replace(validation, problems=(*validation.problems, *problems))
     if json:
         print_json(_validation_document(submission, validation))
     else:
@@ -73,11 +75,10 @@ def validate_submission(
 def _validation_document(submission: Path, validation: Validation) -> dict[str, Any]:
     from imitbench.published.findings import CHECKS, MEANINGS
 
-    manifest = validation.submission.manifest
     return {
         "submission": str(submission),
         "valid": validation.valid,
-        "digest": manifest.own_digest if manifest else None,
+        "digest": validation.submission.digest or None,
         "runs": len(validation.submission.runs),
         "checks": [
             {"check": check, "ok": not validation.of_check(check), "meaning": MEANINGS[check]}

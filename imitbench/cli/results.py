@@ -128,10 +128,8 @@ def pull_results(
     """
     from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.errors import InputError
-    from imitbench.published.findings import StrictFindings
     from imitbench.published.results_folder import PATTERNS
-    from imitbench.published.submission import read_submission, restore_runs
-    from imitbench.untrusted import gate
+    from imitbench.published.submission import read_strictly, restore_runs
     from imitbench.util import hub_client, hub_upload
 
     folder, commit = Path(source), None
@@ -149,8 +147,8 @@ def pull_results(
         folder, commit = fetched.folder, fetched.commit
     elif revision is not None:
         raise InputError(f"--revision {revision}: {source} is a local folder; leave it out")
-    found = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    made, present = restore_runs([each.run for each in found.runs], out, found.races)
+    found = read_strictly(folder)
+    made, present = restore_runs(found.published, out, found.races)
     if json:
         print_json({"repo": source, "revision": commit, "added": made, "present": present})
     elif not quiet:

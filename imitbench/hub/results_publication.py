@@ -10,7 +10,7 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
-from imitbench.published.results_folder import PATTERNS, races_of, write_results
+from imitbench.published.results_folder import PATTERNS, export_results, races_of
 from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.store.run_dir import RunDirectory
 from imitbench.version import __version__
@@ -81,7 +81,7 @@ def staged_results(
     card.text = f"{report.strip()}\n{about}"
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
         stage = Path(scratch)
-        write_results(
+        export_results(
             runs.runs,
             stage,
             version=__version__,

@@ -18,6 +18,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,15 +27,11 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
 from imitbench.published.curve_files import CURVES, curve_file, curve_text, is_publishable
+from imitbench.records.bundled_cards import bundled_suite, environment_of
 from imitbench.records.curves import main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
-from imitbench.records.runs import (
-    Provenance,
-    Record,
-    RunSpec,
-    canonical_digest,
-)
+from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, canonical_digest
 from imitbench.store.comparability import current_run_ids
 from imitbench.store.episode_file import read_episode_file
 from imitbench.store.races import RegisteredRace, read_races
@@ -168,7 +165,7 @@ def races_of(out: Path, runs: Iterable[PublishedRun]) -> list[RegisteredRace]:
     return [race for race in read_races(out) if any(map(race.design.has, runs))]
 
 
-def write_results(
+def export_results(
     runs: Sequence[PublishedRun],
     folder: Path,
     *,
@@ -178,7 +175,7 @@ def write_results(
     supersedes: str | None = None,
     curves: bool = True,
 ) -> None:
-    """Writes a folder of published results.
+    """Writes a new folder of published results, completely or not at all.
 
     Args:
         runs: Runs to publish.
@@ -190,8 +187,11 @@ def write_results(
         curves: Whether to write the learning curves.
 
     Raises:
-        InputError: The name of a suite is not valid as a file name.
+        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
+            the name of a suite is not valid as a file name.
     """
+    if not runs:
+        raise InputError(f"{folder}: there are no finished runs to publish")
     texts: dict[str, str] = {}
     provenances: dict[str, Provenance] = {}
     suites = sorted({run.spec.suite for run in runs})
@@ -221,53 +221,15 @@ def write_results(
         supersedes=supersedes,
     )
     manifest = manifest.model_copy(update={"digest": manifest.own_digest})
-    for name, text in texts.items():
-        atomic_write_text(folder / name, text)
-    atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+    with new_folder(folder) as draft:
+        for name, text in texts.items():
+            atomic_write_text(draft / name, text)
+        atomic_write_text(draft / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
 
 
 def race_file(race: RegisteredRace) -> str:
     """Returns the path of a race's design, relative to the folder."""
     return f"{RACES}/{race.id}.json"
-
-
-def export_results(
-    runs: Sequence[PublishedRun],
-    folder: Path,
-    *,
-    version: str,
-    command: str,
-    races: Sequence[RegisteredRace] = (),
-    supersedes: str | None = None,
-    curves: bool = True,
-) -> None:
-    """Writes a new folder of published results atomically.
-
-    Args:
-        runs: Runs to publish.
-        folder: Folder to write; must be empty or missing.
-        version: Version of this package.
-        command: Command line to record.
-        races: Registered races to which they belong.
-        supersedes: Digest of earlier results that these are, scored with newer references.
-        curves: Whether to write the learning curves.
-
-    Raises:
-        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
-            the name of a suite is not valid as a file name.
-    """
-    if not runs:
-        raise InputError(f"{folder}: there are no finished runs to publish")
-    with new_folder(folder) as draft:
-        write_results(
-            runs,
-            draft,
-            version=version,
-            command=command,
-            races=races,
-            supersedes=supersedes,
-            curves=curves,
-        )
 
 
 def read_run(directory: RunDirectory) -> PublishedRun:
@@ -370,3 +332,44 @@ def text_digest(text: str) -> str:
 def is_plain(name: str) -> bool:
     """Whether a name is valid for a file or folder, and cannot lead outside its parent."""
     return bool(name) and not name.startswith(".") and not set(name) & set('/\\\0:*?"<>|')
+
+
+def rescore(runs: Sequence[PublishedRun], where: str) -> list[PublishedRun]:
+    """Returns the same runs with the references of the cards of this package.
+
+    Returns, episodes and specifications stay; only the scale of the scores changes. Runs that were
+    scored with an expert of another source keep their references.
+
+    Args:
+        runs: Runs of a submission.
+        where: The submission, for messages.
+
+    Raises:
+        InputError: All references are current, or none of the suites is one of this package.
+    """
+    scored = [_rescored(run) for run in runs]
+    if scored == list(runs):
+        raise InputError(
+            f"{where}: its references are those of the suites of this package; nothing to rescore"
+        )
+    return scored
+
+
+def _rescored(run: PublishedRun) -> PublishedRun:
+    outcome = run.result or run.failure
+    assert outcome is not None
+    suite, card = bundled_suite(run.spec.suite), environment_of(run.spec)
+    scale = card.scale if card is not None else None
+    if suite is None or scale is None or "+" in outcome.references.version:
+        return run
+    now = ReferenceScores(
+        random=scale.random,
+        expert=scale.one,
+        version=one_line(suite.version),
+        score_one=scale.score_one,
+        demonstrations=scale.demonstrations,
+    )
+    if run.result is not None:
+        return replace(run, result=run.result.model_copy(update={"references": now}))
+    assert run.failure is not None
+    return replace(run, failure=run.failure.model_copy(update={"references": now}))

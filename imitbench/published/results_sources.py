@@ -10,14 +10,14 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.published import verification
 from imitbench.published.alarms import Alarm, find_copies
-from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
+from imitbench.published.findings import Check, Findings, failed_checks
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
     episodes_text,
     races_of,
     read_runs,
 )
-from imitbench.published.submission import read_submission
+from imitbench.published.submission import read_strictly
 from imitbench.published.validation import Validation, check_runs
 from imitbench.published.verification import (
     Verdict,
@@ -187,16 +187,19 @@ def read_source(folder: Path) -> ResultsSource:
     Raises:
         InputError: The folder has no published results, or they contradict themselves.
     """
-    submission = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    digest = submission.manifest.digest if submission.manifest else None
+    submission = read_strictly(folder)
     findings = Findings()
     alarms = tuple(check_runs(submission, findings))
     failed = tuple(failed_checks(findings.problems))
-    name = folder.resolve().name
-    runs = tuple(each.run for each in submission.runs)
-    races = tuple(submission.races)
-    supersedes = submission.manifest.supersedes if submission.manifest else None
-    return ResultsSource(name, runs, digest, failed, races, alarms, supersedes=supersedes)
+    return ResultsSource(
+        folder.resolve().name,
+        tuple(submission.published),
+        submission.digest,
+        failed,
+        tuple(submission.races),
+        alarms,
+        supersedes=submission.manifest.supersedes if submission.manifest else None,
+    )
 
 
 def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
@@ -215,7 +218,7 @@ def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
     if not folders:
         return validation
     own, manifest = validation.submission.folder.resolve().name, validation.submission.manifest
-    runs = {own: [each.run for each in validation.submission.runs]}
+    runs = {own: validation.submission.published}
     for source in find_results(*folders, verifications=()).sources:
         if manifest is None or source.digest is None or source.digest != manifest.digest:
             # Two folders may have the same name.

@@ -39,6 +39,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store.races import RegisteredRace, parse_race, restore
 from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted import gate
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
 
@@ -76,6 +77,16 @@ class Submission:
     runs: list[LocatedRun] = field(default_factory=list)
     races: list[RegisteredRace] = field(default_factory=list)
 
+    @property
+    def published(self) -> list[PublishedRun]:
+        """The runs without their places."""
+        return [each.run for each in self.runs]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all that the manifest says; empty if that is malformed."""
+        return self.manifest.own_digest if self.manifest else ""
+
 
 class _FormatMarker(BaseModel):
     format: Literal["imitbench-results"]
@@ -101,7 +112,7 @@ def check_no_submission(out: Path) -> None:
 
 
 def read_submission(folder: Path, findings: Findings) -> Submission:
-    """Reads what `imitbench.published.results_folder.write_results` wrote.
+    """Reads what `imitbench.published.results_folder.export_results` wrote.
 
     Checks the manifest, the digests, the lines and identities of runs, their episodes, and that
     the numbers stated follow from these.
@@ -380,20 +391,16 @@ def _read(folder: Path, name: str) -> str:
         raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
 
 
-def read_results(folder: Path) -> list[PublishedRun]:
-    """Reads a folder that `imitbench.published.results_folder.write_results` wrote.
+def read_strictly(folder: Path) -> Submission:
+    """Reads published results, if they do not contradict themselves.
 
-    Args:
-        folder: Folder to read.
-
-    Returns:
-        Its runs. Every file has the digest in the manifest, every specification the run's id,
-        and every result the numbers that follow from its episodes.
+    Every file has the digest in the manifest, every specification the run's id, and every result
+    the numbers that follow from its episodes.
 
     Raises:
         InputError: One of these conditions does not hold, or a file is missing or malformed.
     """
-    return [each.run for each in read_submission(folder, StrictFindings(folder)).runs]
+    return gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
 
 
 def restore_runs(

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from imitbench.cards.catalog import algorithm_names
-from imitbench.published.claim_outcomes import OwnOutcome, own_outcomes
-from imitbench.published.claims import Claim
+from imitbench.published.claims import Claim, OwnOutcome, own_outcomes
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.published import PublishedRun
 from imitbench.report import text

@@ -51,7 +51,7 @@ def _designs(place: ResultsPlace) -> Iterator[tuple[RaceDesign, Sequence[Publish
             continue
         submission = read_submission(folder, StrictFindings(folder))
         for race in submission.races:
-            yield race.design, [each.run for each in submission.runs]
+            yield race.design, submission.published
 
 
 def _takes(selection: Selection, design: RaceDesign) -> bool:
