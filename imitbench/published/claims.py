@@ -333,9 +333,7 @@ def _outcome(runs: Sequence[PublishedRun]) -> OwnOutcome:
     newest = {run.spec.seed: run for run in sorted(runs, key=lambda run: run.ended_at)}
     returns, scores, shares = [], [], []
     for run in newest.values():
-        outcome = run.result or run.failure
-        assert outcome is not None
-        references = outcome.references
+        references = run.outcome.references
         value = run.result.raw_return if run.result else references.random
         returns.append(value)
         scores.append(references.score(value))

@@ -273,14 +273,13 @@ def summarize_suite(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
 
 
 def _line(run: PublishedRun, provenance: str) -> str:
-    name, outcome = ("result", run.result) if run.result else ("failure", run.failure)
-    assert outcome is not None
+    name = "result" if run.result else "failure"
     line = ResultLine(
         run_id=run.spec.run_id,
         spec_digest=run.spec.digest,
         spec=run.spec,
         provenance=provenance,
-        **{name: outcome.model_dump(mode="json", exclude=set(STANDS_ELSEWHERE))},
+        **{name: run.outcome.model_dump(mode="json", exclude=set(STANDS_ELSEWHERE))},
     )
     return line.model_dump_json(exclude={"result", "failure"} - {name}) + "\n"
 
@@ -356,11 +355,9 @@ def rescore(runs: Sequence[PublishedRun], where: str) -> list[PublishedRun]:
 
 
 def _rescored(run: PublishedRun) -> PublishedRun:
-    outcome = run.result or run.failure
-    assert outcome is not None
     suite, card = bundled_suite(run.spec.suite), environment_of(run.spec)
     scale = card.scale if card is not None else None
-    if suite is None or scale is None or "+" in outcome.references.version:
+    if suite is None or scale is None or "+" in run.outcome.references.version:
         return run
     now = ReferenceScores(
         random=scale.random,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
+from imitbench.published.board_file import board_runs
 from imitbench.published.opening import is_board, open_results
 from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.records.selection import Selection
@@ -18,7 +19,6 @@ from imitbench.report.comparison_runs import (
     own_entries,
     table_entries,
 )
-from imitbench.report.leaderboard.entries import leaderboard_entries
 from imitbench.report.model import ANCHORS, Report
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
 from imitbench.report.races import read_reported_races, with_races
@@ -199,7 +199,7 @@ def _entries_here(path: Path, selection: Selection) -> list[ComparableRun]:
     if kind == ".csv":
         return _table(path, selection)
     if kind == ".json":
-        return leaderboard_entries(path)
+        return table_entries(board_runs(path))
     with database.reader_of_file(path) as connection:
         return _database_entries(connection)
 

@@ -18,12 +18,11 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_environment
-from imitbench.hub.demos_publication import staged_demos
+from imitbench.hub.dataset_publication import staged_demos, staged_results
 from imitbench.hub.expert_publication import staged_expert
 from imitbench.hub.publication import push
 from imitbench.hub.pull import copy_out, pull
 from imitbench.hub.repo_card import RepoCard
-from imitbench.hub.results_publication import staged_results
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.published.results_folder import PATTERNS, read_runs

@@ -21,7 +21,7 @@ from imitbench.report.leaderboard.model import (
     page_of,
     section_anchor,
 )
-from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
+from imitbench.report.leaderboard.source_rows import ReportRows, make_rows, separate
 from imitbench.report.leaderboard.standings import (
     is_scored,
     make_tracks,
@@ -29,7 +29,6 @@ from imitbench.report.leaderboard.standings import (
     tied_places,
 )
 from imitbench.report.leaderboard.trust import trained_again_of_row
-from imitbench.report.leaderboard.versions import separate
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,

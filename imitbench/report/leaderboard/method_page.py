@@ -15,8 +15,7 @@ from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, block, code_block, fact, join, tag
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model, page
-from imitbench.report.leaderboard.head_to_head import head_link
-from imitbench.report.leaderboard.head_to_head_data import compared_rows
+from imitbench.report.leaderboard.head_to_head import compared_rows, head_link
 from imitbench.report.leaderboard.model import (
     Board,
     BoardFailure,
@@ -190,7 +189,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
     for each in shown:
         row, section = each.row, each.part.section
         up = "../"
-        conditions = each.part.title.removeprefix(section.suite).removeprefix(": ") or "none"
+        conditions = each.part.shared or "none"
         table = f"{up}{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
         score: str = interval(row.result.iqm, row)
         if row.page is not None:

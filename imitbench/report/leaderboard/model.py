@@ -192,6 +192,11 @@ class BoardSection:
         joint = ", " if ": " in self.section.title else ": "
         return f"{self.section.title}{joint}{self.version}" if self.version else self.section.title
 
+    @property
+    def shared(self) -> str:
+        """What the runs share besides the suite; may be empty."""
+        return self.title.removeprefix(self.section.suite).removeprefix(": ")
+
 
 @dataclass(frozen=True)
 class OnBoard:

@@ -11,10 +11,9 @@ from pydantic import BaseModel, ValidationError
 from imitbench.errors import InputError
 from imitbench.published.results_folder import episodes_text
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
-from imitbench.report.leaderboard.data_formats import render_csv, render_json
+from imitbench.report.leaderboard.data_formats import render_csv, render_json, render_markdown
 from imitbench.report.leaderboard.head_to_head import head_page, render_head_to_head
 from imitbench.report.leaderboard.index_page import render_index
-from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.method_page import render_method
 from imitbench.report.leaderboard.model import (
     SUBMIT_PAGE,

@@ -123,8 +123,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
         names=2,
         ids=[model.row_id(part, row) for row in own],
     )
-    shared = part.title.removeprefix(section.suite).removeprefix(": ")
-    told = f"{shared}, " * bool(shared) + text.reference_versions(section)
+    told = f"{part.shared}, " * bool(part.shared) + text.reference_versions(section)
     heading = join(section.suite, " ", tag("span", told, class_="shared"))
     found = [("", each) for each in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
