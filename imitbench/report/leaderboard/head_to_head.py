@@ -69,15 +69,7 @@ def head_link(part: BoardSection, *names: str) -> str:
 
 
 def render_head_to_head(board: Board, suite: str) -> str:
-    """Writes the page of comparisons of a suite.
-
-    Args:
-        board: The whole leaderboard.
-        suite: Name of the suite.
-
-    Returns:
-        Self-contained HTML, which links to other pages of the site.
-    """
+    """Writes the page of comparisons of a suite."""
     parts = board.of_suite(suite)
     rows = [row for part in parts for row in compared_rows(part).values()]
     facts = [

@@ -141,6 +141,11 @@ class BoardRow:
     place: int | None = None
 
     @property
+    def is_method(self) -> bool:
+        """Whether it has runs of a method, which has a page; controls have none."""
+        return self.kind == "run" and self.result.role in ("method", "reference")
+
+    @property
     def specs(self) -> tuple[RunSpec, ...]:
         """Specifications of its own runs, completed ones first."""
         completed = tuple(each.run.spec for each in self.runs)
@@ -265,6 +270,20 @@ class Board:
     tracks: tuple[Track, ...] = ()
     submit_to: str | None = None
 
+    @property
+    def suites(self) -> list[str]:
+        """Names of the suites, in the board's order."""
+        return list(dict.fromkeys(part.section.suite for part in self.sections))
+
+    @property
+    def rows(self) -> list[OnBoard]:
+        """All rows, in the board's order."""
+        return [
+            OnBoard(number, part, row)
+            for number, part in enumerate(self.sections)
+            for row in part.rows
+        ]
+
     def of_suite(self, suite: str) -> list[BoardSection]:
         """Returns the tables of a suite, in the board's order."""
         return [part for part in self.sections if part.section.suite == suite]
@@ -304,10 +323,9 @@ def method_page(name: str) -> str:
 def methods(board: Board) -> dict[str, list[OnBoard]]:
     """Returns the rows of each method, by the name in its runs; controls are left out."""
     found: dict[str, list[OnBoard]] = {}
-    for number, part in enumerate(board.sections):
-        for row in part.rows:
-            if row.kind == "run" and row.result.role in ("method", "reference"):
-                found.setdefault(row.name, []).append(OnBoard(number, part, row))
+    for each in board.rows:
+        if each.row.is_method:
+            found.setdefault(each.row.name, []).append(each)
     return found
 
 

@@ -99,7 +99,7 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield SUBMIT_PAGE, render_submit(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
-    for suite in dict.fromkeys(part.section.suite for part in board.sections):
+    for suite in board.suites:
         yield suite_page(suite), render_suite(board, suite)
         yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
@@ -109,12 +109,10 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()
-    for part in board.sections:
-        for row in part.rows:
-            for each in row.runs:
-                if each.episodes not in written and each.run.episodes is not None:
-                    written.add(each.episodes)
-                    yield each.episodes, episodes_text(each.run.episodes)
+    for run in (run for each in board.rows for run in each.row.runs):
+        if run.episodes not in written and run.run.episodes is not None:
+            written.add(run.episodes)
+            yield run.episodes, episodes_text(run.run.episodes)
 
 
 def _content(video: Video) -> bytes:
