@@ -45,13 +45,7 @@ class ReportedReturn:
 
 
 def read_reported_return(folder: Path) -> ReportedReturn | None:
-    """Reads `results.json` or, without it, the model index of `README.md`.
-
-    Args:
-        folder: Folder with the files of the expert.
-
-    Returns:
-        The results; `None` if neither file states any.
+    """Reads `results.json` or, without it, the model index of `README.md`; `None` without results.
 
     Raises:
         InputError: `results.json` states no mean return, or is too large.

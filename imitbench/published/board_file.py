@@ -111,9 +111,6 @@ def board_runs(path: Path) -> list[ExternalRun]:
     A board has their scores and returns, but not the specifications and episodes which results of
     this program need.
 
-    Args:
-        path: File that `imitbench leaderboard build` wrote.
-
     Raises:
         InputError: The file cannot be read, or is not a leaderboard.
     """

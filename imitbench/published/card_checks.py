@@ -43,10 +43,6 @@ def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """Checks specifications and references of runs against the bundled cards.
 
     Suites and algorithms that are not bundled are noted, which is not a problem.
-
-    Args:
-        runs: The runs, with file and line.
-        findings: Receives problems and notes.
     """
     for each in runs:
         spec = each.run.spec

@@ -132,13 +132,7 @@ class Claim(Record):
         return normalize(self.claimed_return, self.random_return, self.expert_return)
 
     def command(self, *, seeds: int = _SEEDS, pack: int | None = None, device: str = "cpu") -> str:
-        """Returns the command that makes the own results.
-
-        Args:
-            seeds: Number of seeds.
-            pack: Number of seeds that are trained together, if any.
-            device: Class of the processor.
-        """
+        """Returns the command that makes the own results."""
         words = ["imitbench", "run", "--algo", self.algo, "--suite", self.suite, "--env", self.env]
         words += ["--seeds", str(seeds)]
         if self.budget != "default":
@@ -162,12 +156,7 @@ REQUIRED = tuple(name for name, each in Claim.model_fields.items() if each.is_re
 
 
 def share_of_expert(mean_return: float, expert: float | None) -> float | None:
-    """Returns a return divided by the expert's; `None` if the expert's is not above 0.
-
-    Args:
-        mean_return: Mean return of a policy.
-        expert: Mean return of the expert; `None` if unknown.
-    """
+    """Returns a return divided by the expert's; `None` if the expert's is not above 0."""
     return None if expert is None or expert <= 0 else mean_return / expert
 
 
@@ -280,10 +269,6 @@ def own_outcomes(claims: Sequence[Claim], runs: Iterable[PublishedRun]) -> list[
     that ship with the suite, and the claim's hyper-parameters. Runs on different devices, or in
     packs of different sizes, are never averaged: the most seeds count, and of equal numbers the
     runs without packs.
-
-    Args:
-        claims: The claims.
-        runs: All published runs, of which the current ones count.
     """
     everything = list(runs)
     current = current_run_ids((run.spec, run.ended_at) for run in everything)

@@ -78,15 +78,7 @@ def parse_curve(text: str) -> LearningCurve:
 def check_curve(
     curve: LearningCurve, spec: RunSpec, result: RunResult, name: str, findings: Findings
 ) -> None:
-    """Checks that the steps of a learning curve are those of its run.
-
-    Args:
-        curve: The curve.
-        spec: Specification of the run.
-        result: Its result.
-        name: File of the curve, for messages.
-        findings: Receives a problem.
-    """
+    """Checks that the steps of a learning curve are those of its run."""
     first, last = int(curve.steps[0]), int(curve.steps[-1])
     most = spec.budget.amount
     if spec.budget.unit in STEP_UNITS:  # the last round may exceed the budget

@@ -47,10 +47,6 @@ _REGISTER = "publish the race as it was registered, or runs of a race that was r
 def check_races(submission: Submission, findings: Findings) -> set[str]:
     """Checks all races of a submission.
 
-    Args:
-        submission: Its readable content.
-        findings: Receives problems.
-
     Returns:
         Settings of runs (`RunSpec.setting`) whose seeds a race decides on.
     """

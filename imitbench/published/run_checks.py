@@ -25,14 +25,7 @@ _ROUND = 10_000
 def check_values(
     run: PublishedRun, card: EnvironmentCard | None, where: str, findings: Findings
 ) -> None:
-    """Checks lengths of episodes, environment steps and times.
-
-    Args:
-        run: The run to check.
-        card: Card of its environment; `None` if unknown.
-        where: File and line of the run, for messages.
-        findings: Receives problems.
-    """
+    """Checks lengths of episodes, environment steps and times."""
 
     def fail(what: str) -> None:
         findings.fail("values", where, what, "publish the original values of the runs")
@@ -130,13 +123,7 @@ def recompute(episodes: EpisodeTable) -> dict[str, float]:
 
 
 def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
-    """Checks a completed run's numbers against its episodes.
-
-    Args:
-        run: The run to check.
-        where: File and line of the run, for messages.
-        findings: Receives problems.
-    """
+    """Checks a completed run's numbers against its episodes."""
     assert run.result is not None and run.episodes is not None
     wanted = run.spec.protocol.episodes
     for stated in (False, True):

@@ -117,13 +117,6 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     Checks the manifest, the digests, the lines and identities of runs, their episodes, and that
     the numbers stated follow from these.
 
-    Args:
-        folder: Folder to read.
-        findings: Receives problems and notes.
-
-    Returns:
-        The readable content.
-
     Raises:
         InputError: The folder has no published results.
     """

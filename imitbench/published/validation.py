@@ -144,12 +144,6 @@ class Validation:
 def validate(folder: Path) -> Validation:
     """Makes every check on a folder of published results.
 
-    Args:
-        folder: Folder to validate.
-
-    Returns:
-        All findings.
-
     Raises:
         InputError: The folder has no published results.
     """
@@ -173,15 +167,7 @@ def validate(folder: Path) -> Validation:
 
 
 def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
-    """Makes the checks on the readable content of a submission.
-
-    Args:
-        submission: The submission to check.
-        findings: Receives problems and notes.
-
-    Returns:
-        Signs of invented results.
-    """
+    """Makes the checks on the readable content of a submission; returns signs of invented results."""
     for each in submission.runs:
         check_values(each.run, environment_of(each.run.spec), each.where, findings)
     check_against_cards(submission.runs, findings)

@@ -27,13 +27,7 @@ def pages(board: Board) -> dict[str, list[OnBoard]]:
 
 
 def render_page(board: Board, path: str, shown: Sequence[OnBoard]) -> str:
-    """Writes the page of an algorithm.
-
-    Args:
-        board: The whole leaderboard.
-        path: Path of the page in the site.
-        shown: Rows of the board that the page shows, at least one.
-    """
+    """Writes the page of an algorithm, from the rows of the board that it shows."""
     up = "../" * path.count("/")
     first, suite = shown[0].row, shown[0].part.section.suite
     runs = {run.row.run_id: run.run for each in shown for run in each.row.runs}

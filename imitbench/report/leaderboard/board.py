@@ -52,12 +52,6 @@ def external_rows(
     A completed run fits if it is on one of the section's environments, and does not name another
     suite or number of demonstrations. Its budget and its source of demonstrations are not
     compared; the row's page shows them.
-
-    Args:
-        section: Section of the report.
-        method: Settings of the intervals.
-        imports: Imported results.
-        anchor: HTML id of the section's runs on the pages of the rows.
     """
     made = []
     for results in imports:

@@ -221,14 +221,7 @@ _OVERALL = (
 
 
 def render_markdown(board: Board) -> str:
-    """Writes every table of a board over all environments and by environment.
-
-    Args:
-        board: The whole leaderboard.
-
-    Returns:
-        GitHub-flavoured Markdown, ending in a newline, in which untrusted names are escaped.
-    """
+    """Writes every table of a board as GitHub-flavoured Markdown, in which names are escaped."""
     blocks = [f"# {escape(board.title)}"]
     if not board.sections:
         blocks.append(text.EMPTY)

@@ -58,12 +58,7 @@ def head_page(suite: str) -> str:
 
 
 def head_link(part: BoardSection, *names: str) -> str:
-    """Returns the address, from the site's first page, of a comparison in a table.
-
-    Args:
-        part: The table.
-        *names: Names of results that are chosen.
-    """
+    """Returns the address, from the site's first page, of a comparison of results in a table."""
     view = [("runs", part.shared or "all runs"), *(("m", name) for name in names)]
     return f"{head_page(part.section.suite)}#{urlencode(view)}"
 
@@ -190,10 +185,6 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
 
 def payload(board: Board, suite: str) -> dict[str, Any]:
     """Returns the data of a suite's page.
-
-    Args:
-        board: The whole leaderboard.
-        suite: Name of the suite.
 
     Returns:
         Texts, numbers (some NaN) and lists; tables in the order of the suite's page.

@@ -87,14 +87,7 @@ def _failed(runs: Iterable[VerifiedRun]) -> int:
 
 
 def render_comment(found: Sequence[Intake]) -> str:
-    """Writes the outcomes as a comment for a pull request.
-
-    Args:
-        found: The outcomes, at least one.
-
-    Returns:
-        GitHub-flavoured Markdown, in which names and messages of submissions are escaped.
-    """
+    """Writes the outcomes as a comment for a pull request: Markdown, in which texts are escaped."""
     return "\n\n".join(block for each in found for block in _blocks(each)) + "\n"
 
 

@@ -85,10 +85,6 @@ def write_model_card(path: Path, index: Sequence[dict[str, Any]]) -> None:
 
     Entries of other models, other metadata, and the text of the card stay.
 
-    Args:
-        path: The card, `README.md`.
-        index: Result of `evaluation_results`.
-
     Raises:
         InputError: The card cannot be read or written, or its metadata is malformed.
     """

@@ -73,9 +73,6 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
     An algorithm that several submitters ran on a suite has one entry per submitter. The reference
     policies `random` and `expert` have one entry for all submitters, if the runs used this
     package's implementation.
-
-    Args:
-        sources: Results of each submitter.
     """
     rows = ReportRows()
     keys = _keys(sources)
@@ -165,9 +162,6 @@ def _keys(sources: Sequence[ResultsSource]) -> dict[tuple[int, str, str, bool], 
 
 def separate(rows: ReportRows) -> list[tuple[str, ReportRows]]:
     """Separates rows by suite and by the references that scored them.
-
-    Args:
-        rows: Rows of all submitters.
 
     Returns:
         Text that tells apart the groups of a suite, empty if it has one group; and the rows of

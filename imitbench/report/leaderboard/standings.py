@@ -29,10 +29,6 @@ def make_tracks(parts: Sequence[BoardSection], method: StatisticsSettings) -> tu
 
     Ranked rows come before others, then the higher IQM counts. Runs that were scored with other
     references, or with experts of another source, are another column.
-
-    Args:
-        parts: Tables of the board.
-        method: Settings of its statistics.
     """
     grouped: dict[tuple[str, str, str], list[OnBoard]] = {}
     for number, part in enumerate(parts):
@@ -93,10 +89,6 @@ def pair_outcomes(
     """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
 
     Where runs failed, a decision must hold whether these count as random or not at all.
-
-    Args:
-        rows: Rows with runs and finite scores, by any names.
-        method: Settings of the board's statistics.
     """
 
     def compared(policy: FailurePolicy) -> dict[Pair, PairOutcome]:

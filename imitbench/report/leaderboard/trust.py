@@ -13,12 +13,7 @@ Level = Literal["verified", "validated", "not checked", "checks failed", "differ
 
 
 def trained_again(source: ResultsSource, run_ids: Iterable[str]) -> TrainedAgain:
-    """Counts the runs of a submission that were trained again.
-
-    Args:
-        source: The submission.
-        run_ids: Ids of its completed runs that count.
-    """
+    """Counts those completed runs of a submission that were trained again."""
     verdicts = source.verdicts
     own = list(run_ids)
     found = [verdicts[run_id] for run_id in own if run_id in verdicts]

@@ -43,9 +43,6 @@ def tuning_cost(specs: Sequence[RunSpec]) -> TuningCost:
 
     The cost is that on the method's tuned values, if these are the values of the runs. Searches of
     a whole suite count once.
-
-    Args:
-        specs: Specifications of the runs of a row.
     """
     tuned = {spec.environment.id: spec for spec in specs if spec.variant.split(",")[0] == "tuned"}
     found = [_found(spec) for spec in tuned.values()]
