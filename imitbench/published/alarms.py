@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.published.run_checks import parse_time
-from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.util.text_line import one_line
@@ -388,23 +387,18 @@ def _setting(run: PublishedRun) -> tuple[object, ...]:
 
 
 def _fingerprint(run: PublishedRun) -> Hashable:
-    episodes = _table(run)
-    return episodes.returns.tobytes(), episodes.lengths.tobytes()
-
-
-def _table(run: PublishedRun) -> EpisodeTable:
     assert run.episodes is not None
-    return run.episodes
+    return run.episodes.returns.tobytes(), run.episodes.lengths.tobytes()
 
 
 def _all_returns(run: PublishedRun) -> Returns:
-    found: Returns = _table(run).returns
-    return found
+    assert run.episodes is not None
+    return run.episodes.returns
 
 
 def _returns(run: PublishedRun, *, deterministic: bool) -> Returns:
-    episodes = _table(run)
-    found: Returns = episodes.returns[episodes.deterministic == deterministic]
+    assert run.episodes is not None
+    found: Returns = run.episodes.returns[run.episodes.deterministic == deterministic]
     return found
 
 

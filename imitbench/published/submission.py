@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -44,6 +44,7 @@ from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 2**30
+_EXPORT_AGAIN = "export the results again"
 _FLAGS = {"true": True, "false": False}
 _R = TypeVar("_R", bound=Record)
 
@@ -130,17 +131,13 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        findings.fail("manifest", MANIFEST_FILE, first_problem(error), "export the results again")
+        findings.fail("manifest", MANIFEST_FILE, first_problem(error), _EXPORT_AGAIN)
         return Submission(folder)
     if manifest.digest is None:
         # Without it nothing tells an early version's manifest from a changed one.
-        findings.fail(
-            "digests", MANIFEST_FILE, "has no digest of its own", "export the results again"
-        )
+        findings.fail("digests", MANIFEST_FILE, "has no digest of its own", _EXPORT_AGAIN)
     elif manifest.digest != manifest.own_digest:
-        findings.fail(
-            "digests", MANIFEST_FILE, "was changed after the export", "export the results again"
-        )
+        findings.fail("digests", MANIFEST_FILE, "was changed after the export", _EXPORT_AGAIN)
     texts = _read_files(folder, manifest, findings)
     reader = _SubmissionReader(manifest, texts, findings)
     runs, races = reader.read(), reader.read_races()
@@ -153,7 +150,7 @@ def _check_summaries(manifest: Manifest, runs: Sequence[LocatedRun], findings: F
     """Checks that the manifest names what the runs have, and nothing else."""
 
     def fail(what: str) -> None:
-        findings.fail("manifest", MANIFEST_FILE, what, "export the results again")
+        findings.fail("manifest", MANIFEST_FILE, what, _EXPORT_AGAIN)
 
     for suite, summary in manifest.suites.items():
         found = summarize_suite((each.run for each in runs), suite)
@@ -230,19 +227,17 @@ class _SubmissionReader:
     def check_leftovers(self) -> None:
         """Adds a problem for each file in the manifest that belongs to no run."""
         for name in sorted(self._texts.keys() - self._used):
-            self._findings.fail(
-                "files", one_line(name), "belongs to no listed run", "export the results again"
-            )
+            self._findings.fail("files", one_line(name), "belongs to no listed run", _EXPORT_AGAIN)
         for name in sorted(self._manifest.provenances.keys() - self._stated):
             self._findings.fail(
                 "manifest",
                 MANIFEST_FILE,
                 f"provenances.{one_line(name, 60)} belongs to no run",
-                "export the results again",
+                _EXPORT_AGAIN,
             )
 
     def _run(self, text: str, kind: str, suite: str, where: str) -> PublishedRun | None:
-        line = self._parse(ResultLine, text, where)
+        line = self._validated(lambda: ResultLine.model_validate_json(text), where)
         if line is None:
             return None
         spec = line.spec
@@ -257,24 +252,25 @@ class _SubmissionReader:
             name = one_line(line.provenance)
             self._findings.fail("lines", where, f"the manifest has no provenance {name!r}")
             return None
-        common: dict[str, Any] = {
+        outcome, other, what = line.result, line.failure, "a result"
+        if kind == "failures":
+            outcome, other, what = line.failure, line.result, "a failure"
+        if outcome is None or other is not None:
+            self._findings.fail("lines", where, f"must have {what}, and nothing else")
+            return None
+        document: dict[str, Any] = {
+            **outcome,
             "schema_version": 1,
             "run_id": spec.run_id,
             "provenance": provenance.model_dump(),
         }
-        outcome, other = (
-            (line.failure, line.result) if kind == "failures" else (line.result, line.failure)
-        )
-        if outcome is None or other is not None:
-            what = "a failure" if kind == "failures" else "a result"
-            self._findings.fail("lines", where, f"must have {what}, and nothing else")
-            return None
         if kind == "failures":
             # A failed run has neither.
             self._used -= {episodes_file(spec), curve_file(suite, spec.run_id)}
-            failure = self._validate(RunFailure, {**outcome, **common, "traceback": ""}, where)
+            document["traceback"] = ""
+            failure = self._validated(lambda: RunFailure.model_validate(document), where)
             return PublishedRun(spec, failure=failure) if failure else None
-        result = self._validate(RunResult, {**outcome, **common}, where)
+        result = self._validated(lambda: RunResult.model_validate(document), where)
         if result is None:
             return None
         episodes = self._episodes(episodes_file(spec), where)
@@ -319,21 +315,14 @@ class _SubmissionReader:
         try:
             curve = parse_curve(self._texts[name])
         except InputError as error:
-            self._findings.fail("curves", name, str(error), "export the results again")
+            self._findings.fail("curves", name, str(error), _EXPORT_AGAIN)
             return None
         check_curve(curve, spec, result, name, self._findings)
         return curve
 
-    def _parse(self, kind: type[_R], text: str, where: str) -> _R | None:
+    def _validated(self, validate: Callable[[], _R], where: str) -> _R | None:
         try:
-            return kind.model_validate_json(text)
-        except ValidationError as error:
-            self._findings.fail("lines", where, first_problem(error))
-            return None
-
-    def _validate(self, kind: type[_R], document: dict[str, Any], where: str) -> _R | None:
-        try:
-            return kind.model_validate(document)
+            return validate()
         except ValidationError as error:
             self._findings.fail("lines", where, first_problem(error))
             return None

@@ -167,7 +167,7 @@ def validate(folder: Path) -> Validation:
 
 
 def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
-    """Makes the checks on the readable content of a submission; returns signs of invented results."""
+    """Checks the readable content of a submission, and returns signs of invented results."""
     for each in submission.runs:
         check_values(each.run, environment_of(each.run.spec), each.where, findings)
     check_against_cards(submission.runs, findings)
