@@ -226,7 +226,7 @@ def build_site(
         print_json(
             {
                 "site": str(out),
-                "taken": found.taken,
+                "taken": found.kind,
                 "submissions": [source.name for source in found.sources],
                 "tables": len(board.sections),
                 "files": files,
@@ -235,7 +235,7 @@ def build_site(
         )
     elif not quiet:
         runs = sum(len(source.runs) for source in found.sources)
-        note(f"{', '.join(map(str, places))}: taken as {found.taken}, {count(runs, 'run')}")
+        note(f"{', '.join(map(str, places))}: taken as {found.kind}, {count(runs, 'run')}")
         note(f"{out / 'index.html'}: {count(len(board.sections), 'table')}, {count(files, 'file')}")
 
 

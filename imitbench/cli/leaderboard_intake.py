@@ -13,7 +13,7 @@ from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, SubmissionFolder
 
 if TYPE_CHECKING:
-    from imitbench.published.results_sources import FoundResults
+    from imitbench.published.results_sources import LoadedResults
     from imitbench.published.validation import Validation
     from imitbench.report.leaderboard.intake import Intake
 
@@ -196,14 +196,14 @@ def _write(
     return notes
 
 
-def _results(places: Sequence[Path], new: Path) -> FoundResults:
+def _results(places: Sequence[Path], new: Path) -> LoadedResults:
     from imitbench.published.results_sources import find_results, verification_places
 
     records = [*verification_places(places), *([new] if new.is_dir() else [])]
     return find_results(*places, verifications=records)
 
 
-def _build(results: FoundResults, site: Path, *, title: str, replicates: int) -> None:
+def _build(results: LoadedResults, site: Path, *, title: str, replicates: int) -> None:
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import write_site
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +27,10 @@ import numpy as np
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
-from imitbench.published.curve_files import CURVES, curve_file, curve_text, is_publishable
 from imitbench.records.bundled_cards import bundled_suite, environment_of
-from imitbench.records.curves import main_curve
+from imitbench.records.curves import MOST_POINTS, LearningCurve, main_curve
 from imitbench.records.episodes import EpisodeTable
+from imitbench.records.main_metric import is_known_metric
 from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, canonical_digest
 from imitbench.store.comparability import current_run_ids
@@ -42,6 +43,7 @@ from imitbench.util.name_lists import Names, split_names
 from imitbench.util.text_line import one_line
 
 MANIFEST_FILE = "manifest.json"
+CURVES = "curves"
 RACES = "races"
 PATTERNS = (
     MANIFEST_FILE,
@@ -56,7 +58,11 @@ PATTERNS = (
 STANDS_ELSEWHERE = ("run_id", "schema_version", "provenance", "traceback")
 """Fields of outcomes that lines omit, as they are stored elsewhere or not published."""
 
+_METRIC = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,4}")
+_LONGEST = 80
+
 EPISODE_COLUMNS = ("episode", "deterministic", "raw_return", "length", "terminated")
+_FLAGS = {"true": True, "false": False}
 
 
 class SuiteSummary(Record):
@@ -321,6 +327,84 @@ def episode_table(columns: Mapping[str, Sequence[Any]]) -> EpisodeTable:
         terminated=np.array(columns["terminated"], dtype=np.bool_),
         deterministic=np.array(columns["deterministic"], dtype=np.bool_),
     )
+
+
+def parse_episodes(text: str) -> EpisodeTable:
+    """Reads a table of evaluation episodes.
+
+    Raises:
+        InputError: The text is not such a table. The message does not name a file.
+    """
+    lines = csv.reader(io.StringIO(text))
+    try:
+        if tuple(next(lines, ())) != EPISODE_COLUMNS:
+            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
+        rows = [row for row in lines if row]
+        for number, row in enumerate(rows):
+            if len(row) > len(EPISODE_COLUMNS) or int(row[0]) != number:
+                raise InputError(f"row {number + 1} is not that of episode {number}")
+        _, deterministic, returns, lengths, terminated = zip(*rows, strict=True)
+        return episode_table(
+            {
+                "raw_return": list(map(float, returns)),
+                "length": list(map(int, lengths)),
+                "terminated": [_FLAGS[word] for word in terminated],
+                "deterministic": [_FLAGS[word] for word in deterministic],
+            }
+        )
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:
+        raise InputError(f"not a table of episodes ({one_line(repr(error), 80)})") from error
+
+
+def curve_file(suite: str, run_id: str) -> str:
+    """Returns the path of the file with a run's learning curve, relative to the folder."""
+    return f"{CURVES}/{suite}/{run_id}.csv"
+
+
+def is_publishable(metric: str) -> bool:
+    """Whether published curves may have a metric of this name."""
+    named = len(metric) <= _LONGEST and _METRIC.fullmatch(metric) is not None
+    return named and is_known_metric(metric)
+
+
+def curve_text(curve: LearningCurve) -> str:
+    """Returns a learning curve as CSV, with numbers that are read as exactly the same."""
+    lines = [f"step,{curve.metric}"]
+    pairs = zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
+    lines += [f"{step},{value!r}" for step, value in pairs]
+    return "\n".join(lines) + "\n"
+
+
+def parse_curve(text: str) -> LearningCurve:
+    """Reads a published learning curve.
+
+    Raises:
+        InputError: The text is not such a curve. The message does not name a file.
+    """
+    rows = csv.reader(io.StringIO(text))
+    try:
+        header = next(rows, [])
+        if len(header) != 2 or header[0] != "step":
+            raise InputError("columns must be step and a metric")
+        metric = header[1]
+        if not is_publishable(metric):
+            raise InputError(f"unknown metric {one_line(metric, 60)!r}")
+        pairs = [(int(step), float(value)) for step, value in rows]
+        steps = np.array([step for step, _ in pairs], dtype=np.int64)
+        values = np.array([value for _, value in pairs], dtype=np.float64)
+    except InputError:
+        raise
+    except (ValueError, OverflowError, csv.Error) as error:
+        raise InputError(f"not a learning curve ({one_line(error, 80)})") from error
+    if not 1 <= steps.size <= MOST_POINTS:
+        raise InputError(f"{steps.size:,} points, and a curve has 1 to {MOST_POINTS}")
+    if not np.isfinite(values).all():
+        raise InputError("a value is not finite")
+    if (np.diff(steps) <= 0).any():
+        raise InputError("steps do not ascend")
+    return LearningCurve(metric, steps, values)
 
 
 def text_digest(text: str) -> str:

@@ -83,17 +83,17 @@ class ExternalResults:
 
 
 @dataclass(frozen=True)
-class FoundResults:
+class LoadedResults:
     """Results in a folder.
 
     Attributes:
-        taken: Detected kind of the folder, as text.
+        kind: Detected kind of the folder, as text.
         sources: Results by submitter, in the order of their names.
         external: Imports, in the order of their labels.
         notes: Messages about skipped folders and results.
     """
 
-    taken: str
+    kind: str
     sources: tuple[ResultsSource, ...]
     external: tuple[ExternalResults, ...] = ()
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class FoundResults:
 
 def find_results(
     *folders: Path, external: bool = False, verifications: Sequence[Path] | None = None
-) -> FoundResults:
+) -> LoadedResults:
     """Reads the results in folders.
 
     Args:
@@ -136,11 +136,11 @@ def find_results(
             place = folder / EXTERNAL_FOLDER
             notes.append(f"there are no imported results in {place} or next to it")
         imports |= {each.header.name: each for each in read if each.header.name not in imports}
-    taken = ", ".join(each.taken for each in found)
-    return FoundResults(taken, tuple(sources), tuple(imports.values()), tuple(notes))
+    kind = ", ".join(each.kind for each in found)
+    return LoadedResults(kind, tuple(sources), tuple(imports.values()), tuple(notes))
 
 
-def _find_results(folder: Path) -> FoundResults:
+def _find_results(folder: Path) -> LoadedResults:
     if folder.is_file():
         raise InputError(
             f"--results {folder}: is a file; name the folder of the results that it was made from"
@@ -152,7 +152,7 @@ def _find_results(folder: Path) -> FoundResults:
     if submissions:
         alone = submissions == [folder]
         several = f"{len(submissions)} submission{'s' * (len(submissions) > 1)}"
-        taken = "published results" if alone else several
+        kind = "published results" if alone else several
         sources = [read_source(path) for path in submissions]
         others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"}
         others -= {EXTERNAL_FOLDER, verification.FOLDER, *(path.name for path in submissions)}
@@ -161,7 +161,7 @@ def _find_results(folder: Path) -> FoundResults:
                 f"skipped: {folder / each}: has no {MANIFEST_FILE}" for each in sorted(others)
             ]
     elif next(run_directories(folder), None) is not None:
-        taken = "a results folder of own runs"
+        kind = "a results folder of own runs"
         own = read_runs(folder)
         races = tuple(races_of(folder, own.runs))
         sources = [ResultsSource("", tuple(own.runs), races=races)]
@@ -171,7 +171,7 @@ def _find_results(folder: Path) -> FoundResults:
             f"--results {folder}: holds neither published results ({MANIFEST_FILE}), nor folders "
             "of these, nor runs; run `imitbench run` or `imitbench results export` first"
         )
-    return FoundResults(taken, tuple(sources), (), tuple(notes))
+    return LoadedResults(kind, tuple(sources), (), tuple(notes))
 
 
 def submission_folders(folder: Path) -> list[Path]:

@@ -10,8 +10,10 @@ import numpy as np
 from imitbench.cards.algorithm import STEP_UNITS
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.published.findings import Findings
+from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
+from imitbench.records.runs import RunResult, RunSpec
 from imitbench.util.text_line import one_line
 
 NO_TIME = "is not a time with a time zone"
@@ -142,3 +144,19 @@ def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
                 f"{name} {claimed:.10g} is not {_NUMBERS[name]}, {found:.10g}",
                 "publish the original values of the runs",
             )
+
+
+def check_curve(
+    curve: LearningCurve, spec: RunSpec, result: RunResult, name: str, findings: Findings
+) -> None:
+    """Checks that the steps of a learning curve are those of its run."""
+    first, last = int(curve.steps[0]), int(curve.steps[-1])
+    most = spec.budget.amount
+    if spec.budget.unit in STEP_UNITS:  # the last round may exceed the budget
+        most = max(most, result.env_steps)
+    if first < 0:
+        findings.fail("curves", name, f"a point at step {first}", "export the results again")
+    elif last > most:
+        unit = spec.budget.unit.replace("_", " ")
+        what = f"a point at step {last}; the run had {most} {unit}"
+        findings.fail("curves", name, what, "export the results again")

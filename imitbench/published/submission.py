@@ -6,8 +6,6 @@ reports all problems.
 
 from __future__ import annotations
 
-import csv
-import io
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,21 +16,21 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
-from imitbench.published.curve_files import check_curve, curve_file, parse_curve
 from imitbench.published.findings import Findings, StrictFindings
 from imitbench.published.results_folder import (
-    EPISODE_COLUMNS,
     MANIFEST_FILE,
     RACES,
     Manifest,
     ResultLine,
-    episode_table,
+    curve_file,
     episodes_file,
     is_plain,
+    parse_curve,
+    parse_episodes,
     summarize_suite,
     text_digest,
 )
-from imitbench.published.run_checks import check_scores
+from imitbench.published.run_checks import check_curve, check_scores
 from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
@@ -45,7 +43,6 @@ from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 2**30
 _EXPORT_AGAIN = "export the results again"
-_FLAGS = {"true": True, "false": False}
 _R = TypeVar("_R", bound=Record)
 
 
@@ -326,35 +323,6 @@ class _SubmissionReader:
         except ValidationError as error:
             self._findings.fail("lines", where, first_problem(error))
             return None
-
-
-def parse_episodes(text: str) -> EpisodeTable:
-    """Reads a table of evaluation episodes.
-
-    Raises:
-        InputError: The text is not such a table. The message does not name a file.
-    """
-    lines = csv.reader(io.StringIO(text))
-    try:
-        if tuple(next(lines, ())) != EPISODE_COLUMNS:
-            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
-        rows = [row for row in lines if row]
-        for number, row in enumerate(rows):
-            if len(row) > len(EPISODE_COLUMNS) or int(row[0]) != number:
-                raise InputError(f"row {number + 1} is not that of episode {number}")
-        _, deterministic, returns, lengths, terminated = zip(*rows, strict=True)
-        return episode_table(
-            {
-                "raw_return": list(map(float, returns)),
-                "length": list(map(int, lengths)),
-                "terminated": [_FLAGS[word] for word in terminated],
-                "deterministic": [_FLAGS[word] for word in deterministic],
-            }
-        )
-    except InputError:
-        raise
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:
-        raise InputError(f"not a table of episodes ({one_line(repr(error), 80)})") from error
 
 
 def _read(folder: Path, name: str) -> str:

@@ -19,7 +19,7 @@ from imitbench.published.submission import read_strictly
 from imitbench.published.verification import draw_order, read_verifications
 from imitbench.records.runs import canonical_digest
 from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.trust import level_text
+from imitbench.report.leaderboard.row_facts import level_text
 
 SEED = "the numbers of 2026-11-24: 4 8 15 16 23 42"
 HOSTILE = "<img src=x onerror=boom()> | @someone **bold**"

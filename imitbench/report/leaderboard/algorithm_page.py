@@ -99,15 +99,15 @@ def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> 
 
 def _reading(*, imported: bool) -> Markup:
     """Returns how to read the tables, once for all of them."""
-    said = "Raw return: mean ± sample standard deviation over seeds. "
+    caption = "Raw return: mean ± sample standard deviation over seeds. "
     if imported:
-        said += "Runs are as the source has them; they were not made by this package."
+        caption += "Runs are as the source has them; they were not made by this package."
     else:
-        said += (
+        caption += (
             "Seconds are of the whole run, evaluation included; steps are of training. A run's "
             "name is the start of its digest, which is over all that determines its numbers."
         )
-    return block("reading", "How to read this page", tag("p", said, class_="lead"))
+    return block("reading", "How to read this page", tag("p", caption, class_="lead"))
 
 
 def _cells(row: BoardRow) -> Markup:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from imitbench.published.results_sources import ExternalResults, FoundResults, ResultsSource
+from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
 from imitbench.report.leaderboard.model import (
     Board,
@@ -21,6 +21,7 @@ from imitbench.report.leaderboard.model import (
     page_of,
     section_anchor,
 )
+from imitbench.report.leaderboard.row_facts import trained_again_of_row
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows, separate
 from imitbench.report.leaderboard.standings import (
     is_scored,
@@ -28,7 +29,6 @@ from imitbench.report.leaderboard.standings import (
     pair_outcomes,
     tied_places,
 )
-from imitbench.report.leaderboard.trust import trained_again_of_row
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,
@@ -145,7 +145,7 @@ def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iter
 
 
 def build_board(
-    found: FoundResults,
+    found: LoadedResults,
     *,
     title: str,
     replicates: int,

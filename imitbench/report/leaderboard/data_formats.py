@@ -14,9 +14,8 @@ from imitbench.records.runs import RunRow
 from imitbench.report import text
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
+from imitbench.report.leaderboard.row_facts import package_versions, tuning_cost
 from imitbench.report.leaderboard.table_alarms import table_alarms
-from imitbench.report.leaderboard.trust import package_versions
-from imitbench.report.leaderboard.tuning import tuning_cost
 from imitbench.report.markdown import escape, table
 from imitbench.report.model import CellResult, Report, StatisticsSettings
 from imitbench.stats.intervals import Interval
@@ -123,12 +122,11 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
     result = row.result
     fewest, most = result.seeds
     tuning = tuning_cost(row.specs)
-    names = [row.imported.said] if row.imported else [name or model.OWN for name in row.submitters]
     return {
         "rank": row.rank,
         "algorithm": row.name,
         "kind": row.kind,
-        "submitted_by": ", ".join(names),
+        "submitted_by": model.submitter_text(row) if row.submitters or row.imported else "",
         **_interval("score_iqm", result.iqm),
         **_interval("score_mean", result.mean),
         "environments_covered": len(result.covered),

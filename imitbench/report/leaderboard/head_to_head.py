@@ -102,11 +102,11 @@ def _choice() -> Markup:
         class_="filters",
     )
     picks = tag("fieldset", tag("legend", "Methods to compare"), class_="picks")
-    said = tag(
+    caption = tag(
         "p", "The choice is part of the address, so a comparison can be cited.", class_="said"
     )
     return tag(
-        "section", tag("h2", "Choose", id="choice-title"), controls, picks, said,
+        "section", tag("h2", "Choose", id="choice-title"), controls, picks, caption,
         id="choice", aria_labelledby="choice-title", class_="block", hidden=True,
     )  # fmt: skip
 
@@ -173,9 +173,9 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             name,
             title,
             tag("div", class_="view", data_view=name),
-            tag("p", said, class_="said"),
+            tag("p", caption, class_="said"),
         )
-        for name, title, said in views
+        for name, title, caption in views
     ]
     return [
         tag("div", *blocks, class_="views"),

@@ -16,8 +16,8 @@ from imitbench.report.leaderboard.head_to_head import head_page
 from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
 from imitbench.report.leaderboard.page import place_text, row_name
+from imitbench.report.leaderboard.row_facts import level, level_text, trained_again
 from imitbench.report.leaderboard.table_alarms import TableAlarm, table_alarms
-from imitbench.report.leaderboard.trust import level, level_text, trained_again
 
 _ROWS = (
     ("methods", "Methods"),
@@ -228,11 +228,11 @@ def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: 
                    data_label=track.title)  # fmt: skip
     row, iqm = standing.at.row, standing.at.row.result.iqm
     budget = standing.at.part.section.conditions.budget
-    told = [budget or "no budget"] if row.kind == "run" else []
+    details = [budget or "no budget"] if row.kind == "run" else []
     if row.kind == "run":
-        told.append(f"{text.seeds(row.result)} seeds")
+        details.append(f"{text.seeds(row.result)} seeds")
     if row.kind in ("run", "external") and row.result.partial:
-        told.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
+        details.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
     rank = place_text(standing.place, tied=standing.tied)
     ends = page.ends(iqm)
     point = ends.pop("point")
@@ -242,7 +242,7 @@ def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: 
         tag("span", rank, class_="rank") if rank else Markup(""),
         page.linked_iqm(row, ""),
         strip(iqm, None, scale, None, row.color) if point is not None else Markup(""),
-        tag("span", ", ".join(told), class_="how"),
+        tag("span", ", ".join(details), class_="how"),
         class_="number standing",
         data_suite=str(place),
         data_key="" if point is None else format(point, ".10g"),
@@ -258,19 +258,19 @@ def _checks(source: ResultsSource) -> tuple[str, str]:
     alarms = len(source.alarms)
     warned = f"{alarms} warning{'s' * (alarms > 1)}" * bool(alarms)
     if source.failed:
-        said = f"fails {', '.join(source.failed)}" + f"; {warned}" * bool(alarms)
-        return tag("span", said, class_="bad"), said
-    said = warned or "passed"
-    return tag("span", said, title="\n".join(map(str, source.alarms)) or None), said
+        caption = f"fails {', '.join(source.failed)}" + f"; {warned}" * bool(alarms)
+        return tag("span", caption, class_="bad"), caption
+    caption = warned or "passed"
+    return tag("span", caption, title="\n".join(map(str, source.alarms)) or None), caption
 
 
 def _submitter(source: ResultsSource, board: Board) -> Markup:
     """Returns the name of a submission, and what it supersedes or is superseded by."""
     name = named(source.name or model.OWN)
-    told = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
-    told += [f"supersedes {each.name}" for each in board.sources
+    details = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
+    details += [f"supersedes {each.name}" for each in board.sources
              if source.name and each.superseded_by == source.name]  # fmt: skip
-    return join(name, *(tag("span", each, class_="how") for each in told))
+    return join(name, *(tag("span", each, class_="how") for each in details))
 
 
 def _trained_again(source: ResultsSource) -> TableCell:
@@ -279,11 +279,11 @@ def _trained_again(source: ResultsSource) -> TableCell:
         return TableCell(text.NOTHING, None)
     own = [run.spec.run_id for run in source.runs if run.result is not None]
     found = trained_again(source, own)
-    said = f"{found.text}, by {', '.join(found.by)}" if found.by else "no run could be trained"
+    caption = f"{found.text}, by {', '.join(found.by)}" if found.by else "no run could be trained"
     seeds = [record.public_seed for record in source.verifications if record.public_seed]
     title = "\n".join(f"public seed: {seed}" for seed in seeds) or None
     class_ = "bad" if source.refuted else None
-    return TableCell(tag("span", named(said), title=title, class_=class_), said)
+    return TableCell(tag("span", named(caption), title=title, class_=class_), caption)
 
 
 def _submissions(board: Board) -> Markup:

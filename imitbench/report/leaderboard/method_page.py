@@ -150,12 +150,12 @@ def _videos(each: OnBoard, videos: Sequence[Video]) -> Markup:
     figures = []
     for video in videos:
         run = video.run.row
-        said = (
+        caption = (
             f"{run.env}, {video.which} of the seeds: seed {run.seed}, score {text.score(run.score)}"
         )
-        film = tag("video", src=f"../{video.place}", controls=True, preload="none",
-                   aria_label=said)  # fmt: skip
-        figures.append(tag("figure", film, tag("figcaption", said)))
+        film = tag("video", src=f"../{video.site_path}", controls=True, preload="none",
+                   aria_label=caption)  # fmt: skip
+        figures.append(tag("figure", film, tag("figcaption", caption)))
     return join(tag("h3", each.part.section.title), tag("div", *figures, class_="films"))
 
 
@@ -225,8 +225,8 @@ def _commands(shown: Sequence[OnBoard]) -> Markup:
         for spec in each.row.specs:
             seeds.setdefault(command(each.part.section.suite, spec), set()).add(spec.seed)
     lines = [f"{given} --seeds {_ranges(own)}" for given, own in seeds.items()]
-    said = "Plug-ins and own experts must be there before."
-    return join(tag("p", said), code_block(lines, "Commands"))
+    caption = "Plug-ins and own experts must be there before."
+    return join(tag("p", caption), code_block(lines, "Commands"))
 
 
 def _ranges(numbers: Iterable[int]) -> str:

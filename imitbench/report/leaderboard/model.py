@@ -63,7 +63,7 @@ class ImportSource:
     runs: tuple[ExternalRun, ...]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The source as text."""
         return f"{self.label} ({self.tool}: {self.source})"
 
@@ -208,12 +208,10 @@ class OnBoard:
     """A row with its table.
 
     Attributes:
-        number: Number of the table on the board.
         part: The table.
         row: The row.
     """
 
-    number: int
     part: BoardSection
     row: BoardRow
 
@@ -278,11 +276,7 @@ class Board:
     @property
     def rows(self) -> list[OnBoard]:
         """All rows, in the board's order."""
-        return [
-            OnBoard(number, part, row)
-            for number, part in enumerate(self.sections)
-            for row in part.rows
-        ]
+        return [OnBoard(part, row) for part in self.sections for row in part.rows]
 
     def of_suite(self, suite: str) -> list[BoardSection]:
         """Returns the tables of a suite, in the board's order."""
@@ -361,7 +355,7 @@ UNTOLD = "not stated"
 def submitter_text(row: BoardRow) -> str:
     """Returns the submitters of a row, or its other source."""
     if row.imported is not None:
-        return row.imported.said
+        return row.imported.description
     return ", ".join(name or OWN for name in row.submitters) or "the suite"
 
 

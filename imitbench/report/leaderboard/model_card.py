@@ -12,7 +12,7 @@ from imitbench.hub.repo_card import RepoCard
 from imitbench.report import text
 from imitbench.report.html_tables import finite
 from imitbench.report.leaderboard.model import Board, OnBoard, methods
-from imitbench.report.leaderboard.trust import level_text
+from imitbench.report.leaderboard.row_facts import level_text
 from imitbench.util.files import atomic_write_text
 
 _SOURCE = "imitbench leaderboard"

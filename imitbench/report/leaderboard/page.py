@@ -83,8 +83,9 @@ def _navigation(board: Board, page: str, up: str) -> Markup:
 def _footer(board: Board) -> Markup:
     """Returns the footer of every page, with the methods behind the numbers."""
     sections = tuple(part.section for part in board.sections)
-    said = text.protocol(Report(board.method, sections, ()))
-    return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
+    method = text.protocol(Report(board.method, sections, ()))
+    method = f"{method[0].upper()}{method[1:]}"
+    return tag("footer", tag("p", f"Made by imitbench {__version__}. {method}."))
 
 
 def save_buttons() -> list[Markup]:
@@ -198,8 +199,8 @@ def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
         for href, each in found
     ]
     count = len(items)
-    said = f"{count} reason{'s' * (count > 1)} to read these numbers with care"
-    return tag("details", tag("summary", said), tag("ul", *items), class_="notes alarms")
+    caption = f"{count} reason{'s' * (count > 1)} to read these numbers with care"
+    return tag("details", tag("summary", caption), tag("ul", *items), class_="notes alarms")
 
 
 def place_text(place: int | None, *, tied: bool) -> str:

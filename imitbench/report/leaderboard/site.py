@@ -104,7 +104,7 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
         yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
         yield method_page(name), render_method(board, name, rows, videos)
-    for place, video in {video.place: video for video in videos.shown.values()}.items():
+    for place, video in {video.site_path: video for video in videos.shown.values()}.items():
         yield place, _content(video)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)

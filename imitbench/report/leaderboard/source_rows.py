@@ -187,7 +187,7 @@ def separate(rows: ReportRows) -> list[tuple[str, ReportRows]]:
             if reference.suite == scale[0]
             and (reference.env, _identity(reference.suite, reference)) in found
         ]
-    return [(_told(scale, grouped), own) for scale, own in grouped.items()]
+    return [(_version_text(scale, grouped), own) for scale, own in grouped.items()]
 
 
 def _references(rows: ReportRows, row: ScoreRow | FailureRow) -> _Reference:
@@ -231,7 +231,7 @@ def _order(scale: _Scale) -> tuple[str, int, str, int]:
     return suite, -int(version) if version.isdecimal() and len(version) < 10 else 0, version, number
 
 
-def _told(scale: _Scale, grouped: Mapping[_Scale, ReportRows]) -> str:
+def _version_text(scale: _Scale, grouped: Mapping[_Scale, ReportRows]) -> str:
     suite, version, number = scale
     alike = [other for other in grouped if other[0] == suite]
     if len(alike) == 1:

@@ -96,9 +96,9 @@ def render_submit(board: Board) -> str:
     return page.render(board, SUBMIT_PAGE, "How to submit", main, facts=[])
 
 
-def _step(place: str, title: str, said: str, commands: Sequence[str]) -> Markup:
+def _step(place: str, title: str, caption: str, commands: Sequence[str]) -> Markup:
     code = tag("pre", tag("code", "\n".join(commands)), tabindex="0", class_="scroll")
-    return block(place, title, tag("p", said), code)
+    return block(place, title, tag("p", caption), code)
 
 
 def _where(address: str | None) -> Markup:
@@ -106,5 +106,5 @@ def _where(address: str | None) -> Markup:
         return tag("p", "Send the folder to the maintainers of this board, or, if you maintain it, "
                    "create its repository with “imitbench leaderboard init”.")  # fmt: skip
     link = tag("a", address, href=address, rel="noreferrer")
-    said = "Add the folder below submissions/ in a clone of "
-    return tag("p", said, link, ", and open a pull request that changes nothing else.")
+    caption = "Add the folder below submissions/ in a clone of "
+    return tag("p", caption, link, ", and open a pull request that changes nothing else.")

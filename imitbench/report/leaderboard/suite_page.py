@@ -14,9 +14,8 @@ from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, row_name
+from imitbench.report.leaderboard.row_facts import level_text, package_versions, tuning_text
 from imitbench.report.leaderboard.table_alarms import table_alarms
-from imitbench.report.leaderboard.trust import level_text, package_versions
-from imitbench.report.leaderboard.tuning import tuning_text
 
 _EXTERNAL = (
     "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
@@ -69,7 +68,7 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
 
 def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
     """Returns how to read the tables, once for all of them."""
-    said = (
+    caption = (
         f"Dot and bar: IQM and its {board.method.level:.0%} interval, drawn from the score 0 to "
         "1 (dashed); tick: mean. A rank is 1 + the number of algorithms that are decided to be "
         "better, as by “imitbench compare”; “=” marks ranks that several share. Environments have "
@@ -77,8 +76,8 @@ def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
         f"{board.method.failed_runs.statement}"
     )
     if any(row.kind == "external" for part in parts for row in part.rows):
-        said += " External rows are imported numbers, which are neither ranked nor averaged."
-    return block("reading", "How to read these tables", tag("p", said, class_="lead"))
+        caption += " External rows are imported numbers, which are neither ranked nor averaged."
+    return block("reading", "How to read these tables", tag("p", caption, class_="lead"))
 
 
 def short_names(environments: Sequence[str]) -> dict[str, str]:
@@ -120,8 +119,8 @@ def _table(part: BoardSection, board: Board) -> Markup:
 
     imported = [row for row in part.rows if row.kind == "external"]
     whole = table([row for row in part.rows if row.kind != "external"], "", "")
-    told = f"{part.shared}, " * bool(part.shared) + text.reference_versions(section)
-    heading = join(section.suite, " ", tag("span", told, class_="shared"))
+    details = f"{part.shared}, " * bool(part.shared) + text.reference_versions(section)
+    heading = join(section.suite, " ", tag("span", details, class_="shared"))
     found = [("", each) for each in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
     parts = [page.alarms(found), whole, tag("p", compare, class_="beside")]
@@ -130,9 +129,9 @@ def _table(part: BoardSection, board: Board) -> Markup:
         parts += [heading_there, table(imported, "external", _EXTERNAL)]
     if section.notes:
         count = len(section.notes)
-        said = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
+        caption = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
         notes = page.bullets(section.notes)
-        parts.append(tag("details", tag("summary", said), notes, class_="notes"))
+        parts.append(tag("details", tag("summary", caption), notes, class_="notes"))
     facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
     return block(part.anchor, heading, *parts, classes="table", **facets)
 
@@ -184,8 +183,8 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
     ]
 
 
-def _below(said: str) -> Markup:
-    return tag("span", said, class_="how") if said else Markup("")
+def _below(caption: str) -> Markup:
+    return tag("span", caption, class_="how") if caption else Markup("")
 
 
 def _amount(count: float) -> str:
