@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.claims import COLUMNS, own_outcomes, read_claims
 
 from imitbench.errors import InputError
-from imitbench.published.claims import COLUMNS, own_outcomes, read_claims
 from imitbench.published.submission import read_strictly
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun

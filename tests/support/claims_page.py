@@ -1,4 +1,4 @@
-"""Writes the tables of claims: figures of papers beside own results, as Markdown."""
+"""The tables of claims in the documents: figures of papers beside own results, as Markdown."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from imitbench.cards.catalog import algorithm_names
-from imitbench.published.claims import Claim, OwnOutcome, own_outcomes
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.published import PublishedRun
 from imitbench.report import text
 from imitbench.report.markdown import escape, table
+from support.claims import Claim, OwnOutcome, own_outcomes
 
 NOT_RUN = "not run yet"
 _HEADER = (
