@@ -13,7 +13,6 @@ from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, SubmissionFolder
 
 if TYPE_CHECKING:
-    from imitbench.published.results_sources import LoadedResults
     from imitbench.published.validation import Validation
     from imitbench.report.leaderboard.intake import Intake
 
@@ -173,8 +172,11 @@ def _write(
     """Writes the outcome, completely or not at all; returns notes on the site."""
     import json
 
+    from imitbench.published.results_sources import find_results, verification_places
     from imitbench.published.verification import FOLDER, write_verification
+    from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.intake import render_comment
+    from imitbench.report.leaderboard.site import write_site
     from imitbench.util import files
 
     comment = render_comment(found) if found else "Nothing was submitted.\n"
@@ -184,9 +186,11 @@ def _write(
             if each.verification is not None:
                 write_verification(each.verification, draft / FOLDER)
         if all(each.validation.valid for each in found):
-            results = _results(places, draft / FOLDER)
+            new = [draft / FOLDER] if (draft / FOLDER).is_dir() else []
+            results = find_results(*places, verifications=[*verification_places(places), *new])
             notes += results.notes
-            _build(results, draft / _SITE, title=title, replicates=replicates)
+            board = build_board(results, title=title, replicates=replicates)
+            write_site(board, draft / _SITE, results=[])
         else:
             notes.append("no site was built, because a submission is not valid")
         (draft / _COMMENT).write_text(comment, encoding="utf-8")
@@ -194,21 +198,6 @@ def _write(
         text = json.dumps(document, indent=1, ensure_ascii=True) + "\n"
         (draft / _OUTCOME).write_text(text, encoding="utf-8")
     return notes
-
-
-def _results(places: Sequence[Path], new: Path) -> LoadedResults:
-    from imitbench.published.results_sources import find_results, verification_places
-
-    records = [*verification_places(places), *([new] if new.is_dir() else [])]
-    return find_results(*places, verifications=records)
-
-
-def _build(results: LoadedResults, site: Path, *, title: str, replicates: int) -> None:
-    from imitbench.report.leaderboard.board import build_board
-    from imitbench.report.leaderboard.site import write_site
-
-    board = build_board(results, title=title, replicates=replicates)
-    write_site(board, site, results=[])
 
 
 def _check_old(out: Path) -> None:

@@ -61,14 +61,6 @@ Suites = Annotated[
     typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
 ]
 
-WORDS = {
-    "identical": "identical",
-    "within noise": "agrees, within the noise of evaluation",
-    "within seeds": "agrees, within the spread of seeds",
-    "different": "DIFFERENT",
-    "failed": "FAILED here",
-}
-
 
 def verify_submission(
     submission: SubmissionFolder,
@@ -294,14 +286,16 @@ def _reproduction_document(
 def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
     """Prints the outcomes of runs that were trained again."""
     from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
+    from imitbench.published.verification import VERDICT_TEXTS
 
+    words = {**VERDICT_TEXTS, "different": "DIFFERENT", "failed": "FAILED here"}
     rows = []
     for each in found:
         headline = each.stochastic
         numbers: list[object] = [None, None, None, None]
         if headline is not None:
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
-        rows.append([each.spec.label, *numbers, WORDS[each.verdict]])
+        rows.append([each.spec.label, *numbers, words[each.verdict]])
     if rows:
         header: list[str | Column] = [
             "run",

@@ -37,6 +37,13 @@ _NAME_DIGITS = 16
 
 Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
 AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
+VERDICT_TEXTS: dict[Verdict, str] = {
+    "identical": "identical",
+    "within noise": "agrees, within the noise of evaluation",
+    "within seeds": "agrees, within the spread of seeds",
+    "different": "different",
+    "failed": "failed here",
+}
 
 _R = TypeVar("_R", RunSpec, PublishedRun)
 

@@ -98,7 +98,9 @@ def _fitting(
     """Returns runs by algorithm and settings; settings are named only if there are several."""
     fitting: dict[str, list[ExternalRun]] = defaultdict(list)
     for run in runs:
-        if run.status == "completed" and run.algo is not None and _fits(section, run):
+        named = replace(Conditions.of(run), budget=None, source=None)
+        fits = run.env in section.environments and named.compatible(section.conditions)
+        if run.status == "completed" and run.algo is not None and fits:
             fitting[run.algo].append(run)
     found: dict[tuple[str, str], list[ExternalRun]] = defaultdict(list)
     for algo, own in fitting.items():
@@ -108,11 +110,6 @@ def _fitting(
         for run in own:
             found[algo, (run.config or "") if several else ""].append(run)
     return found
-
-
-def _fits(section: Section, run: ExternalRun) -> bool:
-    named = replace(Conditions.of(run), budget=None, source=None)
-    return run.env in section.environments and named.compatible(section.conditions)
 
 
 def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iterator[ScoreRow]:
@@ -239,7 +236,8 @@ def _own_rows(
         return list(dict.fromkeys(names + [failure.submitter for failure in failures[name]]))
 
     def eligible(result: AlgorithmResult) -> bool:
-        return _covers_all(result) and unranked.isdisjoint(whose(result.algorithm))
+        complete = result.kind == "run" and not result.partial and result.iqm is not None
+        return complete and unranked.isdisjoint(whose(result.algorithm))
 
     complete = [result for result in section.algorithms if eligible(result)]
     others = [result for result in section.algorithms if not eligible(result)]
@@ -276,11 +274,6 @@ def _all_raced(runs: Sequence[BoardRun | BoardFailure], sources: Sequence[Result
     return bool(runs) and all(
         any(design.has(each.run) for design in designs[each.submitter]) for each in runs
     )
-
-
-def _covers_all(result: AlgorithmResult) -> bool:
-    """Whether an algorithm has runs on every environment, and finite scores."""
-    return result.kind == "run" and not result.partial and result.iqm is not None
 
 
 def _run(row: ScoreRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> BoardRun:

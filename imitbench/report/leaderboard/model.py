@@ -236,15 +236,11 @@ class Track:
     """A column of the first page: a suite with one source and one version of its references.
 
     Attributes:
-        suite: Name of the suite.
         title: The suite, with source and version where the suite has several.
-        version: Versions of the references, as text; empty if there are none.
         standings: Standings by name of the row, see `entry_name` of `standings.py`.
     """
 
-    suite: str
     title: str
-    version: str
     standings: Mapping[str, Standing]
 
 
@@ -349,7 +345,6 @@ SUBMIT_PAGE = "submit.html"
 """Path in the site of the page that tells how to submit."""
 
 OWN = "own runs"
-UNTOLD = "not stated"
 
 
 def submitter_text(row: BoardRow) -> str:
@@ -361,7 +356,7 @@ def submitter_text(row: BoardRow) -> str:
 
 def seeds(row: BoardRow) -> str:
     """Returns the seeds per environment; unknown for imported means."""
-    return UNTOLD if _is_means(row) else text.seeds(row.result)
+    return "not stated" if _is_means(row) else text.seeds(row.result)
 
 
 def interval(value: Interval | None, row: BoardRow) -> str:

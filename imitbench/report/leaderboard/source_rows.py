@@ -93,7 +93,8 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
             }
             rows.entries[run_id] = SubmittedRun(place, run)
             rows.names[key] = spec.algo_label
-            references.add(_reference(spec, references_of_run))
+            identity = {"suite": spec.suite, "env": spec.environment.id}
+            references.add(ReferenceRow(**identity, **dict(references_of_run)))
             if run.failure is not None:
                 columns |= run.failure.model_dump(include={"phase", "error_type", "message"})
                 rows.failures.append(FailureRow.model_validate(columns))
@@ -126,10 +127,6 @@ def _source_of_scale(version: str) -> str | None:
     """
     _, foreign, expert = version.partition("+")
     return re.sub(r":[0-9a-f]{8}$", "", expert) if foreign else None
-
-
-def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
-    return ReferenceRow(suite=spec.suite, env=spec.environment.id, **dict(references))
 
 
 def _is_anchor(spec: RunSpec) -> bool:

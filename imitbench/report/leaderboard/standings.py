@@ -42,7 +42,7 @@ def make_tracks(parts: Sequence[BoardSection], method: StatisticsSettings) -> tu
         details = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
         details += [flag] if (flag := text.score_one_flag(shown[0].part.section.score_one)) else []
         title = f"{suite} ({', '.join(details)})" if details else suite
-        tracks.append(Track(suite, title, version, _standings(shown, method)))
+        tracks.append(Track(title, _standings(shown, method)))
     return tuple(tracks)
 
 
