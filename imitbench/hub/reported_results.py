@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -87,9 +86,9 @@ def _of_card(folder: Path) -> ReportedReturn | None:
     try:
         metrics: list[dict[str, Any]] = [
             metric
-            for model in _first(read_card_metadata(folder)["model-index"])
-            for result in _first(model["results"])
-            for metric in _first(result["metrics"])
+            for model in islice(read_card_metadata(folder)["model-index"], _MOST_ITEMS)
+            for result in islice(model["results"], _MOST_ITEMS)
+            for metric in islice(result["metrics"], _MOST_ITEMS)
         ]
         stated = next(metric["value"] for metric in metrics if metric["type"] == "mean_reward")
         if not isinstance(stated, str | int | float):
@@ -102,10 +101,6 @@ def _of_card(folder: Path) -> ReportedReturn | None:
         return ReportedReturn(mean, std, None, None, CARD_FILE)
     except (LookupError, TypeError, ValueError, StopIteration):
         return None
-
-
-def _first(items: Iterable[Any]) -> Iterator[Any]:
-    return islice(items, _MOST_ITEMS)
 
 
 def _number(value: Any) -> float | None:

@@ -93,8 +93,9 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
             }
             rows.entries[run_id] = SubmittedRun(place, run)
             rows.names[key] = spec.algo_label
-            identity = {"suite": spec.suite, "env": spec.environment.id}
-            references.add(ReferenceRow(**identity, **dict(references_of_run)))
+            references.add(
+                ReferenceRow(suite=spec.suite, env=spec.environment.id, **dict(references_of_run))
+            )
             if run.failure is not None:
                 columns |= run.failure.model_dump(include={"phase", "error_type", "message"})
                 rows.failures.append(FailureRow.model_validate(columns))
