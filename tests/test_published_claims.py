@@ -6,13 +6,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.claims import fits, own_outcomes, read_claims
 from support.claims_page import NOT_RUN, render_claims
 from typer.testing import CliRunner
 
 from imitbench.cli import run as run_command
 from imitbench.cli.main import app
-from imitbench.published.claim_outcomes import fits, own_outcomes
-from imitbench.published.claims import read_claims
 from imitbench.published.results_sources import find_results
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,7 +12,7 @@ from imitbench.published.results_sources import find_results, read_source
 from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
 from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.markdown_tables import render_section
+from imitbench.report.leaderboard.data_formats import render_section
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.markdown import table
 

@@ -1,16 +1,16 @@
-"""`imitbench leaderboard`: builds a site of published results, and checks submissions."""
+"""`imitbench leaderboard`: builds a site or a model card of results, and checks submissions."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.leaderboard_card import write_card
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
-from imitbench.cli.leaderboard_verify import Submission, verify_submission
+from imitbench.cli.leaderboard_verify import SubmissionFolder, verify_submission
 
 if TYPE_CHECKING:
     from imitbench.published.findings import Finding
@@ -20,7 +20,7 @@ _MAX_SHOWN = 20
 
 
 def validate_submission(
-    submission: Submission,
+    submission: SubmissionFolder,
     against: Annotated[
         list[str],
         typer.Option(
@@ -54,14 +54,15 @@ def validate_submission(
     """
     from imitbench.cli.output import print_json
     from imitbench.published.opening import results_place
-    from imitbench.published.registration import compare_registered
+    from imitbench.published.race_checks import compare_registered
     from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
     others = [results_place(name) for name in dict.fromkeys(against)]
     validation = compare_with(validate(submission), others)
     if registered is not None:
-        validation = compare_registered(validation, registered)
+        problems = compare_registered(validation.submission.races, registered)
+        validation = replace(validation, problems=(*validation.problems, *problems))
     if json:
         print_json(_validation_document(submission, validation))
     else:
@@ -73,11 +74,10 @@ def validate_submission(
 def _validation_document(submission: Path, validation: Validation) -> dict[str, Any]:
     from imitbench.published.findings import CHECKS, MEANINGS
 
-    manifest = validation.submission.manifest
     return {
         "submission": str(submission),
         "valid": validation.valid,
-        "digest": manifest.own_digest if manifest else None,
+        "digest": validation.submission.digest or None,
         "runs": len(validation.submission.runs),
         "checks": [
             {"check": check, "ok": not validation.of_check(check), "meaning": MEANINGS[check]}
@@ -225,7 +225,7 @@ def build_site(
         print_json(
             {
                 "site": str(out),
-                "taken": found.taken,
+                "taken": found.kind,
                 "submissions": [source.name for source in found.sources],
                 "tables": len(board.sections),
                 "files": files,
@@ -234,8 +234,65 @@ def build_site(
         )
     elif not quiet:
         runs = sum(len(source.runs) for source in found.sources)
-        note(f"{', '.join(map(str, places))}: taken as {found.taken}, {count(runs, 'run')}")
+        note(f"{', '.join(map(str, places))}: taken as {found.kind}, {count(runs, 'run')}")
         note(f"{out / 'index.html'}: {count(len(board.sections), 'table')}, {count(files, 'file')}")
+
+
+def write_card(
+    card: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CARD", help="Model card, README.md; created if missing.", dir_okay=False
+        ),
+    ],
+    algo: Annotated[
+        str, typer.Option("--algo", metavar="NAME", help="Method, as its runs name it.")
+    ],
+    results: Annotated[
+        list[str],
+        typer.Option(
+            "--results",
+            metavar="DIR",
+            help="Results, as for `leaderboard build`; repeatable.",
+            autocompletion=completion.results_places,
+        ),
+    ] = options.DEFAULT_PLACES,
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="NAME", help="Suite of the results [all].")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Address of the board, named as the source."),
+    ] = None,
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a method's results into a model card, as the hub's metadata on evaluations.
+
+    Sets the method's entry of `model-index`: for each environment, mean return and score, the
+    conditions, and how far the numbers were checked. The rest of the card stays.
+
+    Example: imitbench leaderboard model-card model/README.md --algo bc --results published
+    """
+    from imitbench.cli.output import count, note, print_json
+    from imitbench.errors import InputError
+    from imitbench.published.opening import results_place
+    from imitbench.published.results_sources import find_results
+    from imitbench.report.leaderboard.board import build_board
+    from imitbench.report.leaderboard.model_card import evaluation_results, write_model_card
+
+    if url is not None and not url.startswith("https://"):
+        raise InputError(f"--url {url}: must start with https://")
+    found = find_results(*(results_place(name) for name in dict.fromkeys(results)))
+    board = build_board(found, title="Leaderboard", replicates=replicates)
+    index = evaluation_results(board, algo, suite=suite, address=url)
+    write_model_card(card, index)
+    entries = sum(len(model["results"]) for model in index)
+    if json:
+        print_json({"card": str(card), "model-index": index})
+    elif not quiet:
+        note(f"{card}: {count(entries, 'result')} of {algo}")
 
 
 app = typer.Typer(

@@ -108,7 +108,7 @@ def push_demos(
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
 
-    from imitbench.hub.demos_publication import staged_demos
+    from imitbench.hub.dataset_publication import staged_demos
 
     _push(staged_demos(folder, repo, env_id=env, licence=license), request)
 
@@ -132,7 +132,7 @@ def push_preferences(
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
 
-    from imitbench.hub.preferences_publication import staged_preferences
+    from imitbench.hub.dataset_publication import staged_preferences
 
     _push(staged_preferences(folder, repo, licence=license), request)
 
@@ -162,7 +162,7 @@ def push_results(
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
 
-    from imitbench.hub.results_publication import staged_results
+    from imitbench.hub.dataset_publication import staged_results
     from imitbench.published.results_folder import read_runs
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown

@@ -110,10 +110,8 @@ def pull_results(
 
     Example: imitbench results pull results/imitbench-seals-gail-airl --out more
     """
-    from imitbench.published.findings import StrictFindings
     from imitbench.published.results_folder import PATTERNS
-    from imitbench.published.submission import read_submission, restore_runs
-    from imitbench.untrusted import gate
+    from imitbench.published.submission import read_strictly, restore_runs
     from imitbench.util import hub_client, hub_upload
 
     folder, commit = Path(source), None
@@ -131,8 +129,8 @@ def pull_results(
         folder, commit = fetched.folder, fetched.commit
     elif revision is not None:
         raise InputError(f"--revision {revision}: {source} is a local folder; leave it out")
-    found = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    made, present = restore_runs([checked.run for checked in found.runs], out, found.races)
+    found = read_strictly(folder)
+    made, present = restore_runs(found.published, out, found.races)
     if json:
         print_json({"repo": source, "revision": commit, "added": made, "present": present})
     elif not quiet:

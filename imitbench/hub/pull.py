@@ -61,13 +61,7 @@ class PulledArtifact:
 
     def as_locked(self) -> LockedItem:
         """Returns the entry of a lock file."""
-        return LockedItem(
-            kind=self.kind,
-            repo=self.repo,
-            revision=self.revision,
-            digest=self.digest,
-            size=self.size,
-        )
+        return LockedItem(**{name: getattr(self, name) for name in LockedItem.model_fields})
 
 
 def pull(

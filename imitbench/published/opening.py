@@ -178,14 +178,7 @@ def _write(place: ResultsPlace, home: Path, notify: Notify) -> None:
 
 
 def read_sources(place: ResultsPlace, notify: Notify) -> list[tuple[Path, ResultsSource]]:
-    """Reads the published results of a folder.
-
-    Args:
-        place: The folder.
-        notify: Called with messages about results that do not pass their checks.
-
-    Returns:
-        Folders with their results.
+    """Reads the published results of a folder, by the folder of each; notifies of failed checks.
 
     Raises:
         InputError: The results contradict themselves.
@@ -242,10 +235,6 @@ def _merge(opened: Sequence[tuple[Path, Path]], home: Path, notify: Notify) -> P
 
 def published_cells(place: ResultsPlace, *, notify: Notify) -> list[CellStatus]:
     """Counts the runs of published results by state, as `StatusSurvey` does for run folders.
-
-    Args:
-        place: Folder of published results, or a leaderboard.
-        notify: Called with messages about results that do not pass their checks.
 
     Raises:
         InputError: The results contradict themselves.

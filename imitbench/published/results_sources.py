@@ -10,14 +10,14 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.published import verification
 from imitbench.published.alarms import Alarm, find_copies
-from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
+from imitbench.published.findings import Check, Findings, failed_checks
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
     episodes_text,
     races_of,
     read_runs,
 )
-from imitbench.published.submission import read_submission
+from imitbench.published.submission import read_strictly
 from imitbench.published.validation import Validation, check_runs
 from imitbench.published.verification import (
     Verdict,
@@ -83,17 +83,17 @@ class ExternalResults:
 
 
 @dataclass(frozen=True)
-class FoundResults:
+class LoadedResults:
     """Results in a folder.
 
     Attributes:
-        taken: Detected kind of the folder, as text.
+        kind: Detected kind of the folder, as text.
         sources: Results by submitter, in the order of their names.
         external: Imports, in the order of their labels.
         notes: Messages about skipped folders and results.
     """
 
-    taken: str
+    kind: str
     sources: tuple[ResultsSource, ...]
     external: tuple[ExternalResults, ...] = ()
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class FoundResults:
 
 def find_results(
     *folders: Path, external: bool = False, verifications: Sequence[Path] | None = None
-) -> FoundResults:
+) -> LoadedResults:
     """Reads the results in folders.
 
     Args:
@@ -136,11 +136,11 @@ def find_results(
             place = folder / EXTERNAL_FOLDER
             notes.append(f"there are no imported results in {place} or next to it")
         imports |= {each.header.name: each for each in read if each.header.name not in imports}
-    taken = ", ".join(each.taken for each in found)
-    return FoundResults(taken, tuple(sources), tuple(imports.values()), tuple(notes))
+    kind = ", ".join(each.kind for each in found)
+    return LoadedResults(kind, tuple(sources), tuple(imports.values()), tuple(notes))
 
 
-def _find_results(folder: Path) -> FoundResults:
+def _find_results(folder: Path) -> LoadedResults:
     if folder.is_file():
         raise InputError(
             f"--results {folder}: is a file; name the folder of the results that it was made from"
@@ -152,7 +152,7 @@ def _find_results(folder: Path) -> FoundResults:
     if submissions:
         alone = submissions == [folder]
         several = f"{len(submissions)} submission{'s' * (len(submissions) > 1)}"
-        taken = "published results" if alone else several
+        kind = "published results" if alone else several
         sources = [read_source(path) for path in submissions]
         others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"}
         others -= {EXTERNAL_FOLDER, verification.FOLDER, *(path.name for path in submissions)}
@@ -161,7 +161,7 @@ def _find_results(folder: Path) -> FoundResults:
                 f"skipped: {folder / each}: has no {MANIFEST_FILE}" for each in sorted(others)
             ]
     elif next(run_directories(folder), None) is not None:
-        taken = "a results folder of own runs"
+        kind = "a results folder of own runs"
         own = read_runs(folder)
         races = tuple(races_of(folder, own.runs))
         sources = [ResultsSource("", tuple(own.runs), races=races)]
@@ -171,7 +171,7 @@ def _find_results(folder: Path) -> FoundResults:
             f"--results {folder}: holds neither published results ({MANIFEST_FILE}), nor folders "
             "of these, nor runs; run `imitbench run` or `imitbench results export` first"
         )
-    return FoundResults(taken, tuple(sources), (), tuple(notes))
+    return LoadedResults(kind, tuple(sources), (), tuple(notes))
 
 
 def submission_folders(folder: Path) -> list[Path]:
@@ -187,16 +187,19 @@ def read_source(folder: Path) -> ResultsSource:
     Raises:
         InputError: The folder has no published results, or they contradict themselves.
     """
-    submission = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    digest = submission.manifest.digest if submission.manifest else None
+    submission = read_strictly(folder)
     findings = Findings()
     alarms = tuple(check_runs(submission, findings))
     failed = tuple(failed_checks(findings.problems))
-    name = folder.resolve().name
-    runs = tuple(each.run for each in submission.runs)
-    races = tuple(submission.races)
-    supersedes = submission.manifest.supersedes if submission.manifest else None
-    return ResultsSource(name, runs, digest, failed, races, alarms, supersedes=supersedes)
+    return ResultsSource(
+        folder.resolve().name,
+        tuple(submission.published),
+        submission.digest,
+        failed,
+        tuple(submission.races),
+        alarms,
+        supersedes=submission.manifest.supersedes if submission.manifest else None,
+    )
 
 
 def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
@@ -215,7 +218,7 @@ def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
     if not folders:
         return validation
     own, manifest = validation.submission.folder.resolve().name, validation.submission.manifest
-    runs = {own: [each.run for each in validation.submission.runs]}
+    runs = {own: validation.submission.published}
     for source in find_results(*folders, verifications=()).sources:
         if manifest is None or source.digest is None or source.digest != manifest.digest:
             # Two folders may have the same name.

@@ -37,6 +37,13 @@ _NAME_DIGITS = 16
 
 Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
 AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
+VERDICT_TEXTS: dict[Verdict, str] = {
+    "identical": "identical",
+    "within noise": "agrees, within the noise of evaluation",
+    "within seeds": "agrees, within the spread of seeds",
+    "different": "different",
+    "failed": "failed here",
+}
 
 _R = TypeVar("_R", RunSpec, PublishedRun)
 
@@ -180,12 +187,7 @@ def public_draw(digest: str, public: str) -> int:
 
 
 def draw_order(runs: Iterable[PublishedRun], seed: int) -> list[PublishedRun]:
-    """Returns completed runs in the order of a draw; runs without training come last.
-
-    Args:
-        runs: Runs of a submission, in any order.
-        seed: Seed of the draw.
-    """
+    """Returns completed runs in the order of a draw; runs without training come last."""
     done = sorted((run for run in runs if run.result), key=lambda run: run.spec.run_id)
     rng = np.random.default_rng(seed)
     shuffled = [done[place] for place in rng.permutation(len(done)).tolist()]
@@ -229,12 +231,6 @@ def check_verification(
     record: Verification, where: str, digest: str, runs: Sequence[PublishedRun]
 ) -> None:
     """Checks that a record fits the submission that it names.
-
-    Args:
-        record: The record.
-        where: Its file or name, for messages.
-        digest: Digest of the submission.
-        runs: Runs of the submission.
 
     Raises:
         InputError: It is about other results, its runs are not those of the draw, a number is not

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
+from imitbench.published.board_file import board_runs
 from imitbench.published.findings import StrictFindings
 from imitbench.published.opening import ResultsPlace, is_board, open_results
 from imitbench.published.results_folder import RACES
@@ -24,7 +25,6 @@ from imitbench.report.comparison_runs import (
     own_entries,
     table_entries,
 )
-from imitbench.report.leaderboard.entries import leaderboard_entries
 from imitbench.report.model import ANCHORS, Report, ReportedRace
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
 from imitbench.report.race_tables import race_tables
@@ -208,7 +208,7 @@ def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
     if kind == ".csv":
         return _table(path, selection)
     if kind == ".json":
-        return leaderboard_entries(path)
+        return table_entries(board_runs(path))
     with database.reader_of_file(path) as connection:
         return _database_entries(connection)
 
@@ -263,7 +263,7 @@ def _designs(place: ResultsPlace) -> Iterator[tuple[RaceDesign, Sequence[Publish
             continue
         submission = read_submission(folder, StrictFindings(folder))
         for race in submission.races:
-            yield race.design, [run.run for run in submission.runs]
+            yield race.design, submission.published
 
 
 def _selects(selection: Selection, design: RaceDesign) -> bool:

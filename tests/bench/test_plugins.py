@@ -20,7 +20,7 @@ from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
 from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.results_sources import ResultsSource
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.records.bundled_cards import role_of
 from imitbench.records.runs import RunSpec
 from imitbench.report.leaderboard.source_rows import make_rows
@@ -90,7 +90,7 @@ def test_the_role_on_a_card_is_in_the_record_and_not_part_of_the_identity(tmp_pa
         found = {row.algo: row.role for row in database.read_scores(connection)}
     assert found == {"mine": role, "zero_reward": "control"}
     export_results(read_runs(tmp_path / "out").runs, tmp_path / "export", version="", command="")
-    rows = make_rows([ResultsSource("a", tuple(read_results(tmp_path / "export")))])
+    rows = make_rows([ResultsSource("a", tuple(read_strictly(tmp_path / "export").published))])
     assert {row.algo: row.role for row in rows.scores} == found
 
 

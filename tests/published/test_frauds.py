@@ -12,7 +12,7 @@ from support.forge import FINDERS, FRAUDS, PAGE, Forger, table
 from imitbench.conformance.reproduction import compare_run, sample_runs
 from imitbench.published.alarms import KINDS, MEANINGS
 from imitbench.published.results_sources import compare_with, find_results
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.published.validation import validate
 from imitbench.published.verification import public_draw
 
@@ -41,7 +41,7 @@ def forger(honest, tmp_path):
 
 def verified(folder, out):
     """Verdicts of `leaderboard verify`, if every run is drawn; the same runs stand in `out`."""
-    runs = read_results(folder)
+    runs = read_strictly(folder).published
     known = {path.parent.name for path in out.glob("*/*/*/*/spec.json")}
     drawn = sample_runs(runs, len(runs), seed=0).runs
     return [
@@ -150,7 +150,7 @@ def test_the_command_tells_of_copies_and_does_not_fail(forger, honest):
 
 
 def test_a_public_seed_draws_for_each_submission(forger, honest):
-    runs = read_results(forger.folder)
+    runs = read_strictly(forger.folder).published
     one, other = public_draw("a" * 64, "4 8 15 16 23 42"), public_draw("b" * 64, "4 8 15 16 23 42")
     assert one == 17863604042230853266
     assert one != other

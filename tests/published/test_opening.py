@@ -16,7 +16,7 @@ from imitbench import InputError
 from imitbench.cli.main import app
 from imitbench.published.opening import open_results, results_place
 from imitbench.published.results_folder import export_results, read_runs
-from imitbench.published.submission import read_results, restore_runs
+from imitbench.published.submission import read_strictly, restore_runs
 from imitbench.published.validation import validate
 from imitbench.store import database
 from imitbench.store.database_home import cached_place
@@ -116,7 +116,7 @@ def test_published_results_are_the_rows_of_the_runs_that_were_exported(own, tmp_
 
 
 def test_restored_results_give_the_same_report_as_the_published_folder(theirs, tmp_path):
-    restore_runs(read_results(theirs), tmp_path / "pulled")
+    restore_runs(read_strictly(theirs).published, tmp_path / "pulled")
     one, two = (
         call("report", "--out", place, "--format", "json", *FEW).stdout
         for place in (theirs, tmp_path / "pulled")

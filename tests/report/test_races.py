@@ -11,7 +11,7 @@ import pytest
 from support.command import call_imitbench
 from support.races import Training, carry_out, planned
 
-from imitbench.published.results_folder import races_of, read_runs, write_results
+from imitbench.published.results_folder import export_results, races_of, read_runs
 from imitbench.report.build import build
 from imitbench.report.formats import plot, render
 from imitbench.report.paper_table import render_paper_table
@@ -90,7 +90,7 @@ def test_the_table_compares_with_a_fixed_design_of_the_same_power(report):
 def test_published_races_are_reported_like_own_ones(report, out, tmp_path):
     runs = read_runs(out).runs
     folder = tmp_path / "published"
-    write_results(runs, folder, version="0", command="-", races=races_of(out, runs))
+    export_results(runs, folder, version="0", command="-", races=races_of(out, runs))
     published = build([folder], notify=silent, replicates=200)
     assert [table for table in published.extra if "against" in table.title] == [
         table for table in report.extra if "against" in table.title
@@ -130,7 +130,7 @@ def test_status_says_where_races_stand(out, tmp_path):
 def test_the_board_marks_rows_of_a_registered_race(out, tmp_path):
     published = tmp_path / "submissions" / "lab"
     runs = read_runs(out).runs
-    write_results(runs, published, version="0", command="c", races=races_of(out, runs))
+    export_results(runs, published, version="0", command="c", races=races_of(out, runs))
     site = tmp_path / "site"
     answer = call_imitbench(
         "leaderboard", "build", "--results", published.parent, "--out", site, cwd=tmp_path

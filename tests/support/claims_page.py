@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from imitbench.cards.catalog import algorithm_names
-from imitbench.published.claim_outcomes import OwnOutcome, own_outcomes
-from imitbench.published.claims import Claim
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.published import PublishedRun
 from imitbench.report import text
 from imitbench.report.markdown import escape, table
+from support.claims import Claim, OwnOutcome, own_outcomes
 
 NOT_RUN = "not run yet"
 _HEADER = (

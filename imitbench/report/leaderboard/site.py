@@ -11,10 +11,9 @@ from pydantic import BaseModel, ValidationError
 from imitbench.errors import InputError
 from imitbench.published.results_folder import episodes_text
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
-from imitbench.report.leaderboard.data_formats import render_csv, render_json
+from imitbench.report.leaderboard.data_formats import render_csv, render_json, render_markdown
 from imitbench.report.leaderboard.head_to_head import head_page, render_head_to_head
 from imitbench.report.leaderboard.index_page import render_index
-from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.method_page import render_method
 from imitbench.report.leaderboard.model import (
     SUBMIT_PAGE,
@@ -100,22 +99,20 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield SUBMIT_PAGE, render_submit(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
-    for suite in dict.fromkeys(part.section.suite for part in board.sections):
+    for suite in board.suites:
         yield suite_page(suite), render_suite(board, suite)
         yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
         yield method_page(name), render_method(board, name, rows, videos)
-    for place, video in {video.place: video for video in videos.shown.values()}.items():
+    for place, video in {video.site_path: video for video in videos.shown.values()}.items():
         yield place, _content(video)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()
-    for part in board.sections:
-        for row in part.rows:
-            for each in row.runs:
-                if each.episodes not in written and each.run.episodes is not None:
-                    written.add(each.episodes)
-                    yield each.episodes, episodes_text(each.run.episodes)
+    for run in (run for each in board.rows for run in each.row.runs):
+        if run.episodes not in written and run.run.episodes is not None:
+            written.add(run.episodes)
+            yield run.episodes, episodes_text(run.run.episodes)
 
 
 def _content(video: Video) -> bytes:

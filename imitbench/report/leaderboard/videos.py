@@ -34,7 +34,7 @@ class Video:
     which: str
 
     @property
-    def place(self) -> str:
+    def site_path(self) -> str:
         """Its path in the site."""
         return f"{FOLDER}/{self.run.run.spec.run_id}.mp4"
 

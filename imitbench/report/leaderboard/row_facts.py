@@ -1,16 +1,90 @@
-"""Says what the tuning of a row's hyper-parameters has cost."""
+"""Says what stands behind the numbers of a row: checks by others, versions, the cost of tuning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 from imitbench.cards.catalog import algorithm_directory, algorithm_names
 from imitbench.cards.tuned import TUNED_FILE, TunedValues, read_tuned
+from imitbench.published.results_sources import ResultsSource
+from imitbench.published.verification import AGREEING
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import text
+from imitbench.report.leaderboard.model import BoardFailure, BoardRow, BoardRun, TrainedAgain
+
+Level = Literal["verified", "validated", "not checked", "checks failed", "differs", "external", ""]
+
+
+def trained_again(source: ResultsSource, run_ids: Iterable[str]) -> TrainedAgain:
+    """Counts those completed runs of a submission that were trained again."""
+    verdicts = source.verdicts
+    own = list(run_ids)
+    found = [verdicts[run_id] for run_id in own if run_id in verdicts]
+    by = tuple(
+        dict.fromkeys(
+            record.verified_by
+            for record in source.verifications
+            if any(run.run_id in own for run in record.runs)
+        )
+    )
+    return TrainedAgain(
+        agreeing=sum(all(each in AGREEING for each in verdict) for verdict in found),
+        differing=sum("different" in verdict for verdict in found),
+        completed=len(own),
+        by=by,
+    )
+
+
+def trained_again_of_row(
+    runs: Sequence[BoardRun], sources: Sequence[ResultsSource]
+) -> TrainedAgain:
+    """Counts the runs of a row that others trained again, over all of its submitters."""
+    each = [
+        trained_again(source, ids)
+        for source in sources
+        if (ids := [run.run.spec.run_id for run in runs if run.submitter == source.name])
+    ]
+    return TrainedAgain(
+        agreeing=sum(part.agreeing for part in each),
+        differing=sum(part.differing for part in each),
+        completed=len(runs),
+        by=tuple(dict.fromkeys(name for part in each for name in part.by)),
+    )
+
+
+def level(row: BoardRow) -> Level:
+    """Returns how far the numbers of a row have been checked; empty for references."""
+    if row.kind == "external":
+        return "external"
+    if row.kind != "run":
+        return ""
+    if not row.checked:
+        return "checks failed"
+    if row.refuted:
+        return "differs"
+    if row.trained_again.agreeing:
+        return "verified"
+    return "not checked" if "" in row.submitters else "validated"
+
+
+def level_text(row: BoardRow) -> str:
+    """Returns the same in words."""
+    found = level(row)
+    if found == "verified":
+        return f"verified ({row.trained_again.text})"
+    if found == "differs":
+        inside = row.trained_again.differing
+        return row.trained_again.text if inside else "other runs of its submission differ"
+    return found
+
+
+def package_versions(runs: Iterable[BoardRun | BoardFailure]) -> tuple[str, ...]:
+    """Returns the versions of this package that made the runs, sorted."""
+    return tuple(sorted({each.run.provenance.imitbench for each in runs}))
 
 
 @dataclass(frozen=True)
@@ -43,9 +117,6 @@ def tuning_cost(specs: Sequence[RunSpec]) -> TuningCost:
 
     The cost is that on the method's tuned values, if these are the values of the runs. Searches of
     a whole suite count once.
-
-    Args:
-        specs: Specifications of the runs of a row.
     """
     tuned = {spec.environment.id: spec for spec in specs if spec.variant.split(",")[0] == "tuned"}
     found = [_found(spec) for spec in tuned.values()]
