@@ -17,8 +17,7 @@ from imitbench.bench.live_display import shown_runs, success_text
 from imitbench.bench.run_watch import RunWatch
 from imitbench.bench.sweep import SweepObserver, SweepStart
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
-from imitbench.store.live_runs import LiveRun
-from imitbench.store.overview import finished_time, median_time
+from imitbench.store.live_runs import LiveRun, finished_time, median_time
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import note

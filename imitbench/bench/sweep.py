@@ -13,11 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from imitbench.bench import artifacts
 from imitbench.bench.job import Job, group_runs, remove_orphans
-from imitbench.bench.plan import DurationEstimates, Plan
+from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.spec import reference_scores
 from imitbench.bench.stopping import InterruptFlag, catch_interrupts
 from imitbench.bench.worker_death import JobWorker
 from imitbench.errors import InputError
@@ -121,7 +119,7 @@ def carry_out(
     """
     check_no_submission(out)
     outcome = SweepOutcome()
-    by_device = itertools.groupby(plans, key=lambda plan: plan.settings.device)
+    by_device = itertools.groupby(plans, key=lambda plan: plan.request.device)
     for device, group in [(device, list(group)) for device, group in by_device]:
         if outcome.left or (options.fail_fast and outcome.failed):
             open_runs = (not RunDirectory.of(out, run).is_done for plan in group for run in plan)
@@ -146,28 +144,6 @@ def carry_out(
     return outcome
 
 
-def run_sweep(
-    plan: Plan,
-    executor: Executor,
-    *,
-    out: Path,
-    command: str,
-    observer: SweepObserver,
-    options: RunOptions | None = None,
-    runs_per_job: int = 1,
-) -> SweepOutcome:
-    """Runs one plan; arguments, result and errors are those of `run_sweeps`."""
-    return run_sweeps(
-        [plan],
-        executor,
-        out=out,
-        command=command,
-        observer=observer,
-        options=options,
-        runs_per_job=runs_per_job,
-    )
-
-
 def run_sweeps(
     plans: Sequence[Plan],
     executor: Executor,
@@ -175,7 +151,7 @@ def run_sweeps(
     out: Path,
     command: str,
     observer: SweepObserver,
-    options: RunOptions | None = None,
+    options: RunOptions,
     runs_per_job: int = 1,
 ) -> SweepOutcome:
     """Runs plans together until all are complete or stopped.
@@ -197,9 +173,8 @@ def run_sweeps(
     Raises:
         InputError: A plan cannot be run as requested, or the folder cannot be written.
     """
-    options = options or RunOptions()
     sweeps = [(plan, list(plan)) for plan in plans]
-    estimates = [DurationEstimates(plan, out).on_cards for plan in plans]
+    estimates = [plan.estimates(out).on_cards for plan in plans]
     check_writable(out)
     distinct = {run.run_id: run for _, runs in sweeps for run in runs}
     open_ids = {key for key, run in distinct.items() if options.force or not _is_done(out, run)}
@@ -284,7 +259,7 @@ def _grouped(plan: Plan, left: list[RunSpec], size: int) -> Iterator[_Group]:
         left: Runs to do.
         size: Largest number of runs in one job.
     """
-    if plan.settings.pack is None:
+    if plan.request.pack is None:
         for group in group_runs(left, size):
             yield group, []
         return
@@ -325,20 +300,18 @@ class _Sweep:
     def submit(
         self, plan: Plan, groups: Iterable[_Group], command: str, options: JobOptions
     ) -> None:
-        source, suite = plan.settings.source, plan.suite
-        folder = plan.settings.folder
-        root = artifacts.source_root(source, suite.origin.folder, folder)
-        estimates = DurationEstimates(plan, self._out) if self._executor.combines_jobs else None
+        root = str(plan.source_root.resolve())
+        estimates = plan.estimates(self._out) if self._executor.combines_jobs else None
         sources = plan.sources
         submitted: dict[Path, float] = {}
         for members, companions in groups:
             job = Job(
                 out=str(self._out.resolve()),
-                source_root=str(root.resolve()),
+                source_root=root,
                 sources=sources,
                 runs=members,
                 companions=companions,
-                references=reference_scores(suite, members[0].environment.id, source, folder),
+                references=plan.references(members[0].environment.id),
                 command=command,
                 owner="" if self._executor.outlives else lease.process_mark(),
                 **dict(options),

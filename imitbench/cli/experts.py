@@ -100,10 +100,10 @@ def train(
     environments = select_trained(suite_card, env)
 
     # Training libraries take seconds to import, so the request is checked first.
-    from imitbench.bench.spec import environment_spec
     from imitbench.experts import measurement
     from imitbench.experts.training import train_expert, write_expert_card
     from imitbench.policies.storage import load_policy
+    from imitbench.records.runs import EnvironmentSpec
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
@@ -126,7 +126,7 @@ def train(
         )
         directory = target / recipe.repo
         measured = measurement.measure(
-            environment_spec(env_id, card),
+            EnvironmentSpec.of_card(env_id, card),
             load_policy(directory),
             episodes=episodes,
             deterministic=False,

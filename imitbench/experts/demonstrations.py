@@ -13,7 +13,6 @@ from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.seeding import derive_seed
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import DemoSet, EnvironmentCard
 from imitbench.data import rollout
 from imitbench.data.demonstrations import write_demonstrations
@@ -61,7 +60,7 @@ def collect_demonstrations(
     folder = expert_directory(root, expert.repo)
     chosen = sample_demonstrations(
         gate.checked(lambda: load_policy(folder), folder),
-        environment_spec(env_id, card),
+        EnvironmentSpec.of_card(env_id, card),
         recipe.trajectories,
         seed=recipe.seed,
         deterministic=recipe.deterministic,

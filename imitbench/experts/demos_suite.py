@@ -12,7 +12,6 @@ import yaml
 from gymnasium import spaces
 
 from imitbench.bench.environments import make_environment
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.cards.plugins import SUITE_CARD
 from imitbench.cards.suite import SuiteCard
@@ -122,7 +121,7 @@ def _environment_card(wanted: str) -> dict[str, Any]:
     module, _, env_id = wanted.rpartition(":")
     known = None if module else find_listed_environment(env_id, None)
     if known is not None:
-        spec = environment_spec(env_id, known.card)
+        spec = EnvironmentSpec.of_card(env_id, known.card)
         return {
             "title": known.card.title,
             "module": spec.module,

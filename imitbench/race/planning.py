@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imitbench.bench.plan import Plan
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import now
-from imitbench.bench.request import PluginSelection, plan_again, plan_request
-from imitbench.bench.spec import reference_scores
+from imitbench.bench.request import PluginSelection, plan_again
 from imitbench.cards.plugins import find_algorithms
 from imitbench.errors import InputError
 from imitbench.records.race_design import MOST_LOOKS, MOST_SEEDS, FailedRuns, RaceDesign
@@ -203,11 +202,7 @@ def _fitting(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
 
 
 def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) -> RaceDesign:
-    settings, suite = plan.settings, plan.suite
-    references = {
-        env: reference_scores(suite, env, settings.source, settings.folder)
-        for env in plan.environments
-    }
+    references = {env: plan.references(env) for env in plan.environments}
     for env, scale in references.items():
         if not has_scale(scale.random, scale.expert):
             raise InputError(
@@ -219,7 +214,7 @@ def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) 
         cells.setdefault(spec.algo, {})[spec.environment.id] = describe_cell(spec)
     return RaceDesign.model_validate(
         {
-            "suite": suite.name,
+            "suite": plan.suite.name,
             "pairs": list(pairs),
             "environments": list(plan.environments),
             "cells": cells,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imitbench.bench.plan import DurationEstimates, Plan
+from imitbench.bench.plan import Plan
 from imitbench.errors import InputError
 from imitbench.published.opening import results_place
 from imitbench.race.planning import PlannedRace
@@ -82,7 +82,7 @@ def _designs(design: RaceDesign) -> Iterator[RaceDesign]:
 
 
 def _core_hours(plan: Plan, out: Path) -> dict[tuple[str, str], float]:
-    estimates = DurationEstimates(plan, out)
+    estimates = plan.estimates(out)
     return {
         (spec.algo, spec.environment.id): estimates.seconds(spec) / 3600
         for spec in replace(plan, seeds=plan.seeds[:1])

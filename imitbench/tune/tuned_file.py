@@ -30,7 +30,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
     winner = comparison.winner
     if winner is None or not comparison.default.scores:
         return None
-    card, settings = request.algorithm, request.plan.settings
+    card, settings = request.algorithm, request.plan.request
     fixed = card.changed(request.base)  # by --set
     return TunedValues(
         source=f"{request.command} ({_about_reward(request)})",

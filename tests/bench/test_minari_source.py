@@ -3,10 +3,9 @@
 import gymnasium as gym
 import pytest
 from support.minari_sets import record
+from support.plans import make_plan
 
 from imitbench.bench import artifacts
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 
@@ -25,7 +24,7 @@ def plan(tmp_path, monkeypatch):
         suite="classic",
         environment=None,
         seeds=[0],
-        settings=SweepSettings(source=f"minari:{NAME}"),
+        source=f"minari:{NAME}",
     )
     artifacts.minari_copy.cache_clear()
 
@@ -59,7 +58,7 @@ def test_a_missing_set_is_reported(tmp_path, monkeypatch):
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0],
-        settings=SweepSettings(source="minari:nowhere/at-all-v0"),
+        source="minari:nowhere/at-all-v0",
     )
     with pytest.raises(InputError, match="nowhere/at-all-v0"):
         list(plan)

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 from pydantic import ValidationError
+from support.plans import make_plan
 from support.plugins import write_plugin
 from support.synthetic_runs import write_finished
 
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
-from imitbench.bench.plan import make_plan
+from imitbench.bench.plan import plan_request
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.request import PluginSelection, plan_missing, plan_request
-from imitbench.bench.spec import SweepSettings
+from imitbench.bench.request import PluginSelection, plan_missing
 from imitbench.cards.catalog import load_algorithm
 from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
@@ -48,7 +48,7 @@ def plan_of(*algorithms, suite="classic", environment="Pendulum-v1", **settings)
         suite=suite,
         environment=environment,
         seeds=[0],
-        settings=SweepSettings(**settings),
+        **settings,
     )
 
 

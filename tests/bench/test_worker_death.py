@@ -10,7 +10,7 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench.job import Job
-from imitbench.bench.sweep import run_sweep
+from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker, is_settled, on_worker_death
 from imitbench.errors import InputError
 from imitbench.executors.local import LocalExecutor
@@ -47,8 +47,8 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, runs_per_job=1, **o
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
         patch.syspath_prepend(str(folder))
-        return run_sweep(
-            plan,
+        return run_sweeps(
+            [plan],
             LocalExecutor(JobWorker("mischievous_worker"), 1, max_memory=max_memory),
             out=folder / "out",
             command="imitbench run",

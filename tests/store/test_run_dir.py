@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.errors import InputError
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus
@@ -21,7 +20,6 @@ def spec():
                 suite="classic",
                 environment="Pendulum-v1",
                 seeds=[0],
-                settings=SweepSettings(),
             )
         )
     )

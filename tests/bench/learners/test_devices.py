@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch as th
 from support.other_device import other_device
+from support.plans import make_plan
 
 from imitbench.bench import artifacts
 from imitbench.bench.implementation import hyperparameters_of, make_learner
 from imitbench.bench.learner import Task
-from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.policies.expert import Spaces
 
@@ -60,7 +59,9 @@ def set_up(name, device, discrete=True):
         suite=suite,
         environment=env,
         seeds=[0],
-        settings=SweepSettings(budget="quick", n_demos=4, overrides=overrides),
+        budget="quick",
+        n_demos=4,
+        overrides=overrides,
     )
     spec = next(iter(plan))
     root = suite_directory(suite)
@@ -120,7 +121,6 @@ def test_experts_are_put_on_the_device():
                 suite="classic",
                 environment="Pendulum-v1",
                 seeds=[0],
-                settings=SweepSettings(),
             )
         )
     )
