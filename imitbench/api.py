@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
-    from imitbench.race.summary import RaceSummary
+    from imitbench.race.reporting import RaceSummary
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
@@ -212,8 +212,7 @@ def race(
     from imitbench.executors.registry import resolve
     from imitbench.race.driver import run_race
     from imitbench.race.planning import RaceOptions, plan_race
-    from imitbench.race.progress import RaceNotes
-    from imitbench.race.summary import RaceSummary
+    from imitbench.race.reporting import RaceNotes, RaceSummary
     from imitbench.util.hub_client import silent
     from imitbench.util.text_line import note
 

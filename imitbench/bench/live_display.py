@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from imitbench.errors import InputError
-from imitbench.store.live_runs import TrainingProgress
+from imitbench.records.runs import RunSpec, RunTime
+from imitbench.store.live_runs import LiveRun, TrainingProgress, read_live_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import on_terminal, one_line, printable
@@ -229,3 +232,55 @@ class _Lines:
                 if self._rate.is_due(run):
                     line = printable(f"{run.label}: {describe(run)}")
                     print(line, file=self._stream, flush=True)
+
+
+@dataclass(frozen=True)
+class _Given:
+    job: int
+    spec: RunSpec
+    directory: RunDirectory
+    expected: RunTime | None
+
+
+class RunWatch:
+    """The runs that workers have and that have not ended; for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs = 0
+        self._given: dict[Path, _Given] = {}
+
+    def add(self, runs: Sequence[RunSpec], out: Path, expected: Sequence[RunTime | None]) -> None:
+        """Adds the runs of a job that a worker started.
+
+        Args:
+            runs: Its runs.
+            out: Results folder of the runs.
+            expected: Expected time of each run; `None` if it is unknown.
+        """
+        with self._lock:
+            self._jobs += 1
+            for spec, time in zip(runs, expected, strict=True):
+                directory = RunDirectory.of(out, spec)
+                self._given[directory.path] = _Given(self._jobs, spec, directory, time)
+
+    def remove(self, run: RunSpec, out: Path) -> None:
+        """Removes a run that ended."""
+        with self._lock:
+            self._given.pop(RunDirectory.of(out, run).path, None)
+
+    def look(self) -> list[LiveRun]:
+        """Reads how far the runs are; of a job, those in progress, or else the next one."""
+        with self._lock:
+            given = list(self._given.values())
+        jobs: dict[int, list[LiveRun]] = {}
+        for each in given:
+            with suppress(OSError):  # the display must not end the sweep
+                if not each.directory.has_outcome:
+                    run = read_live_run(each.directory, each.spec, each.expected)
+                    jobs.setdefault(each.job, []).append(run)
+        return [run for runs in jobs.values() for run in _begun(runs) or runs[:1]]
+
+
+def _begun(runs: Sequence[LiveRun]) -> list[LiveRun]:
+    return [run for run in runs if run.phase != "start"]

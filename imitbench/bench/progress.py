@@ -13,8 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.bench.live_display import shown_runs, success_text
-from imitbench.bench.run_watch import RunWatch
+from imitbench.bench.live_display import RunWatch, shown_runs, success_text
 from imitbench.bench.sweep import SweepObserver, SweepStart
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store.live_runs import LiveRun, finished_time, median_time

@@ -25,9 +25,8 @@ from imitbench.executors.registry import executor_class
 from imitbench.published.submission import check_no_submission
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store import lease
-from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
-from imitbench.store.sweep_file import SweepFile
+from imitbench.store.sweep_file import SweepFile, active_sweep
 from imitbench.untrusted.files import require_utf8
 
 _POLL_S = 0.2

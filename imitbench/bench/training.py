@@ -21,11 +21,11 @@ import numpy as np
 from imitbench.bench.artifacts import demos_of_run, expert_of_run
 from imitbench.bench.checkpoint import (
     CheckpointManager,
+    CurveFlusher,
     RunProgress,
     generator_states,
     restore_generators,
 )
-from imitbench.bench.curve_flusher import CurveFlusher
 from imitbench.bench.hidden_rewards import (
     RewardView,
     hidden_environment_rewards,

@@ -29,9 +29,9 @@ from typing import TextIO
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.implementation import make_learner
-from imitbench.bench.isolation import isolation_of
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
+from imitbench.bench.provenance import isolation_of
 from imitbench.bench.stopping import (
     GRACE_S,
     RunStoppedError,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench import provenance
-from imitbench.bench.isolation import isolation_of
 from imitbench.bench.job import Job
+from imitbench.bench.provenance import isolation_of
 from imitbench.bench.stopping import explain_alarm
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State

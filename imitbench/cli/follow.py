@@ -16,9 +16,9 @@ from imitbench.bench.live_display import LineRate, describe, make_console, run_t
 from imitbench.cli.log_text import printable_log
 from imitbench.cli.output import command_for, note, on_terminal
 from imitbench.cli.status_table import queue_line
-from imitbench.store.activity import is_active
 from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import is_active
 from imitbench.untrusted.files import open_ordinary
 
 _EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run

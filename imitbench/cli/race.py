@@ -205,7 +205,7 @@ def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: boo
     """Carries out a race, and shows its progress on stderr."""
     from imitbench.cli.output import typed_command
     from imitbench.race.driver import run_race
-    from imitbench.race.progress import RaceNotes
+    from imitbench.race.reporting import RaceNotes
 
     return run_race(
         planned,

@@ -11,10 +11,9 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
-from imitbench.bench.live_display import shown_runs
+from imitbench.bench.live_display import RunWatch, shown_runs
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.request import lock_in_use
-from imitbench.bench.run_watch import RunWatch
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from imitbench.bench.isolation import remember_verdict
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.plugin_check import check_plugins
+from imitbench.bench.provenance import remember_verdict
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import find_algorithm

@@ -14,8 +14,7 @@ import numpy as np
 from imitbench.cards.algorithm import STEP_UNITS
 from imitbench.errors import InputError
 from imitbench.published.findings import Findings
-from imitbench.records.curves import MOST_POINTS, LearningCurve
-from imitbench.records.main_metric import is_known_metric
+from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric
 from imitbench.records.runs import RunResult, RunSpec
 from imitbench.util.text_line import one_line
 

@@ -27,8 +27,7 @@ from imitbench.published.results_sources import (
 from imitbench.published.submission import is_submission
 from imitbench.records.published import PublishedRun
 from imitbench.store import database
-from imitbench.store.collector import external_table
-from imitbench.store.database_home import collected
+from imitbench.store.collector import collected, external_table
 from imitbench.store.external_results import ExternalHeader, ExternalRun, default_name
 from imitbench.store.overview import STATES, CellStatus
 from imitbench.store.run_rows import arrow_tables, published_rows

@@ -22,11 +22,16 @@ from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.published.submission import check_no_submission
 from imitbench.race.driver import alone
 from imitbench.race.planning import check_levels
-from imitbench.records.policy_design import MOST_EPISODES, SIDES, PolicyDesign, RacedPolicy
-from imitbench.records.race_design import MOST_LOOKS
+from imitbench.records.race_design import (
+    MOST_EPISODES,
+    MOST_LOOKS,
+    SIDES,
+    PolicyDesign,
+    RacedPolicy,
+)
 from imitbench.stats.normalization import has_scale
 from imitbench.stats.sequential import Race
-from imitbench.store.policy_races import (
+from imitbench.store.races import (
     RegisteredPolicyRace,
     policy_race_folder,
     read_batch,

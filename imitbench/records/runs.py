@@ -29,7 +29,10 @@ from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from imitbench.cards.suite import EnvironmentCard
+
 
 RUN_ID_LENGTH = 12
 
@@ -511,3 +514,27 @@ def canonical_digest(document: object) -> str:
         document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
     )
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+class SealedRecord(Record):
+    """A record with a digest over its other fields.
+
+    Subclasses declare the field `digest: str = ""` themselves, as the order of fields is that of
+    the lines in their files.
+    """
+
+    if TYPE_CHECKING:
+        digest: str = ""
+
+    @property
+    def own_digest(self) -> str:
+        """The correct value of `digest`."""
+        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
+
+    def sealed(self) -> Self:
+        """Returns the same record with its digest."""
+        return self.model_copy(update={"digest": self.own_digest})
+
+    def text(self) -> str:
+        """Returns the content of its file."""
+        return self.model_dump_json(indent=1) + "\n"

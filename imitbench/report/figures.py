@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from imitbench.records.main_metric import is_return
+from imitbench.records.curves import is_return
 from imitbench.report import race_tables, text
 from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers, shape_of
 from imitbench.report.section_comparison import SectionComparison

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -16,10 +18,12 @@ import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
+from imitbench.store.database import ReadOnlyFolderError
 from imitbench.store.database_access import DamagedDatabaseError
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
 from imitbench.store.scan import FolderScan, content_stamp, is_external, scan_outcomes
+from imitbench.util.files import user_cache
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -291,3 +295,49 @@ def _insert(connection: DuckDBPyConnection, batch: Sequence[_ReadSource]) -> Non
         schema=_INGESTED,
     )
     database.insert(connection, tables)
+
+
+@dataclass(frozen=True)
+class CollectedFolder:
+    """A results folder whose database is up to date.
+
+    Attributes:
+        place: Folder of the database.
+        summary: What the collection changed.
+    """
+
+    place: Path
+    summary: CollectionSummary
+
+
+@contextmanager
+def collected(out: Path) -> Iterator[CollectedFolder]:
+    """Collects a results folder, without writing into it where that is not allowed.
+
+    The database of such a folder is in the user's cache, where the next call finds it; if that
+    cannot be written either, in a temporary folder, which is removed at the end.
+
+    Args:
+        out: Root of the results folder.
+
+    Raises:
+        InputError: As for `imitbench.store.collector.collect`.
+    """
+    try:
+        found = CollectedFolder(out, collect(out))
+    except ReadOnlyFolderError:
+        place = cached_place(out)
+        try:
+            found = CollectedFolder(place, collect(out, place=place))
+        except ReadOnlyFolderError:
+            with tempfile.TemporaryDirectory(prefix="imitbench-") as scratch:
+                place = Path(scratch)
+                yield CollectedFolder(place, collect(out, place=place))
+            return
+    yield found
+
+
+def cached_place(out: Path) -> Path:
+    """Returns the folder in the user's cache for the database of a results folder."""
+    name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:32]
+    return user_cache() / "databases" / name

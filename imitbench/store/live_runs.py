@@ -18,7 +18,7 @@ from typing import Any
 from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, Scalar
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
-from imitbench.records.main_metric import main_metric
+from imitbench.records.curves import main_metric
 from imitbench.records.runs import Budget, RunSpec, RunTime
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import read_sweeps
@@ -39,7 +39,7 @@ class TrainingProgress:
         phase: What it is doing: `load`, `setup`, `train`, `evaluate` or `save`; `start` until the
             worker has said so.
         step: Units of the budget spent; `None` before training.
-        metric: Main metric of the learning curve (see `imitbench.records.main_metric`), name and
+        metric: Main metric of the learning curve (see `imitbench.records.curves`), name and
             latest value; `None` before the first point.
         left_s: Expected seconds until the run is finished; `None` if unknown.
         message: Last line of its log; empty if the method has printed nothing.

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.records.runs import RunTime
-from imitbench.store.activity import is_active
 from imitbench.store.live_runs import LiveRun, finished_time, median_time, read_live_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
-from imitbench.store.sweep_file import read_sweeps
+from imitbench.store.sweep_file import is_active, read_sweeps
 
 STATES = ("done", "running", "failed", "interrupted", "waiting")
 OPEN_STATES = ("running", "interrupted", "waiting")

@@ -12,7 +12,7 @@ from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training
 from imitbench.bench.hidden_rewards import hide_demo_rewards
-from imitbench.bench.isolation import isolation_of, remember_verdict
+from imitbench.bench.provenance import isolation_of, remember_verdict
 from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import suite_directory

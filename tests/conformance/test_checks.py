@@ -6,7 +6,7 @@ import pytest
 from support.plans import make_plan
 from support.plugins import PPO_OPTIONS, write_plugin
 
-from imitbench.bench.isolation import isolation_of
+from imitbench.bench.provenance import isolation_of
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance import checks
 from imitbench.conformance.checks import check_method

@@ -19,7 +19,7 @@ from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.submission import read_results, restore_runs
 from imitbench.published.validation import validate
 from imitbench.store import database
-from imitbench.store.database_home import cached_place
+from imitbench.store.collector import cached_place
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSIC = ROOT / "results" / "imitbench-classic"

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.runs import make_spec
 
-from imitbench.records.main_metric import main_metric
+from imitbench.records.curves import main_metric
 from imitbench.records.runs import Budget, RunTime
 from imitbench.store.live_runs import expected_times, find_live_run, read_live_run
 from imitbench.store.overview import StatusSurvey, total_status

@@ -17,18 +17,16 @@ from imitbench.executors.slurm import OPTION_HELP
 from imitbench.executors.slurm.profile import Profile, read_profile
 from imitbench.executors.slurm.queue import (
     SchedulerError,
-    is_available,
-    max_array_size,
-    require_slurm,
-)
-from imitbench.executors.slurm.submission import (
     SlurmSubmission,
     TaskArray,
     cancel_submissions,
     existing,
+    is_available,
+    max_array_size,
     open_tasks,
     queue_states,
     read_submissions,
+    require_slurm,
     task_logs,
 )
 from imitbench.executors.slurm.task import SlurmTask

@@ -19,8 +19,9 @@ from imitbench.store.external_results import (
     MAX_RUNS,
     ExternalRun,
     ImportedResults,
+    content_digest,
+    visible,
 )
-from imitbench.store.importers.bounded_files import content_digest, visible
 from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line

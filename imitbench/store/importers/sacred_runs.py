@@ -31,8 +31,6 @@ from imitbench.store.external_results import (
     ExternalRun,
     ImportedResults,
     Status,
-)
-from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
     visible,
