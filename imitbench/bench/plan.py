@@ -9,7 +9,6 @@ from pathlib import Path
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.job import SourceRecord
 from imitbench.bench.spec import make_spec, reference_scores
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
@@ -34,6 +33,7 @@ from imitbench.store.live_runs import DurationEstimates
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.source_import import SourcePlace
 from imitbench.util.text_line import one_line
 
 _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
@@ -108,11 +108,11 @@ class Plan:
         ]
 
     @property
-    def sources(self) -> dict[str, SourceRecord]:
+    def sources(self) -> dict[str, SourcePlace]:
         """Locations of source outside this package, by digest."""
         origins = [self.suite.origin, *(card.origin for card, _ in self.algorithms)]
         return {
-            origin.digest: SourceRecord.of(origin.place)
+            origin.digest: origin.place
             for origin in origins
             if origin.place is not None and origin.digest is not None
         }

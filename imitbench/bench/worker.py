@@ -57,6 +57,7 @@ from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 from imitbench.util.library_patches import leave_compiler_unloaded
+from imitbench.util.source_import import register
 from imitbench.util.text_line import encodable
 from imitbench.util.torch_startup import use_one_thread
 
@@ -93,7 +94,7 @@ def run_job(
     """
     stop = stop or StopRequest()
     for digest, source in job.sources.items():
-        source.register(digest)
+        register(digest, source)
 
     def do(runs: list[RunSpec], *, wait: bool) -> bool:
         return _claim_and_run(job, runs, stop, learner_of, supervised=supervised, wait=wait)

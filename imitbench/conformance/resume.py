@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from imitbench.bench.job import Job, SourceRecord
+from imitbench.bench.job import Job
 from imitbench.bench.seeding import derive_seed
 from imitbench.conformance.bitwise import (
     Difference,
@@ -39,6 +39,7 @@ from imitbench.executors.base import STOPPED
 from imitbench.records.runs import ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
+from imitbench.util.source_import import SourcePlace
 from imitbench.util.state_file import load_state
 
 Kind = Literal["stopped", "killed", "damaged"]
@@ -145,7 +146,7 @@ def check_resume(
     spec: RunSpec,
     *,
     source_root: Path,
-    sources: Mapping[str, SourceRecord] | None = None,
+    sources: Mapping[str, SourcePlace] | None = None,
     references: ReferenceScores,
     folder: Path,
     kills: int = 3,
@@ -180,7 +181,7 @@ class _ResumeChecker:
         references: ReferenceScores,
         folder: Path,
         notify: Callable[[str], None],
-        sources: Mapping[str, SourceRecord] | None,
+        sources: Mapping[str, SourcePlace] | None,
     ) -> None:
         self._spec = spec
         self._source_root = source_root

@@ -140,9 +140,10 @@ def test_a_worker_gets_the_location_of_source_from_its_job(tmp_path):
         "import sys, pathlib\n"
         "from imitbench.bench.job import Job\n"
         "from imitbench.bench.implementation import make_learner\n"
+        "from imitbench.util.source_import import register\n"
         "job = Job.read(pathlib.Path(sys.argv[1]))\n"
         "for digest, source in job.sources.items():\n"
-        "    source.register(digest)\n"
+        "    register(digest, source)\n"
         "print(type(make_learner(job.runs[0])).__name__)\n"
     )
     words = [sys.executable, "-c", program, str(job.write())]
