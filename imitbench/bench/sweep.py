@@ -242,7 +242,7 @@ def check_writable(out: Path) -> None:
 
 def _is_done(out: Path, run: RunSpec) -> bool:
     directory = RunDirectory.of(out, run)
-    directory.tidy()
+    directory.remove_leftover_checkpoints()
     return directory.is_done
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,3 +35,27 @@ class EpisodeTable:
     lengths: npt.NDArray[np.int64]
     terminated: npt.NDArray[np.bool_]
     deterministic: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, evaluations: Sequence[Episodes]) -> EpisodeTable:
+        """Returns the episodes of several evaluations, in order."""
+        return cls(
+            returns=np.concatenate([each.returns for each in evaluations]),
+            lengths=np.concatenate([each.lengths for each in evaluations]),
+            terminated=np.concatenate([each.terminated for each in evaluations]),
+            deterministic=np.concatenate(
+                [np.full(len(each.returns), each.deterministic) for each in evaluations]
+            ),
+        )
+
+    @property
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Columns of `episodes.parquet` by name."""
+        return {
+            "episode": np.arange(len(self.returns), dtype=np.int64),
+            "deterministic": self.deterministic,
+            "raw_return": self.returns,
+            "length": self.lengths,
+            "terminated": self.terminated,
+            "truncated": ~self.terminated,
+        }

@@ -93,20 +93,11 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
     if run.result is None or run.episodes is None:
         assert run.failure is not None
         return RunRows(spec.run_id, failure=_failed(spec, run.failure, path))
-    episodes = run.episodes
-    columns = {
-        "episode": np.arange(len(episodes.returns)),
-        "deterministic": episodes.deterministic,
-        "raw_return": episodes.returns,
-        "length": episodes.lengths,
-        "terminated": episodes.terminated,
-        "truncated": ~episodes.terminated,
-    }
     return RunRows(
         spec.run_id,
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
-        episodes=pa.table(columns, schema=EPISODES),
+        episodes=pa.table(run.episodes.columns, schema=EPISODES),
         curve=_published_curve(run.curve),
     )
 

@@ -44,11 +44,11 @@ def test_a_run_pins_the_set_and_loads_it_by_its_digest(plan):
     assert (run.demos.repo, run.demos.count, run.source) == (NAME, 3, f"minari:{NAME}")
     root = artifacts.source_root(run.demos.source, suite_directory("classic"))
     place = artifacts.ArtifactLocation.of_spec(root, "demos", run.demos, "classic")
-    assert [len(demo) for demo in artifacts.load_demos(place, run.demos)] == [20, 20, 20]
+    assert [len(demo) for demo in artifacts.demos_of_run(run, root)] == [20, 20, 20]
     [file] = place.files()
     file.write_bytes(file.read_bytes() + b"x")
     with pytest.raises(InputError, match="content changed since"):
-        artifacts.load_demos(place, run.demos)
+        artifacts.demos_of_run(run, root)
 
 
 def test_a_missing_set_is_reported(tmp_path, monkeypatch):

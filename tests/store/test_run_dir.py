@@ -100,15 +100,15 @@ def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, sp
     checkpoint.parent.mkdir()
     checkpoint.touch()
     with directory.claim(wait=False):
-        RunDirectory(directory.path).tidy()  # another process works on it
+        RunDirectory(directory.path).remove_leftover_checkpoints()  # another process works on it
     assert checkpoint.exists()
-    directory.tidy()
+    directory.remove_leftover_checkpoints()
     assert not directory.checkpoints.exists()
     assert not directory.is_claimed()
     directory.begin(spec)
     checkpoint.parent.mkdir()
     checkpoint.touch()
-    directory.tidy()  # the run will resume from there
+    directory.remove_leftover_checkpoints()  # the run will resume from there
     assert checkpoint.exists()
 
 

@@ -6,7 +6,7 @@ from support.plans import request_of
 
 from imitbench.algorithms.mce_irl import TabularRewardNet
 from imitbench.algorithms.mce_measures import policy_value_regret
-from imitbench.bench.artifacts import ArtifactLocation, load_demos
+from imitbench.bench.artifacts import demos_of_run
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
@@ -22,8 +22,7 @@ def set_up(spec=None, **settings):
     card = load_algorithm("mce_irl")
     values = card.resolve({name: str(value) for name, value in settings.items()})
     run = make_spec(SUITE, ENV_ID, card, values, 0, request_of())
-    place = ArtifactLocation.of_spec(suite_directory("tabular"), "demos", run.demos, "tabular")
-    demos = load_demos(place, run.demos)
+    demos = demos_of_run(run, suite_directory("tabular"))
     env = make_environment(run.environment)
     task = Task(spec or run.environment, env.observation_space, env.action_space, values, seed=0)
     learner = MCEIRLLearner()
