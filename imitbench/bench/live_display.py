@@ -24,10 +24,10 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import on_terminal, one_line, printable
 
-Look = Callable[[], Sequence[TrainingProgress]]
+ReadProgress = Callable[[], Sequence[TrainingProgress]]
 """Returns how far the running runs are."""
 
-_LOOK_S = 1.0
+_UPDATE_S = 1.0
 _NARROW, _WIDE, _WIDEST = 50, 80, 120  # columns of terminals that show metric, step, message
 _SHORTEST, _LABEL, _METRIC, _GAP = 8, 44, 28, 2
 
@@ -158,17 +158,17 @@ def make_console() -> Console:
 
 @contextmanager
 def shown_runs(
-    look: Look, head: Callable[[], RenderableType | None] = lambda: None
+    read: ReadProgress, head: Callable[[], RenderableType | None] = lambda: None
 ) -> Iterator[None]:
     """Context in which running runs are shown on stderr.
 
     Args:
-        look: Returns them; called about once a second, from another thread.
+        read: Returns how far they are; called about once a second, from another thread.
         head: Returns what stands above them on a terminal.
     """
     if on_terminal():
         console = make_console()
-        area = _Area(look, head, console)
+        area = _Area(read, head, console)
         with Live(
             get_renderable=area.render,
             console=console,
@@ -178,7 +178,7 @@ def shown_runs(
         ):
             yield
         return
-    with _Lines(look):
+    with _Lines(read):
         yield
 
 
@@ -186,18 +186,18 @@ class _Area:
     """The live area of a terminal."""
 
     def __init__(
-        self, look: Look, head: Callable[[], RenderableType | None], console: Console
+        self, read: ReadProgress, head: Callable[[], RenderableType | None], console: Console
     ) -> None:
-        self._look = look
+        self._read = read
         self._head = head
         self._console = console
         self._runs: Sequence[TrainingProgress] = ()
-        self._at = -_LOOK_S
+        self._at = -_UPDATE_S
 
     def render(self) -> RenderableType:
         """Returns the present content; reads files at most once a second."""
-        if time.monotonic() - self._at >= _LOOK_S:
-            self._runs, self._at = self._look(), time.monotonic()
+        if time.monotonic() - self._at >= _UPDATE_S:
+            self._runs, self._at = self._read(), time.monotonic()
         head = self._head()
         room = max(1, self._console.height - 3)
         shown = list(self._runs[:room])
@@ -211,8 +211,8 @@ class _Area:
 class _Lines:
     """A thread that prints lines about running runs."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, read: ReadProgress) -> None:
+        self._read = read
         # A worker in this process redirects stderr to the log of its run.
         self._stream = sys.stderr
         self._rate = LineRate()
@@ -227,8 +227,8 @@ class _Lines:
         self._thread.join()
 
     def _print_often(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            for run in self._look():
+        while not self._ended.wait(_UPDATE_S):
+            for run in self._read():
                 if self._rate.is_due(run):
                     line = printable(f"{run.label}: {describe(run)}")
                     print(line, file=self._stream, flush=True)
@@ -269,18 +269,19 @@ class RunWatch:
         with self._lock:
             self._given.pop(RunDirectory.of(out, run).path, None)
 
-    def look(self) -> list[LiveRun]:
+    def running(self) -> list[LiveRun]:
         """Reads how far the runs are; of a job, those in progress, or else the next one."""
         with self._lock:
             given = list(self._given.values())
         jobs: dict[int, list[LiveRun]] = {}
-        for each in given:
+        for one in given:
             with suppress(OSError):  # the display must not end the sweep
-                if not each.directory.has_outcome:
-                    run = read_live_run(each.directory, each.spec, each.expected)
-                    jobs.setdefault(each.job, []).append(run)
-        return [run for runs in jobs.values() for run in _begun(runs) or runs[:1]]
-
-
-def _begun(runs: Sequence[LiveRun]) -> list[LiveRun]:
-    return [run for run in runs if run.phase != "start"]
+                if not one.directory.has_outcome:
+                    run = read_live_run(one.directory, one.spec, one.expected)
+                    jobs.setdefault(one.job, []).append(run)
+        begun = [[run for run in runs if run.phase != "start"] for runs in jobs.values()]
+        return [
+            run
+            for runs, those in zip(jobs.values(), begun, strict=True)
+            for run in those or runs[:1]
+        ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from imitbench.bench.job import Job, group_runs, remove_orphans
 from imitbench.bench.plan import Plan
@@ -49,8 +49,8 @@ class SweepStart:
     ahead: Sequence[tuple[RunSpec, RunTime]]
 
 
-class SweepObserver(Protocol):
-    """Notified of the progress of a sweep."""
+class SweepObserver:
+    """Notified of the progress of a sweep; this base class does nothing."""
 
     def planned(self, start: SweepStart) -> None:
         """Called first."""
@@ -197,7 +197,7 @@ def run_sweeps(
                 SweepFile.of(out, runs, command, plan.request, estimate).write(out)
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
             remove_orphans(out)
-            open_ids -= sweep.adopt(open_ids)
+            open_ids -= sweep.take_over(open_ids)
             for plan, runs in sweeps:
                 own = [run for run in runs if run.run_id in open_ids]
                 open_ids.difference_update(run.run_id for run in own)
@@ -282,19 +282,19 @@ class _Sweep:
         self._jobs: dict[Path, Job] = {}
         self._stamps: dict[str, str | None] = {}
 
-    def adopt(self, wanted: Set[str]) -> set[str]:
+    def take_over(self, wanted: Set[str]) -> set[str]:
         """Takes over jobs that an earlier process submitted; returns the ids of their runs."""
-        adopted: set[str] = set()
+        taken: set[str] = set()
         for path in self._executor.adopt():
             try:
                 job = Job.read(path)
             except InputError:  # completed in the meantime
                 continue
             ids = {run.run_id for run in job.runs}
-            if ids & (wanted - adopted):
-                self._take(path, job)
-                adopted |= ids
-        return adopted
+            if ids & (wanted - taken):
+                self._add(path, job)
+                taken |= ids
+        return taken
 
     def submit(
         self, plan: Plan, groups: Iterable[_Group], command: str, options: JobOptions
@@ -316,12 +316,12 @@ class _Sweep:
                 **dict(options),
             )
             path = job.write()
-            self._take(path, job)
+            self._add(path, job)
             submitted[path] = sum(map(estimates.seconds, members)) if estimates else 0.0
         if submitted:
             self._executor.submit(list(submitted), list(submitted.values()))
 
-    def _take(self, path: Path, job: Job) -> None:
+    def _add(self, path: Path, job: Job) -> None:
         self._jobs[path] = job
         for run in job.runs:
             self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
@@ -376,14 +376,14 @@ class _Sweep:
         if event.kind == "died":
             how, *further = event.detail.splitlines()
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
-        fates = [self._fate(job, run) for run in job.runs]
-        if "open" in fates and not (ending or self._executor.outlives):
+        states = [self._state(job, run) for run in job.runs]
+        if "open" in states and not (ending or self._executor.outlives):
             # Another process is working on a run. A worker waits for it, and takes over if
             # necessary. Or the worker was killed while it waited, or its failure was cleared.
             self._executor.submit([event.job])
             return
-        for run, fate in zip(job.runs, fates, strict=True):
-            match fate:
+        for run, state in zip(job.runs, states, strict=True):
+            match state:
                 case "done":
                     self._finished(run, None)
                 case "lost":
@@ -395,7 +395,7 @@ class _Sweep:
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
 
-    def _fate(self, job: Job, run: RunSpec) -> RunFailure | Literal["done", "lost", "open"]:
+    def _state(self, job: Job, run: RunSpec) -> RunFailure | Literal["done", "lost", "open"]:
         """Returns the state of a run after its job ended; `open` without an outcome."""
         directory = RunDirectory.of(self._out, run)
         untouched = directory.outcome_stamp() == self._stamps[run.run_id]

@@ -60,7 +60,7 @@ class TuneObserver:
         if self._quiet:
             yield
             return
-        with shown_runs(self._watch.look):
+        with shown_runs(self._watch.running):
             yield
 
     def started(self, job: TrialJob) -> None:

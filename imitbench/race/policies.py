@@ -21,10 +21,9 @@ from imitbench.experts.lookup import NamedPolicy, find_references
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.published.submission import check_no_submission
 from imitbench.race.driver import alone
-from imitbench.race.planning import check_levels
+from imitbench.race.planning import check_numbers
 from imitbench.records.race_design import (
     MOST_EPISODES,
-    MOST_LOOKS,
     SIDES,
     PolicyDesign,
     RacedPolicy,
@@ -84,19 +83,10 @@ class PolicyRaceOptions:
         Raises:
             InputError: A number is out of range.
         """
-        check_levels(self.alpha, DEFAULT_MARGIN if self.margin is None else self.margin)
-        if self.batch < 2:
-            raise InputError(f"--batch {self.batch}: must be at least 2, to see a spread")
-        if self.batch > self.max_episodes:
-            raise InputError(
-                f"--batch {self.batch}: is above --max-episodes {self.max_episodes}; make the "
-                "batch smaller, or the limit larger"
-            )
-        most = min(MOST_EPISODES, self.batch * MOST_LOOKS)
-        if self.max_episodes > most:
-            raise InputError(
-                f"--max-episodes {self.max_episodes}: at most {most} with --batch {self.batch}"
-            )
+        margin = DEFAULT_MARGIN if self.margin is None else self.margin
+        check_numbers(
+            self.alpha, margin, self.batch, self.max_episodes, "--max-episodes", MOST_EPISODES
+        )
 
 
 @dataclass(frozen=True)

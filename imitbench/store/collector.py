@@ -101,15 +101,12 @@ class CollectionSummary:
     quarantined: list[QuarantinedSource] = field(default_factory=list)
 
 
-def collect(
-    out: Path, *, place: Path | None = None, wait_s: float = database.WAIT_S
-) -> CollectionSummary:
+def collect(out: Path, *, home: Path | None = None) -> CollectionSummary:
     """Updates the database of a results folder to match the files in the folder.
 
     Args:
         out: Root of the results folder.
-        place: Folder of the database; by default the results folder itself.
-        wait_s: Seconds to wait for another process that writes the database.
+        home: Folder of the database; by default the results folder itself.
 
     Returns:
         Summary of the changes.
@@ -121,16 +118,16 @@ def collect(
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
-    place = place or out
+    home = home or out
     scan = scan_outcomes(out)
-    known = _known(place)
+    known = _known(home)
     if known is None or not known.agrees_with(scan):
-        with database.exclusive_writer(place, wait_s=wait_s):
+        with database.exclusive_writer(home):
             # Another process may have collected in the meantime, and more runs may have finished.
             scan = scan_outcomes(out)
-            known = _known(place)
+            known = _known(home)
             if known is None or not known.agrees_with(scan):
-                return _revise(out, place, scan, known)
+                return _revise(out, home, scan, known)
     return CollectionSummary(0, 0, _quarantined(known.problems, scan))
 
 
@@ -152,12 +149,12 @@ class _DatabaseState:
         return [path for path, stamp in scan.stamps.items() if self.stamps.get(path) != stamp]
 
 
-def _known(place: Path) -> _DatabaseState | None:
+def _known(home: Path) -> _DatabaseState | None:
     """Reads the state of the database; `None` if there is no usable one."""
-    if not (place / database.DATABASE_FILE).exists():
+    if not (home / database.DATABASE_FILE).exists():
         return None
     try:
-        with database.reader(place) as connection:
+        with database.reader(home) as connection:
             version = connection.execute("SELECT version FROM schema_version").fetchall()
             if version != [(database.SCHEMA_VERSION,)]:
                 return None
@@ -169,27 +166,27 @@ def _known(place: Path) -> _DatabaseState | None:
 
 
 def _revise(
-    out: Path, place: Path, scan: FolderScan, known: _DatabaseState | None
+    out: Path, home: Path, scan: FolderScan, known: _DatabaseState | None
 ) -> CollectionSummary:
     try:
         if known is not None:
             try:
-                return _apply(out, place, scan, known, rebuild=False)
+                return _apply(out, home, scan, known, rebuild=False)
             except duckdb.Error:
                 pass  # damaged where only writes notice it: rebuild it
-        return _apply(out, place, scan, _DatabaseState({}, {}), rebuild=True)
+        return _apply(out, home, scan, _DatabaseState({}, {}), rebuild=True)
     except duckdb.Error as error:
         why = one_line(error, 500)  # the end of the message has the cause
-        raise InputError(f"{place / database.DATABASE_FILE}: cannot be written ({why})") from error
+        raise InputError(f"{home / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
 def _apply(
-    out: Path, place: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
+    out: Path, home: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
 ) -> CollectionSummary:
     gone, fresh = known.gone(scan), known.fresh(scan)
     problems = dict(known.problems)
     added = 0
-    with database.revision(place, rebuild=rebuild) as connection:
+    with database.revision(home, rebuild=rebuild) as connection:
         removed = _remove(connection, gone, [path for path in fresh if path in known.stamps])
         for path in chain(gone, fresh):
             problems.pop(path, None)
@@ -225,8 +222,8 @@ def _read(out: Path, scan: FolderScan, path: str) -> _ReadSource | None:
         else:
             read = _ReadSource(path, stamp, rows=read_rows(out, path))
     except InputError as error:
-        place = str(out / path)
-        problem = str(error).replace(f"{place}/", "").removeprefix(f"{place}: ")
+        whole = str(out / path)
+        problem = str(error).replace(f"{whole}/", "").removeprefix(f"{whole}: ")
         read = _ReadSource(path, stamp, problem)
     try:
         changed = content_stamp(out, path) != stamp
@@ -302,11 +299,11 @@ class CollectedFolder:
     """A results folder whose database is up to date.
 
     Attributes:
-        place: Folder of the database.
+        folder: Folder of the database.
         summary: What the collection changed.
     """
 
-    place: Path
+    folder: Path
     summary: CollectionSummary
 
 
@@ -326,18 +323,18 @@ def collected(out: Path) -> Iterator[CollectedFolder]:
     try:
         found = CollectedFolder(out, collect(out))
     except ReadOnlyFolderError:
-        place = cached_place(out)
+        home = cached_folder(out)
         try:
-            found = CollectedFolder(place, collect(out, place=place))
+            found = CollectedFolder(home, collect(out, home=home))
         except ReadOnlyFolderError:
             with tempfile.TemporaryDirectory(prefix="imitbench-") as scratch:
-                place = Path(scratch)
-                yield CollectedFolder(place, collect(out, place=place))
+                home = Path(scratch)
+                yield CollectedFolder(home, collect(out, home=home))
             return
     yield found
 
 
-def cached_place(out: Path) -> Path:
+def cached_folder(out: Path) -> Path:
     """Returns the folder in the user's cache for the database of a results folder."""
     name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:32]
     return user_cache() / "databases" / name

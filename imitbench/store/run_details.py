@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from imitbench.records.runs import Provenance, RunSpec
@@ -79,34 +79,17 @@ def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS
     Raises:
         ValidationError: A stored specification or provenance is malformed.
     """
-    columns = (
-        "run_id, deterministic_return, return_std, termination_rate, train_s, started_at, "
-        "spec, provenance"
-    )
+    names = [field.name for field in fields(RunDetail)]
     rows = connection.execute(
-        f"SELECT {columns} FROM runs WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
+        f"SELECT run_id, {', '.join(names)} FROM runs "
+        "WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
     ).fetchall()
-    runs = {
-        run_id: RunDetail(
-            deterministic_return=deterministic_return,
-            return_std=return_std,
-            termination_rate=termination_rate,
-            train_s=train_s,
-            started_at=started_at,
-            spec=RunSpec.model_validate_json(spec),
-            provenance=Provenance.model_validate_json(provenance),
-        )
-        for (
-            run_id,
-            deterministic_return,
-            return_std,
-            termination_rate,
-            train_s,
-            started_at,
-            spec,
-            provenance,
-        ) in rows
-    }
+    runs = {}
+    for run_id, *values in rows:
+        columns = dict(zip(names, values, strict=True))
+        columns["spec"] = RunSpec.model_validate_json(columns["spec"])
+        columns["provenance"] = Provenance.model_validate_json(columns["provenance"])
+        runs[run_id] = RunDetail(**columns)
     return ReportDetails(runs, _read_curves(connection, max_points))
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -51,6 +54,18 @@ class RunStatus(Record):
     attempt: int = 1
     step: int | None = None
     train_s: float = 0.0
+
+    @classmethod
+    def now(cls, state: State, phase: str, **values: Any) -> RunStatus:
+        """Returns what this process is doing now; `values` are the further fields."""
+        return cls(
+            state=state,
+            phase=phase,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            updated_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            **values,
+        )
 
 
 class RunDirectory:

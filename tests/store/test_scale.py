@@ -127,7 +127,8 @@ def test_concurrent_readers_and_collectors_see_complete_results(tmp_path, specs)
     assert [(each.wait(), each.stderr.read()) for each in collectors] == [(0, b"")] * 3
 
 
-def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs):
+def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs, monkeypatch):
+    monkeypatch.setattr(database, "_WAIT_S", 0.1)
     write_results(tmp_path, specs[:1])
     holder = subprocess.Popen(
         [sys.executable, "-c",
@@ -139,7 +140,7 @@ def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs):
     )  # fmt: skip
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(InputError, match=f"another process is writing it .process {holder.pid} on"):
-        collect(tmp_path, wait_s=0.1)
+        collect(tmp_path)
     holder.kill()
     holder.wait()
     assert collect(tmp_path).added == 1
