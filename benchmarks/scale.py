@@ -295,9 +295,9 @@ def _collect_one_more(out: Path) -> dict[str, float]:
 
 def _report(out: Path) -> dict[str, float]:
     started = time.perf_counter()
-    from imitbench.store.overview import survey_results
+    from imitbench.store.overview import StatusSurvey
 
-    survey_results(out)
+    StatusSurvey(out).cells()
     looked = time.perf_counter()
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown

@@ -176,26 +176,26 @@ def plan_request(
     lock = None
     if request.source == HUB and request.lock is not None:
         lock = read_lock(folder / request.lock, missing_ok=False)
-    card = find_suite(request.suite, folder) if suite is None else suite
-    cards = _named(request.algorithms if algorithms is None else algorithms, card, folder)
+    suite = find_suite(request.suite, folder) if suite is None else suite
+    cards = _named(request.algorithms if algorithms is None else algorithms, suite, folder)
     resolved = _with_overrides(cards, request.overrides)
     _check_seeds(len(request.seeds), request.seeds, "seeds")
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
-    environments = select_environments(card, request.environment)
+    environments = select_environments(suite, request.environment)
     if request.source == HUB:
-        environments = _fetch(card.name, environments, cards, lock, notify)
-        card = card.model_copy(update={"environments": {**card.environments, **environments}})
-    outside = {each.name: each.origin.reference for each in cards if each.origin.place}
-    if card.name not in suite_names():
-        outside[card.name] = card.origin.reference
+        environments = _fetch(suite.name, environments, cards, lock, notify)
+        suite = suite.model_copy(update={"environments": {**suite.environments, **environments}})
+    outside = {card.name: card.origin.reference for card in cards if card.origin.place}
+    if suite.name not in suite_names():
+        outside[suite.name] = suite.origin.reference
     found = {
-        "algorithms": [each.name for each in cards],  # `all` is replaced by names
-        "suite": card.name,
+        "algorithms": [card.name for card in cards],  # `all` is replaced by names
+        "suite": suite.name,
         "plugins": outside,
     }
     return Plan(
-        suite=card,
+        suite=suite,
         environments=environments,
         algorithms=resolved,
         seeds=request.seeds,
@@ -225,12 +225,12 @@ def parse_seeds(text: str) -> list[int]:
         named = [range(int(low), int(high if dash else low) + 1) for low, dash, high in ends]
     except ValueError:
         named = []
-    if not any(each.start < each.stop for each in named):
+    if not any(part.start < part.stop for part in named):
         raise InputError(
             f"--seeds {one_line(text, 60)}: must be a count such as 3, or seeds and ranges such as "
             "0,3,5-9"
         )
-    ends_at = (bound for each in named for bound in (each.start, each.stop - 1))
+    ends_at = (bound for part in named for bound in (part.start, part.stop - 1))
     _check_seeds(sum(map(len, named)), ends_at, f"--seeds {one_line(text, 60)}")
     return list(dict.fromkeys(chain.from_iterable(named)))
 

@@ -116,12 +116,12 @@ def main() -> int:
             print(f"{error}", file=sys.stderr)
             return _REFUSED
         except BaseException as error:
-            print(f"{question.what}: {_told(error, question)}", file=sys.stderr)
+            print(f"{question.what}: {_in_one_line(error, question)}", file=sys.stderr)
             return _REFUSED
     return 0
 
 
-def _told(error: BaseException, question: PluginRequirement) -> str:
+def _in_one_line(error: BaseException, question: PluginRequirement) -> str:
     """Returns an error as one line, with the place in the plug-in's source that raised it."""
     where = ""
     trace = error.__traceback__

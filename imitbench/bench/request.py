@@ -137,7 +137,7 @@ def environments_by_suite(
             )
     found: dict[str, str | None] = {}
     for name, known in ids.items():
-        own = [pattern for pattern in wanted if any(matches(each, [pattern]) for each in known)]
+        own = [pattern for pattern in wanted if any(matches(env_id, [pattern]) for env_id in known)]
         if not own:
             raise InputError(
                 f"--suite {name}: has none of the environments {', '.join(wanted)}; leave it out"

@@ -109,16 +109,16 @@ def reference_scores(
     if source != "bundled" and not (source == artifacts.HUB and recipe.hub is None):
         root = artifacts.source_root(source, suite.origin.folder, folder)
         part: artifacts.Part = "demos" if card.expert is None else "experts"
-        place = artifacts.locate_artifact(root, part, source, card, suite.name)
-        at = f":{place.revision[:8]}" if place.revision else ""
+        location = artifacts.locate_artifact(root, part, source, card, suite.name)
+        at = f":{location.revision[:8]}" if location.revision else ""
         if part == "demos":
-            measured = artifacts.demonstrated_returns(place)
+            measured = artifacts.demonstrated_returns(location)
             shown = float(measured.mean()) if len(measured) else None
             if shown is not None and scale.score_one == "demonstrations":
                 version = f"{suite.version}+{source}{at}"
                 scale = scale._replace(one=shown)
             scale = scale._replace(demonstrations=shown)
-        elif (published := read_reported_return(place.folder)) is not None:
+        elif (published := read_reported_return(location.folder)) is not None:
             version = f"{suite.version}+{source}{at}"
             scale = scale._replace(one=published.mean)
     return ReferenceScores(

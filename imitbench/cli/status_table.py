@@ -71,7 +71,7 @@ def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
     try:
         with _shown() as show:
             while True:
-                cells = survey.look()
+                cells = survey.cells()
                 show(cells)
                 idle = is_idle(survey, cells)
                 if not total_status(cells).open or (idle and idle_before):

@@ -122,7 +122,7 @@ def plan_policy_race(
         raise InputError(
             f"{subjects[1].label}: has the same files as the first policy; name another one"
         )
-    specs = [loading.environment_of(each, options.env, options.suite) for each in subjects]
+    specs = [loading.environment_of(subject, options.env, options.suite) for subject in subjects]
     if specs[0] != specs[1]:
         raise InputError(
             f"{subjects[1].label}: was made for another environment than {subjects[0].label} "
@@ -131,10 +131,10 @@ def plan_policy_race(
         )
     # A policy that is not training needs no information about the ends of episodes.
     spec = specs[0].model_copy(update={"horizon": "variable"})
-    plugins = [options.plugin or (each.plugin if options.trust else None) for each in subjects]
+    plugins = [options.plugin or (own.plugin if options.trust else None) for own in subjects]
     first, second = (
-        loading.load_subject(each, specs[0], trust=options.trust, plugin=plugin)
-        for each, plugin in zip(subjects, plugins, strict=True)
+        loading.load_subject(subject, specs[0], trust=options.trust, plugin=plugin)
+        for subject, plugin in zip(subjects, plugins, strict=True)
     )
     references = find_references(specs[0], options.suite)
     if references is not None and not has_scale(references.random, references.expert):
@@ -146,8 +146,8 @@ def plan_policy_race(
         )
     design = PolicyDesign(
         policies=[
-            RacedPolicy(label=each.label, digest=digest)
-            for each, digest in zip(subjects, digests, strict=True)
+            RacedPolicy(label=subject.label, digest=digest)
+            for subject, digest in zip(subjects, digests, strict=True)
         ],
         environment=spec,
         references=references,
@@ -232,10 +232,10 @@ def run_policy_race(
 def _others(out: Path, race: RegisteredPolicyRace) -> int:
     digests = {policy.digest for policy in race.design.policies}
     return sum(
-        each.id != race.id
-        and each.design.environment == race.design.environment
-        and {policy.digest for policy in each.design.policies} == digests
-        for each in read_policy_races(out)
+        other.id != race.id
+        and other.design.environment == race.design.environment
+        and {policy.digest for policy in other.design.policies} == digests
+        for other in read_policy_races(out)
     )
 
 
@@ -249,7 +249,7 @@ def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) ->
             # Another design has other episodes: what it decides does not follow from the first.
             seed=derive_seed(design.seed, f"{design.digest} {side} {look}"),
         )
-    returns = [float(each) for each in measured.episodes.returns]
+    returns = [float(value) for value in measured.episodes.returns]
     if not all(map(math.isfinite, returns)):
         label = design.policies[SIDES.index(side)].label
         raise InputError(f"{label}: an episode in {design.environment.id} has no finite return")

@@ -91,7 +91,7 @@ class RaceSummary:
     def to_frame(self) -> pandas.DataFrame:
         """Returns the verdicts as a table, one row per comparison."""
         pd = import_extra("pandas", "pandas", "a table of verdicts in Python")
-        frame: pandas.DataFrame = pd.DataFrame([asdict(each) for each in self.verdicts])
+        frame: pandas.DataFrame = pd.DataFrame([asdict(verdict) for verdict in self.verdicts])
         return frame
 
     def _repr_html_(self) -> str:

@@ -58,11 +58,11 @@ def simulate_designs(
     sources = _shape(design, scores) or _existing(design, scores, notify)
     costs = _core_hours(planned.plan, out)
     found = []
-    for each in _designs(design):
+    for other in _designs(design):
         races = simulate(
-            sources, each.pairs, each.environments, each.sequential, draws=draws, costs=costs
+            sources, other.pairs, other.environments, other.sequential, draws=draws, costs=costs
         )
-        found.append(SimulatedDesign(each, races))
+        found.append(SimulatedDesign(other, races))
     return found
 
 

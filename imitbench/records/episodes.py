@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Episodes:
-    """Evaluation episodes, one entry each.
+    """Evaluation episodes, one entry own.
 
     Attributes:
         returns: Undiscounted sums of the environment's reward, shape (episodes,), float64.
@@ -40,11 +40,11 @@ class EpisodeTable:
     def of(cls, evaluations: Sequence[Episodes]) -> EpisodeTable:
         """Returns the episodes of several evaluations, in order."""
         return cls(
-            returns=np.concatenate([each.returns for each in evaluations]),
-            lengths=np.concatenate([each.lengths for each in evaluations]),
-            terminated=np.concatenate([each.terminated for each in evaluations]),
+            returns=np.concatenate([own.returns for own in evaluations]),
+            lengths=np.concatenate([own.lengths for own in evaluations]),
+            terminated=np.concatenate([own.terminated for own in evaluations]),
             deterministic=np.concatenate(
-                [np.full(len(each.returns), each.deterministic) for each in evaluations]
+                [np.full(len(own.returns), own.deterministic) for own in evaluations]
             ),
         )
 

@@ -213,13 +213,13 @@ class RaceDesign(_Design):
         """Returns the number of seeds that a race has asked for, by method and environment."""
         looks = self.sequential.looks
         used = dict.fromkeys(((m, e) for m in self.methods for e in self.environments), 0)
-        for each in found.looks:
-            env = each.environment
+        for look in found.looks:
+            env = look.environment
             if env is None and len(self.environments) == 1:
                 env = self.environments[0]  # which is not looked at separately
             if env is not None:
-                for method in each.pair:
-                    used[method, env] = max(used[method, env], looks[each.look])
+                for method in look.pair:
+                    used[method, env] = max(used[method, env], looks[look.look])
         if found.needed:
             asked = max(need.last for need in found.needed)
             used |= dict.fromkeys(self._racing(found), asked)
@@ -305,7 +305,7 @@ class PolicyDesign(_Design):
         """
         env = self.environment.id
         scores = {
-            side: {env: [self.score(each) for each in own]}
+            side: {env: [self.score(value) for value in own]}
             for side, own in zip(SIDES, returns, strict=True)
         }
         return race(scores, [SIDES], [env], self.sequential)

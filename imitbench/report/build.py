@@ -82,7 +82,7 @@ def build(
         failures,
         references,
         measures,
-        imported=[row for row in imported if selection.takes(row.suite or "", row.env, row.algo)],
+        imported=[row for row in imported if selection.selects(row.suite or "", row.env, row.algo)],
         failed_runs=FailurePolicy(failed_runs),
         replicates=replicates,
         episodes=episodes,
@@ -95,7 +95,7 @@ def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
         name = row.algo if isinstance(row, RunRow) else None
         return None if name in ANCHORS else name
 
-    return [row for row in rows if selection.takes(row.suite, row.env, algorithm(row))]
+    return [row for row in rows if selection.selects(row.suite, row.env, algorithm(row))]
 
 
 def read_entries(
@@ -127,7 +127,7 @@ def read_entries(
     chosen = [
         entry
         for entry in found
-        if selection.takes(entry.conditions.suite, entry.env, entry.algo)
+        if selection.selects(entry.conditions.suite, entry.env, entry.algo)
         if Conditions(None, budget, None, None).compatible(entry.conditions)
     ]
     if not chosen:
@@ -179,7 +179,7 @@ def compare_results(
     theirs = ours
     if against:
         theirs = read_entries(against, notify=notify, selection=any_algorithm, budget=budget)
-    theirs = [entry for entry in theirs if selection.takes_algorithm(entry.algo)]
+    theirs = [entry for entry in theirs if selection.selects_algorithm(entry.algo)]
     if not theirs:
         raise InputError(
             f"--algo {','.join(selection.algos)}: there is no such algorithm to compare with"

@@ -56,7 +56,7 @@ def _designs(place: ResultsPlace) -> Iterator[tuple[RaceDesign, Sequence[Publish
 
 def _takes(selection: Selection, design: RaceDesign) -> bool:
     return any(
-        selection.takes(design.suite, env, method)
+        selection.selects(design.suite, env, method)
         for method in design.methods
         for env in design.environments
     )

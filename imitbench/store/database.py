@@ -436,7 +436,7 @@ def read_frame(
     algo = "algo" if "algo" in columns or "suite" not in columns else "NULL"
     cell = ", ".join(f"coalesce({part}, '')" for part in ("suite", "env", algo))
     cells = connection.execute(f"SELECT DISTINCT {cell} FROM {source}").fetchall()
-    chosen = [list(each) for each in cells if selection.takes(*(part or None for part in each))]
+    chosen = [list(row) for row in cells if selection.selects(*(part or None for part in row))]
     return connection.execute(
         f"SELECT * FROM {source} WHERE list_contains($1::VARCHAR[][], [{cell}]) ORDER BY ALL",
         [chosen],

@@ -141,7 +141,7 @@ class StatusSurvey:
         self._expected: dict[_Key, RunTime] = {}
         self._seconds: dict[tuple[Path, float], RunTime | None] = {}
 
-    def look(self) -> list[CellStatus]:
+    def cells(self) -> list[CellStatus]:
         """Counts the runs of each cell by state.
 
         Returns:
@@ -253,11 +253,6 @@ class StatusSurvey:
             value = self._seconds[path, done_at]
             times += [] if value is None else [value]
         return median_time(times)
-
-
-def survey_results(out: Path) -> list[CellStatus]:
-    """Inspects a results folder once, as `StatusSurvey` does."""
-    return StatusSurvey(out).look()
 
 
 def total_status(cells: Sequence[CellStatus]) -> StatusTotal:

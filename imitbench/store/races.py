@@ -129,7 +129,7 @@ def register(out: Path, race: RegisteredRace, request: SweepRequest) -> Register
     """
     with _registration(out, out / RACES_FOLDER):
         races = read_races(out)
-        present = next((each for each in races if each.id == race.id), None)
+        present = next((known for known in races if known.id == race.id), None)
         if present is None:
             _check_free(out, race, races)
             path = race_folder(out, race) / _REQUEST
@@ -325,8 +325,8 @@ _WHY: Mapping[str, str] = {
 def describe_foreign(found: Iterable[ForeignRun]) -> list[str]:
     """Returns a message per method, environment and reason."""
     groups: dict[tuple[str, str, str], list[int]] = {}
-    for each in found:
-        groups.setdefault((*_cell_of(each.spec), each.why), []).append(each.spec.seed)
+    for run in found:
+        groups.setdefault((*_cell_of(run.spec), run.why), []).append(run.spec.seed)
     return [
         f"{one_line(label)} on {one_line(env)} has {_WHY[why]} ({_seeds(seeds)})"
         for (label, env, why), seeds in groups.items()

@@ -194,7 +194,7 @@ def active_sweep(out: Path) -> Iterator[None]:
         OSError: The folder cannot be written.
     """
     folder = out / SWEEPS_FOLDER / _ACTIVE_FOLDER
-    _sweep_out(folder)
+    _remove_abandoned(folder)
     own, held = _enter(folder)
     try:
         yield
@@ -229,20 +229,20 @@ def _enter(folder: Path) -> tuple[Path, lease.Lease]:
         return own, held
 
 
-def _sweep_out(folder: Path) -> None:
+def _remove_abandoned(folder: Path) -> None:
     """Removes the folders of killed processes."""
-    for each in _present(folder):
+    for left in _present(folder):
         # Another sweep may be removing it; and a folder that cannot be removed is harmless.
         with suppress(InputError):
-            abandoned = lease.acquire(each, wait=False)
-            if abandoned is not None:
+            held = lease.acquire(left, wait=False)
+            if held is not None:
                 # Before the release: afterwards, the lease may belong to its owner again.
-                shutil.rmtree(each, ignore_errors=True)
-                abandoned.release()
+                shutil.rmtree(left, ignore_errors=True)
+                held.release()
 
 
 def _present(folder: Path) -> list[Path]:
     try:
-        return [each for each in folder.iterdir() if each.is_dir()]
+        return [path for path in folder.iterdir() if path.is_dir()]
     except OSError:
         return []

@@ -64,7 +64,7 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     def refuse(path, text):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(lease, "_create", refuse)
+    monkeypatch.setattr(lease, "_write_new", refuse)
     message = "cannot be written \\(Permission denied"
     with pytest.raises(InputError, match=message), active_sweep(tmp_path):
         pass

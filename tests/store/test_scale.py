@@ -14,7 +14,7 @@ from support.synthetic_runs import plan_runs, write_finished, write_results
 from imitbench.errors import InputError
 from imitbench.store import database
 from imitbench.store.collector import CollectionSummary, collect
-from imitbench.store.overview import survey_results, total_status
+from imitbench.store.overview import StatusSurvey, total_status
 from imitbench.store.sweep_file import SweepFile
 
 TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
@@ -56,7 +56,7 @@ def start_collecting(out):
 def test_hundreds_of_runs_from_plan_to_report(results, specs):
     ids = {spec.run_id for spec in specs}
     assert len(ids) == 600
-    assert total_status(survey_results(results)).counts["done"] == 588
+    assert total_status(StatusSurvey(results).cells()).counts["done"] == 588
     assert collect(results) == CollectionSummary(600, 0)
     assert collect(results) == CollectionSummary(0, 0)
     rows = content(results)
