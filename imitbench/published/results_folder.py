@@ -36,9 +36,9 @@ from imitbench.records.runs import (
     canonical_digest,
 )
 from imitbench.store.comparability import current_run_ids
-from imitbench.store.episode_file import read_episode_file
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_rows import read_episode_file
 from imitbench.store.scan import check_suites
 from imitbench.util.files import atomic_write_text, new_folder
 from imitbench.util.name_lists import Names, split_names
