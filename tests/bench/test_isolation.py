@@ -11,6 +11,7 @@ from support.plans import make_plan
 from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training
+from imitbench.bench.checkpoint import CheckpointManager
 from imitbench.bench.hidden_rewards import hide_demo_rewards
 from imitbench.bench.provenance import isolation_of, remember_verdict
 from imitbench.bench.sweep import run_sweeps
@@ -85,11 +86,13 @@ def train(monkeypatch, tmp_path):
         )
         directory = RunDirectory(tmp_path / f"run{len(needs)}")
         directory.path.mkdir()
-        training.run_training(
-            config,
-            lambda: training.TrainingInputs.of(spec, suite_directory("classic")),
-            directory,
-            1e9,
+
+        def load():
+            return training.TrainingInputs.of(spec, suite_directory("classic"))
+
+        training.run_trainings(
+            [training.Training(config, load, directory)],
+            CheckpointManager(directory.checkpoints, 1e9),
             training.Monitor(),
         )
         curve = [json.loads(line) for line in directory.curve.read_text().splitlines()]
