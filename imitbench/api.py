@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
-    from imitbench.race.summary import RaceSummary
+    from imitbench.race.reporting import RaceSummary
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
@@ -128,7 +128,7 @@ def run(
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.request import plan_suites
+    from imitbench.bench.request import environments_by_suite, plan_requests
     from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
@@ -136,14 +136,18 @@ def run(
     from imitbench.report.notebook import ShownSummary
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
-    request = make_request(
-        algorithms=algorithm_list(algos),
-        seeds=seed_list(seeds),
-        pack=resolved.pack,
+    settings = {
         **shared_settings(given, resolved),
-    )
-    suites = split_names("--suite", suite)
-    plans = plan_suites(request, suites, demo_counts(n_demos), note if progress else silent)
+        "algorithms": algorithm_list(algos),
+        "seeds": seed_list(seeds),
+        "pack": resolved.pack,
+    }
+    by_suite = environments_by_suite(split_names("--suite", suite), env, Path.cwd())
+    requests = [
+        make_request(**settings | {"suite": name, "environment": environment})
+        for name, environment in by_suite.items()
+    ]
+    plans = plan_requests(requests, demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
             plans, resolved, out=Path(out), command=call_text("run", given), observer=observer
@@ -210,8 +214,7 @@ def race(
     from imitbench.executors.registry import resolve
     from imitbench.race.driver import run_race
     from imitbench.race.planning import RaceOptions, plan_race
-    from imitbench.race.progress import RaceNotes
-    from imitbench.race.summary import RaceSummary
+    from imitbench.race.reporting import RaceNotes, RaceSummary
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)

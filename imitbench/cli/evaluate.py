@@ -184,7 +184,7 @@ def _race(
     json: bool,
 ) -> None:
     """Carries out a race of two policies and prints its result."""
-    from imitbench.race import policy_text
+    from imitbench.race import reporting
     from imitbench.race.policies import PolicyRaceOptions, plan_policy_race, run_policy_race
 
     if request.trust and request.plugin is None:
@@ -203,12 +203,12 @@ def _race(
         ),
         command=typed_command(),
     )
-    notes = policy_text.PolicyRaceNotes(out)
+    notes = reporting.PolicyRaceNotes(out)
     result = run_policy_race(planned, out, looked=notes.looked, waiting=notes.waiting)
     if json:
-        print_json(policy_text.document(result))
+        print_json(reporting.document(result))
     else:
-        print_table(*policy_text.verdict_table(result))
+        print_table(*reporting.verdict_table(result))
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,10 @@ def train(
     environments = select_trained(suite_card, env)
 
     # Training libraries take seconds to import, so the request is checked first.
-    from imitbench.bench.spec import environment_spec
     from imitbench.experts import measurement
     from imitbench.experts.training import train_expert, write_expert_card
     from imitbench.policies.storage import load_policy
+    from imitbench.records.runs import EnvironmentSpec
 
     use_one_thread()
     target = to or Path("trained") / suite_card.name / "experts"
@@ -119,7 +119,7 @@ def train(
         )
         directory = target / recipe.repo
         measured = measurement.measure(
-            environment_spec(env_id, card),
+            EnvironmentSpec.of_card(env_id, card),
             load_policy(directory),
             episodes=episodes,
             deterministic=False,

@@ -131,7 +131,7 @@ def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool
     from imitbench.store.failure_groups import read_failure_groups
 
     def wanted(spec: RunSpec) -> bool:
-        return selection.takes(spec.suite, spec.environment.id, spec.algo_label)
+        return selection.selects(spec.suite, spec.environment.id, spec.algo_label)
 
     found = read_failure_groups(out, wanted)
     for message in found.unreadable:

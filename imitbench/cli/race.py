@@ -190,7 +190,7 @@ def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json:
 def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:
     """Carries out a race, and shows its progress on stderr."""
     from imitbench.race.driver import run_race
-    from imitbench.race.progress import RaceNotes
+    from imitbench.race.reporting import RaceNotes
 
     return run_race(
         planned,

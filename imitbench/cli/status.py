@@ -66,7 +66,7 @@ def status(
         survey = surveys.get(place.path)
         found[place.path] = published_cells(place, notify=note)
         if survey is not None:
-            found[place.path] += watch_runs(survey, every) if watch else survey.look()
+            found[place.path] += watch_runs(survey, every) if watch else survey.cells()
     several = len(found) > 1
     if json:
         print_json(

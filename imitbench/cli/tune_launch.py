@@ -12,8 +12,8 @@ import typer
 
 from imitbench.bench import plan as planning
 from imitbench.bench.live_display import RunWatch, shown_runs
-from imitbench.bench.plan import Plan
-from imitbench.bench.request import lock_in_use, plan_request
+from imitbench.bench.plan import Plan, plan_request
+from imitbench.bench.request import lock_in_use
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues
@@ -51,7 +51,7 @@ class TuneObserver:
         self._root = root
         self._quiet = quiet
         self._watch = RunWatch()
-        self._estimates = planning.DurationEstimates(request.plan, root)
+        self._estimates = request.plan.estimates(root)
         flag = "uses reward" if request.goal.uses_reward else "without the true reward"
         self._say(
             f"{request.algorithm.name}: {count(request.trials, 'trial')} {_of_what(request)}, "

@@ -56,23 +56,24 @@ def verify_resume(
 
     Example: imitbench verify-resume --algo bc --env Pendulum-v1
     """
-    from imitbench.bench import artifacts
-    from imitbench.bench.plan import make_plan, parse_overrides
+    from imitbench.bench.plan import parse_overrides, plan_request
     from imitbench.bench.plugin_check import check_plugins
-    from imitbench.bench.spec import SweepSettings, reference_scores
     from imitbench.bench.sweep import check_writable
     from imitbench.conformance.resume import as_document
     from imitbench.conformance.resume import check_resume as verify
+    from imitbench.store.sweep_file import SweepRequest
 
-    plan = make_plan(
+    request = SweepRequest(
         algorithms=[algo],
         suite=suite,
         environment=env,
         seeds=[seed],
-        settings=SweepSettings(budget=budget, overrides=parse_overrides(set_)),
+        budget=budget,
+        overrides=parse_overrides(set_),
+        folder=".",
     )
+    plan = plan_request(request)
     spec = _only_run(plan, env)
-    source = plan.settings.source
     check_plugins(plan)
     if out is not None:
         if out.exists() and any(out.iterdir()):
@@ -81,9 +82,9 @@ def verify_resume(
     with tempfile.TemporaryDirectory(prefix="imitbench-") as temporary:
         verification = verify(
             spec,
-            source_root=artifacts.source_root(source, plan.suite.origin.folder),
+            source_root=plan.source_root,
             sources=plan.sources,
-            references=reference_scores(plan.suite, spec.environment.id, source),
+            references=plan.references(spec.environment.id),
             folder=out or Path(temporary),
             kills=kills,
             notify=(lambda _: None) if quiet else note,

@@ -19,10 +19,10 @@ from imitbench.bench.live_display import (
     success_text,
 )
 from imitbench.cli.output import Column, command_for, duration, nonzero, note, on_terminal
-from imitbench.store.activity import is_active
 from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import is_active
 from imitbench.untrusted.files import open_ordinary
 from imitbench.util.text_line import printable_log, width_of
 from imitbench.util.text_table import format_table
@@ -74,7 +74,7 @@ def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
             lambda: live_runs(cells), lambda: _table(cells) if cells else None, messages=True
         ):
             while True:
-                cells = survey.look()
+                cells = survey.cells()
                 if not on_terminal() and counts != (counts := total_status(cells).counts):
                     note(summary(cells))
                 idle = is_idle(survey, cells)

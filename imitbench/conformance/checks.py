@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.bench import artifacts
-from imitbench.bench.isolation import remember_verdict
-from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.spec import SweepSettings, reference_scores
+from imitbench.bench.provenance import remember_verdict
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import find_algorithm
@@ -36,6 +34,7 @@ from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import check_storable, load_policy, save_policy
 from imitbench.records.runs import Protocol, RunSpec
+from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
 from imitbench.util.torch_startup import repeat_exactly, use_one_thread
@@ -540,13 +539,16 @@ def check_method(
         InputError: The method does not exist, or cannot learn on any of the environments.
     """
     card = find_algorithm(reference)
-    plan = make_plan(
-        algorithms=[card],
+    request = SweepRequest(
+        algorithms=[card.name],
         suite=suite or ("tabular" if card.needs.tabular else "classic"),
         environment=environment,
         seeds=[0],
-        settings=SweepSettings(budget="quick", overrides=overrides or {}),
+        budget="quick",
+        overrides=overrides or {},
+        folder=".",
     )
+    plan = plan_request(request, algorithms=[card])
     spec = _first(plan)
     check_plugins(plan)
     use_one_thread()
@@ -555,8 +557,8 @@ def check_method(
         share = max(1, spec.budget.amount // _SHARE) if amount is None else amount
         budget = spec.budget.model_copy(update={"amount": share})
         spec = spec.model_copy(update={"budget": budget, "protocol": _PROTOCOL})
-    root = artifacts.source_root("bundled", plan.suite.origin.folder)
-    references = reference_scores(plan.suite, spec.environment.id, "bundled")
+    root = plan.source_root
+    references = plan.references(spec.environment.id)
 
     def verify() -> ResumeVerdict:
         with tempfile.TemporaryDirectory(prefix="imitbench-") as folder:

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import describe_provenance, now
 from imitbench.bench.request import PluginSelection
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
@@ -42,6 +41,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
@@ -229,23 +229,22 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
     if spec.device == "cuda":
         check_cuda(("0",), find_cuda())
     demos = spec.demos
-    plan = make_plan(
-        algorithms=[card],
-        suite=suite,
+    request = SweepRequest(
+        algorithms=[card.name],
+        suite=suite.name,
         environment=glob.escape(spec.environment.id),
         seeds=[spec.seed],
-        settings=SweepSettings(
-            source=source,
-            budget=budget,
-            n_demos=demos.count if demos and demos.count != demos.available else None,
-            overrides={
-                name: "null" if value is None else str(value)
-                for name, value in card.completed(spec.hyperparameters).items()
-            },
-            device=spec.device,
-        ),
-        notify=notify,
+        source=source,
+        budget=budget,
+        n_demos=demos.count if demos and demos.count != demos.available else None,
+        overrides={
+            name: "null" if value is None else str(value)
+            for name, value in card.completed(spec.hyperparameters).items()
+        },
+        device=spec.device,
+        folder=".",
     )
+    plan = plan_request(request, notify, algorithms=[card], suite=suite)
     planned = list(plan)
     if not planned:
         raise InputError(f"cannot be run: {plan.not_applicable[0].why}")
@@ -270,7 +269,7 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
     """Merges plans with the same settings, so that their runs can be done in parallel."""
     merged: dict[tuple[object, ...], Plan] = {}
     for index, plan in enumerate(plans):
-        own = plan.settings
+        own = plan.request
         # Commits of hub repositories were looked up separately for each plan.
         apart = index if own.source == HUB else None
         amounts = tuple(

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from imitbench.bench.checkpoint import generator_states
 from imitbench.bench.implementation import make_learner
-from imitbench.bench.job import Job, SourceRecord
+from imitbench.bench.job import Job
 from imitbench.bench.learner import Callback, Checkpoint, Learner, LearnerWrapper, no_checkpoint
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
@@ -40,6 +40,7 @@ from imitbench.records.runs import Budget, Record, ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 from imitbench.util.library_patches import leave_compiler_unloaded
+from imitbench.util.source_import import SourcePlace
 from imitbench.util.state_file import load_state, save_state
 from imitbench.util.torch_startup import use_one_thread
 
@@ -148,7 +149,7 @@ def check_resume(
     spec: RunSpec,
     *,
     source_root: Path,
-    sources: Mapping[str, SourceRecord] | None = None,
+    sources: Mapping[str, SourcePlace] | None = None,
     references: ReferenceScores,
     folder: Path,
     kills: int = 3,
@@ -185,7 +186,7 @@ class _ResumeChecker:
     references: ReferenceScores
     folder: Path
     notify: Callable[[str], None]
-    sources: dict[str, SourceRecord]
+    sources: dict[str, SourcePlace]
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(derive_seed(self.spec.seed, "interruptions"))

@@ -17,7 +17,6 @@ from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.cards.plugins import SUITE_CARD
 from imitbench.cards.suite import DemoSet, EnvironmentCard, SuiteCard
@@ -70,7 +69,7 @@ def collect_demonstrations(
     folder = expert_directory(root, expert.repo)
     chosen = sample_demonstrations(
         gate.checked(lambda: load_policy(folder), folder),
-        environment_spec(env_id, card),
+        EnvironmentSpec.of_card(env_id, card),
         recipe.trajectories,
         seed=recipe.seed,
         deterministic=recipe.deterministic,
@@ -281,7 +280,7 @@ def _environment_card(wanted: str) -> dict[str, Any]:
     module, _, env_id = wanted.rpartition(":")
     known = None if module else find_listed_environment(env_id, None)
     if known is not None:
-        spec = environment_spec(env_id, known.card)
+        spec = EnvironmentSpec.of_card(env_id, known.card)
         return {
             "title": known.card.title,
             "module": spec.module,

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from imitbench.bench.single_run import RECORD_FILE
-from imitbench.bench.spec import environment_spec, reference_scores
+from imitbench.bench.spec import reference_scores
 from imitbench.cards.catalog import load_suite, suite_names
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
@@ -88,7 +88,7 @@ def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
     """
     listed = find_listed_environment(env_id, suite)
     if listed is not None:
-        return environment_spec(env_id, listed.card)
+        return EnvironmentSpec.of_card(env_id, listed.card)
     module = "seals" if env_id.startswith("seals/") else None
     return EnvironmentSpec(id=env_id, module=module, horizon="variable")
 
@@ -235,7 +235,7 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
         return _of_path(path)
     for listed in _bundled_environments():
         if listed.expert is not None and listed.expert.name == name:
-            environment = environment_spec(listed.env_id, listed.card).evaluated
+            environment = EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated
             return NamedPolicy(name, listed.expert, environment)
     if _RUN_ID.fullmatch(name):
         return _of_path(find_run(out, name).path)
@@ -325,7 +325,7 @@ def find_references(spec: EnvironmentSpec, suite: str | None = None) -> Referenc
     """
     for found in suites_of(suite):
         for env_id, card in found.environments.items():
-            own = environment_spec(env_id, card).evaluated
+            own = EnvironmentSpec.of_card(env_id, card).evaluated
             if (own.id, own.kwargs) == (spec.id, spec.kwargs) and card.references is not None:
                 return reference_scores(found, env_id, "bundled")
     return None

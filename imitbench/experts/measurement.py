@@ -19,7 +19,6 @@ from stable_baselines3.common.policies import BasePolicy
 from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import rewrite_suite_card
 from imitbench.cards.suite import EnvironmentCard, Measurement, References
 from imitbench.errors import InputError
@@ -125,7 +124,7 @@ def measure_references(
         InputError: The expert or the demonstrations are missing; or there is neither an expert, nor
             rewards, nor a number on the card.
     """
-    spec = environment_spec(env_id, card)
+    spec = EnvironmentSpec.of_card(env_id, card)
     common = {"episodes": episodes, "seed": REFERENCE_SEED}
     if card.expert is None:
         shown = _measure_demonstrations(env_id, card, root, command)

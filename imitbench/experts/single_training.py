@@ -11,7 +11,6 @@ import numpy as np
 
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single_run import TrainingSetup
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
 from imitbench.data.demonstrations import read_demonstrations
@@ -112,7 +111,7 @@ def _environment(
         horizon = "variable" if request.variable_horizon or harmless else "fixed"
         spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
     else:
-        spec = environment_spec(env_id, listed.card, values)
+        spec = EnvironmentSpec.of_card(env_id, listed.card, values)
         if request.variable_horizon:
             spec = spec.model_copy(update={"horizon": "variable"})
     if card.needs.tabular and (listed is None or not listed.card.tabular):

@@ -20,13 +20,13 @@ from stable_baselines3.common.vec_env import VecNormalize
 from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed, seed_everything
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.data.tabular import TabularModel
 from imitbench.experts.measurement import check_arguments_accepted, model_index
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
 from imitbench.policies.tabular import ObservationTabularPolicy
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.rl import ppo, sac
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
@@ -126,7 +126,7 @@ def train_expert(
 
 def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
     """Plans with the environment's model, without environment steps."""
-    env = make_environment(environment_spec(env_id, card))
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
     temperature = float(card.expert_in(env_id).hyperparameters.get("temperature") or 0.0)
     policy = compute_expert(env, temperature)
     env.close()
@@ -137,7 +137,7 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> TrainedExp
     """Trains with Stable-Baselines3."""
     recipe = card.expert_in(env_id)
     seed_everything(derive_seed(recipe.seed, "expert"))
-    spec = environment_spec(env_id, card)
+    spec = EnvironmentSpec.of_card(env_id, card)
     spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
     with check_arguments_accepted(spec, "are kwargs and training_kwargs of its card right?"):
         venv = make_training_environments(

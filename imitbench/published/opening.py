@@ -27,8 +27,7 @@ from imitbench.published.results_sources import (
 from imitbench.published.submission import is_submission
 from imitbench.records.published import PublishedRun
 from imitbench.store import database
-from imitbench.store.collector import external_table
-from imitbench.store.database_home import collected
+from imitbench.store.collector import collected, external_table
 from imitbench.store.external_results import ExternalHeader, ExternalRun, default_name
 from imitbench.store.overview import STATES, CellStatus
 from imitbench.store.run_rows import arrow_tables, published_rows
@@ -140,14 +139,14 @@ def open_results(places: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPy
                 home = stack.enter_context(collected(place.path))
                 for left_out in home.summary.quarantined:
                     notify(f"skipped: {left_out.path}: {left_out.reason}")
-                opened.append((place.path, home.place))
+                opened.append((place.path, home.folder))
             if place.submissions or place.board is not None:
                 scratch = _scratch(stack)
                 _write(place, scratch, notify)
                 opened.append((place.path, scratch))
         if len(opened) == 1:
             [(path, folder)] = opened
-            yield stack.enter_context(database.reader(path, place=folder))
+            yield stack.enter_context(database.reader(path, home=folder))
         else:
             file = _merge(opened, _scratch(stack), notify)
             yield stack.enter_context(database.reader_of_file(file))

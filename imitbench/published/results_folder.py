@@ -28,15 +28,14 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
 from imitbench.records.bundled_cards import bundled_suite, environment_of
-from imitbench.records.curves import MOST_POINTS, LearningCurve, main_curve
+from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
-from imitbench.records.main_metric import is_known_metric
 from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, canonical_digest
 from imitbench.store.comparability import current_run_ids
-from imitbench.store.episode_file import read_episode_file
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_rows import read_episode_file
 from imitbench.store.scan import check_suites
 from imitbench.util.files import atomic_write_text, new_folder
 from imitbench.util.name_lists import Names, split_names

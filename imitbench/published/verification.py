@@ -21,8 +21,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Provenance, Record, RunSpec
-from imitbench.records.sealed import SealedRecord
+from imitbench.records.runs import Provenance, Record, RunSpec, SealedRecord
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Finite

@@ -89,7 +89,7 @@ def build(
         failures,
         references,
         measures,
-        imported=[row for row in imported if selection.takes(row.suite or "", row.env, row.algo)],
+        imported=[row for row in imported if selection.selects(row.suite or "", row.env, row.algo)],
         failed_runs=FailurePolicy(failed_runs),
         replicates=replicates,
         episodes=episodes,
@@ -104,7 +104,7 @@ def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
         name = row.algo if isinstance(row, RunRow) else None
         return None if name in ANCHORS else name
 
-    return [row for row in rows if selection.takes(row.suite, row.env, algorithm(row))]
+    return [row for row in rows if selection.selects(row.suite, row.env, algorithm(row))]
 
 
 def read_entries(
@@ -140,7 +140,7 @@ def read_entries(
     chosen = [
         entry
         for entry in found
-        if selection.takes(entry.conditions.suite, entry.env, entry.algo)
+        if selection.selects(entry.conditions.suite, entry.env, entry.algo)
         if Conditions(None, budget, None, None).compatible(entry.conditions)
     ]
     if not chosen:
@@ -192,7 +192,7 @@ def compare_results(
     theirs = ours
     if against:
         theirs = read_entries(against, notify=notify, selection=any_algorithm, budget=budget)
-    theirs = [entry for entry in theirs if selection.takes_algorithm(entry.algo)]
+    theirs = [entry for entry in theirs if selection.selects_algorithm(entry.algo)]
     if not theirs:
         raise InputError(
             f"--algo {','.join(selection.algos)}: there is no such algorithm to compare with"
@@ -268,7 +268,7 @@ def _designs(place: ResultsPlace) -> Iterator[tuple[RaceDesign, Sequence[Publish
 
 def _selects(selection: Selection, design: RaceDesign) -> bool:
     return any(
-        selection.takes(design.suite, env, method)
+        selection.selects(design.suite, env, method)
         for method in design.methods
         for env in design.environments
     )

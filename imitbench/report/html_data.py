@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from imitbench.records.main_metric import is_return
+from imitbench.records.curves import is_return
 from imitbench.records.runs import Provenance, ScoreRow
 from imitbench.report import text
 from imitbench.report.html_markup import Markup

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from imitbench.errors import InputError, did_you_mean
-from imitbench.records.main_metric import is_return
+from imitbench.records.curves import is_return
 from imitbench.report import race_tables, text
 from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers, shape_of
 from imitbench.report.section_comparison import SectionComparison, compare_section

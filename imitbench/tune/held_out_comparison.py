@@ -195,7 +195,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
     winner = comparison.winner
     if winner is None or not comparison.default.scores:
         return None
-    card, settings = request.algorithm, request.plan.settings
+    card, settings = request.algorithm, request.plan.request
     values = {**card.changed(request.base), **winner.candidate.values}  # the former by --set
     basis = f"chosen by {request.objective}, without the true reward"
     if request.goal.uses_reward:

@@ -198,7 +198,7 @@ class TuneRequest:
             InputError: An expert or demonstrations are missing.
         """
         plan, every = self.plan, {**self.base, **values}
-        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.settings)
+        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.request)
 
     @property
     def defaults(self) -> dict[str, Scalar]:
@@ -249,7 +249,7 @@ class StudySettings(Record):
     @classmethod
     def of(cls, request: TuneRequest, scope: StudyScope) -> StudySettings:
         """Returns the settings of a request."""
-        settings = request.plan.settings
+        settings = request.plan.request
         seed = request.search_seeds[0]
         first = [request.spec(env_id, {}, seed).run_id for env_id in scope.environments]
         return cls(
@@ -261,7 +261,7 @@ class StudySettings(Record):
             objective=request.objective,
             budget=settings.budget,
             n_demos=settings.n_demos,
-            source=settings.source,
+            source=request.plan.source,
             device=settings.device,
             search_seeds=list(request.search_seeds),
             points=request.points,

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from imitbench.bench import artifacts
 from imitbench.bench.job import JOBS_FOLDER
-from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
@@ -321,18 +319,13 @@ class StudyRunner:
         )
 
     def _job(self, out: Path, specs: list[RunSpec], watch: TrackingSettings | None) -> TrialJob:
-        request, settings = self._request, self._request.plan.settings
-        root = artifacts.source_root(
-            settings.source, request.plan.suite.origin.folder, settings.folder
-        )
+        request, plan = self._request, self._request.plan
         return TrialJob(
             out=str(out.resolve()),
-            source_root=str(root.resolve()),
-            sources=request.plan.sources,
+            source_root=str(plan.source_root.resolve()),
+            sources=plan.sources,
             runs=specs,
-            references=reference_scores(
-                request.plan.suite, specs[0].environment.id, settings.source, settings.folder
-            ),
+            references=plan.references(specs[0].environment.id),
             command=request.command,
             watch=watch,
             **dict(request.options),

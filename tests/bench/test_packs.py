@@ -11,7 +11,7 @@ from imitbench.bench.job import Job
 from imitbench.bench.learner import PackedLearner
 from imitbench.bench.stopping import RunStoppedError, StopRequest
 from imitbench.bench.worker import run_job
-from imitbench.bench.worker_death import on_worker_death
+from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.errors import InputError
 from imitbench.records.runs import ReferenceScores
@@ -162,7 +162,7 @@ def test_a_failure_is_that_of_every_seed(tmp_path, pack_of, job_of):
 def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
     plan = pack_of(seeds=[0, 1])
     path = job_of(plan, tmp_path).write()
-    assert not on_worker_death(path, "worker was killed by SIGKILL")
+    assert not JobWorker().after_death(path, "worker was killed by SIGKILL")
     for directory in directories(plan, tmp_path):
         assert directory.read_failure().phase == "worker"
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch as th
+from support.plans import make_plan, request_of
 
 from imitbench.bench.checkpoint import generator_states, restore_generators
-from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.spec import SweepSettings, make_spec
+from imitbench.bench.spec import make_spec
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
 from imitbench.records.runs import Budget
@@ -53,7 +53,6 @@ CELLS = [
         suite="tabular" if load_algorithm(name).needs.tabular else "classic",
         environment=None,
         seeds=[0],
-        settings=SweepSettings(),
     )
     if run.environment.id not in SIMILAR
 ]
@@ -101,7 +100,7 @@ def ready(name, suite, env_id, options=()):
     wanted = {**SETTINGS, **dict(options)}
     values = card.resolve({k: v for k, v in wanted.items() if k in card.hyperparameters})
     spec = make_spec(
-        load_suite(suite), env_id, card, values, 0, SweepSettings(budget="quick", n_demos=4)
+        load_suite(suite), env_id, card, values, 0, request_of(budget="quick", n_demos=4)
     )
     budget = Budget(
         name="quick", unit=card.budget_unit, amount=MORE.get(name, BUDGETS[card.budget_unit])

@@ -20,6 +20,7 @@ from imitbench.bench.sweep import run_sweeps
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor
+from imitbench.executors.options import RunOptions
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
 
@@ -68,7 +69,14 @@ def test_runs_of_several_plans_are_counted_and_submitted_at_once(tmp_path, plan_
     plans = [plan_of(["bc"], seeds=[seed]) for seed in (0, 1, 1)]
     observer = Recorder()
     executor = Submissions()
-    outcome = run_sweeps(plans, executor, out=tmp_path, command="x", observer=observer)
+    outcome = run_sweeps(
+        plans,
+        executor,
+        out=tmp_path,
+        command="x",
+        observer=observer,
+        options=RunOptions(),
+    )
     runs = [run for plan in plans[:2] for run in plan]
     assert observer.events[0] == ("planned", 2, 0)
     assert [[run.run_id for run in job.runs] for job in executor.jobs] == [

@@ -10,8 +10,8 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench.job import Job
-from imitbench.bench.sweep import run_sweep
-from imitbench.bench.worker_death import JobWorker, is_settled, on_worker_death
+from imitbench.bench.sweep import run_sweeps
+from imitbench.bench.worker_death import JobWorker, is_settled
 from imitbench.errors import InputError
 from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions
@@ -47,8 +47,8 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, runs_per_job=1, **o
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
         patch.syspath_prepend(str(folder))
-        return run_sweep(
-            plan,
+        return run_sweeps(
+            [plan],
             LocalExecutor(JobWorker("mischievous_worker"), 1, max_memory=max_memory),
             out=folder / "out",
             command="imitbench run",
@@ -229,7 +229,9 @@ def job(tmp_path, plan_of):
 
 def test_a_worker_that_crashes_at_its_start_uses_up_one_run_per_crash(tmp_path, job):
     job, path = job(retries=1)
-    calls = [on_worker_death(path, "worker exited with code 1\nno module") for _ in range(4)]
+    calls = [
+        JobWorker().after_death(path, "worker exited with code 1\nno module") for _ in range(4)
+    ]
     assert calls == [True, True, True, False]
     assert all(is_settled(job, run) for run in job.runs)
     failures = [RunDirectory.of(tmp_path / "out", run).read_failure() for run in job.runs]
@@ -240,8 +242,8 @@ def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
     job, path = job()
     directories = [RunDirectory.of(tmp_path / "out", run) for run in job.runs]
     with directories[0].claim(wait=False):
-        assert on_worker_death(path, "worker died") is True  # the second run was blamed
-        assert on_worker_death(path, "worker died") is False
+        assert JobWorker().after_death(path, "worker died") is True  # the second run was blamed
+        assert JobWorker().after_death(path, "worker died") is False
     assert [directory.has_failed for directory in directories] == [False, True]
 
 

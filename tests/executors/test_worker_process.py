@@ -10,8 +10,7 @@ import psutil
 import pytest
 from support.workers import ModuleWorker
 
-from imitbench.executors.descendants import memory_above
-from imitbench.executors.worker_process import WorkerProcess
+from imitbench.executors.worker_process import WorkerProcess, memory_above
 
 # A fake worker: jobs are programs; its crashes are recorded in a file next to the job.
 ENTRY = """

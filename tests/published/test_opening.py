@@ -19,7 +19,7 @@ from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.submission import read_strictly, restore_runs
 from imitbench.published.validation import validate
 from imitbench.store import database
-from imitbench.store.database_home import cached_place
+from imitbench.store.collector import cached_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSIC = ROOT / "results" / "imitbench-classic"
@@ -290,7 +290,7 @@ def test_runs_that_may_only_be_read_have_their_database_in_the_cache(own, tmp_pa
         assert rows(out) == rows(own)
         [path, *_] = [row["path"] for row in rows(out, "select path from scores")]
         assert Path(path, "result.json").exists()
-        assert (cached_place(out) / database.DATABASE_FILE).exists()
+        assert (cached_folder(out) / database.DATABASE_FILE).exists()
         shutil.rmtree(cache)
         cache.mkdir()
         with read_only(cache):  # then the database is temporary

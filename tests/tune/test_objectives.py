@@ -29,7 +29,7 @@ OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (2,)), spaces.Discrete(3)
 def spec_of(plan, seed=100):
     card = plan.algorithms[0][0]
     [env_id] = plan.environments
-    return make_spec(plan.suite, env_id, card, card.resolve({}), seed, plan.settings)
+    return make_spec(plan.suite, env_id, card, card.resolve({}), seed, plan.request)
 
 
 def episode(length, first=0):

@@ -11,7 +11,7 @@ from imitbench.experts.measurement import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.store.episode_file import read_episode_file
+from imitbench.store.run_rows import read_episode_file
 from imitbench.store.sweep_file import read_sweeps
 from imitbench.untrusted import gate
 from imitbench.untrusted.archives import check_archive

@@ -1,15 +1,102 @@
-"""Says in words, tables and JSON what a race of two policies has decided."""
+"""Says what races have decided: lines while they run, and their results as objects and tables."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from imitbench.race.policies import PolicyRaceResult
-from imitbench.records.policy_design import SIDES
-from imitbench.report.race_tables import difference_text, verb, verdict_word
-from imitbench.store.policy_races import policy_race_folder
+from imitbench.race.driver import RaceResult, RaceStanding
+from imitbench.records.race_design import SIDES
+from imitbench.records.runs import RunFailure, RunSpec
+from imitbench.report.race_tables import (
+    RaceVerdict,
+    decision_line,
+    difference_text,
+    racing_line,
+    verb,
+    verdict_word,
+    verdicts_of,
+)
+from imitbench.store.races import policy_race_folder
+from imitbench.util.extras import import_extra
 from imitbench.util.text_line import note
+
+if TYPE_CHECKING:
+    import pandas
+
+    from imitbench.race.policies import PolicyRaceResult
+
+
+class RaceNotes:
+    """Prints a line for each decision, and one for each batch, to stderr.
+
+    Args:
+        quiet: Whether to print nothing.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._told = 0
+
+    def looked(self, standing: RaceStanding) -> None:
+        """Prints the new decisions, and what the next batch trains."""
+        if self._quiet:
+            return
+        looks = standing.found.looks
+        for look in looks[self._told :]:
+            if look.outcome != "undecided":
+                note(decision_line(look, standing.design))
+        self._told = len(looks)
+        if not standing.over:
+            note(racing_line(standing.found, standing.design))
+
+    def waiting(self) -> None:
+        """Says that another process carries out this race."""
+        if not self._quiet:
+            note("another process is at work on this race; waiting for it")
+
+
+@dataclass(frozen=True)
+class RaceSummary:
+    """The state of a race.
+
+    Attributes:
+        id: Id of the registered design.
+        over: Whether all is decided, or the limit of seeds is reached. Otherwise the same call goes
+            on: the race was stopped, its runs are in a queue, or all runs of a method failed.
+        verdicts: Verdict on each pair, overall and by environment.
+        seeds: Number of seeds used, by method and environment.
+        failures: Failed runs.
+    """
+
+    id: str
+    over: bool
+    verdicts: tuple[RaceVerdict, ...]
+    seeds: dict[tuple[str, str], int]
+    failures: tuple[tuple[RunSpec, RunFailure], ...]
+
+    @classmethod
+    def of(cls, result: RaceResult) -> RaceSummary:
+        """Summarizes a race."""
+        standing = result.standing
+        return cls(
+            id=result.race.id,
+            over=standing.over,
+            verdicts=tuple(verdicts_of(standing.design, standing.found)),
+            seeds=standing.design.used(standing.found),
+            failures=tuple(standing.failures),
+        )
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Returns the verdicts as a table, one row per comparison."""
+        pd = import_extra("pandas", "pandas", "a table of verdicts in Python")
+        frame: pandas.DataFrame = pd.DataFrame([asdict(verdict) for verdict in self.verdicts])
+        return frame
+
+    def _repr_html_(self) -> str:
+        html: str = self.to_frame().to_html(index=False, float_format="%.3f", na_rep="")
+        return html
 
 
 class PolicyRaceNotes:
