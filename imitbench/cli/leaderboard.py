@@ -11,6 +11,7 @@ import typer
 from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
 from imitbench.cli.leaderboard_verify import SubmissionFolder, verify_submission
+from imitbench.cli.options import argument, option
 
 if TYPE_CHECKING:
     from imitbench.published.findings import Finding
@@ -23,21 +24,21 @@ def validate_submission(
     submission: SubmissionFolder,
     against: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--against",
-            metavar="DIR",
-            help="Look for copies of these results: published results, a folder of such folders, "
+            "Look for copies of these results: published results, a folder of such folders, "
             "or 'published'; repeatable.",
-            autocompletion=completion.results_places,
+            "DIR",
+            completion.results_places,
         ),
     ] = [],  # noqa: B006 (typer copies it)
     registered: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--registered",
-            metavar="URL|DIR",
-            help="Compare the designs of races with those that were published before the runs: "
+            "Compare the designs of races with those that were published before the runs: "
             "the address of a design, a file or folder of designs, or published results.",
+            "URL|DIR",
         ),
     ] = None,
     json: options.Json = False,
@@ -131,11 +132,11 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
 
 Verifications = Annotated[
     list[Path],
-    typer.Option(
+    option(
         "--verifications",
-        metavar="DIR",
-        help="Records of `leaderboard verify --record` [verifications/ inside or next to the "
+        "Records of `leaderboard verify --record` [verifications/ inside or next to the "
         "submissions]; repeatable.",
+        "DIR",
         file_okay=False,
     ),
 ]
@@ -143,42 +144,39 @@ Verifications = Annotated[
 
 Videos = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--videos",
-        metavar="DIR",
-        help="Also include MP4 files of median and worst runs, at most 2 MiB each, from a folder "
+        "Also include MP4 files of median and worst runs, at most 2 MiB each, from a folder "
         "where their names have the ids of the runs.",
+        "DIR",
         file_okay=False,
     ),
 ]
 SubmitTo = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--submit-to",
-        metavar="URL",
-        help="Address of the repository that takes submissions, for the page on submitting.",
+        "Address of the repository that takes submissions, for the page on submitting.",
+        "URL",
     ),
 ]
 
 
 def build_site(
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="SITE", help="Folder to write.", file_okay=False),
-    ],
+    out: Annotated[Path, option("--out", "Folder to write.", "SITE", file_okay=False)],
     results: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--results",
-            metavar="DIR",
-            help="Published results, a folder of such folders, a results folder, or 'published'; "
+            "Published results, a folder of such folders, a results folder, or 'published'; "
             "repeatable.",
-            autocompletion=completion.results_places,
+            "DIR",
+            completion.results_places,
         ),
     ] = options.DEFAULT_PLACES,
     title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
     external: Annotated[
-        bool, typer.Option("--external", help="Also show imported results, without ranks.")
+        bool, option("--external", "Also show imported results, without ranks.")
     ] = False,
     videos: Videos = None,
     submit_to: SubmitTo = None,
@@ -240,29 +238,21 @@ def build_site(
 
 def write_card(
     card: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CARD", help="Model card, README.md; created if missing.", dir_okay=False
-        ),
+        Path, argument("CARD", "Model card, README.md; created if missing.", dir_okay=False)
     ],
-    algo: Annotated[
-        str, typer.Option("--algo", metavar="NAME", help="Method, as its runs name it.")
-    ],
+    algo: Annotated[str, option("--algo", "Method, as its runs name it.", "NAME")],
     results: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--results",
-            metavar="DIR",
-            help="Results, as for `leaderboard build`; repeatable.",
-            autocompletion=completion.results_places,
+            "Results, as for `leaderboard build`; repeatable.",
+            "DIR",
+            completion.results_places,
         ),
     ] = options.DEFAULT_PLACES,
-    suite: Annotated[
-        str | None, typer.Option("--suite", metavar="NAME", help="Suite of the results [all].")
-    ] = None,
+    suite: Annotated[str | None, option("--suite", "Suite of the results [all].", "NAME")] = None,
     url: Annotated[
-        str | None,
-        typer.Option("--url", metavar="URL", help="Address of the board, named as the source."),
+        str | None, option("--url", "Address of the board, named as the source.", "URL")
     ] = None,
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,

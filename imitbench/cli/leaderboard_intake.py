@@ -11,6 +11,7 @@ import typer
 
 from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, SubmissionFolder
+from imitbench.cli.options import argument, option
 
 if TYPE_CHECKING:
     from imitbench.published.validation import Validation
@@ -23,28 +24,25 @@ FORMAT = "imitbench-intake"
 def take_in(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="A submission; or a folder of submissions, of which those without a record of a "
+        argument(
+            "FOLDER",
+            "A submission; or a folder of submissions, of which those without a record of a "
             "verification are taken in.",
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="DIR", help="Folder for the outcome, replaced.", file_okay=False
-        ),
+        Path, option("--out", "Folder for the outcome, replaced.", "DIR", file_okay=False)
     ] = Path("intake"),
     runs: Runs = 2,
     public_seed: PublicSeed = None,
     by: By = None,
     results: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--results",
-            metavar="DIR",
-            help="Results of the site [the folder that holds the submission]; repeatable.",
-            autocompletion=completion.results_places,
+            "Results of the site [the folder that holds the submission]; repeatable.",
+            "DIR",
+            completion.results_places,
         ),
     ] = [],  # noqa: B006 (typer copies it)
     jobs: Jobs = 1,
@@ -217,9 +215,7 @@ def _check_old(out: Path) -> None:
 
 
 def init_board(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder to create.", file_okay=False)],
 ) -> None:
     """Create a repository of submissions: README, folders, and workflows for GitHub.
 
@@ -238,7 +234,7 @@ def init_board(
 
 def rescore_submission(
     submission: SubmissionFolder,
-    to: Annotated[Path, typer.Argument(metavar="NEW", help="Folder to create.", file_okay=False)],
+    to: Annotated[Path, argument("NEW", "Folder to create.", file_okay=False)],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

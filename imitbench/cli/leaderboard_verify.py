@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -19,53 +20,43 @@ if TYPE_CHECKING:
     from imitbench.published.verification import ReturnComparison, Verification
     from imitbench.records.published import PublishedRun
 
-SubmissionFolder = Annotated[
-    Path, typer.Argument(metavar="SUBMISSION", help="Folder with published results.")
-]
+SubmissionFolder = Annotated[Path, argument("SUBMISSION", "Folder with published results.")]
 
-By = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAME", help="Who verifies, as boards show it."),
-]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")]
+By = Annotated[str | None, option("--by", "Who verifies, as boards show it.", "NAME")]
+Runs = Annotated[int, option("--runs", "Number of runs to train again.", min=1)]
 PublicSeed = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--public-seed",
-        metavar="TEXT",
-        help="Draw by this text, which became public after the submission, and its digest.",
+        "Draw by this text, which became public after the submission, and its digest.",
+        "TEXT",
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")]
+Jobs = Annotated[int, option("--jobs -j", "Number of parallel runs.", min=1)]
 Keep = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
-    ),
+    Path | None, option("--keep", "Keep the runs in this results folder.", "DIR", file_okay=False)
 ]
 Record = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--record",
-        metavar="DIR",
-        help="Write the outcome to this folder, as a record that `leaderboard build` reads.",
+        "Write the outcome to this folder, as a record that `leaderboard build` reads.",
+        "DIR",
         file_okay=False,
     ),
 ]
 Plugins = Annotated[
-    list[str],
-    typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
+    list[str], option("--algo", "Allow runs of this plug-in; repeatable.", "PLUGIN")
 ]
 Suites = Annotated[
-    list[str],
-    typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
+    list[str], option("--suite", "Allow the suite in this folder; repeatable.", "DIR")
 ]
 
 
 def verify_submission(
     submission: SubmissionFolder,
     runs: Runs = 2,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
+    seed: Annotated[int, option("--seed", "Seed that draws these runs.", min=0)] = 0,
     public_seed: PublicSeed = None,
     jobs: Jobs = 1,
     algo: Plugins = [],  # noqa: B006 (typer copies it)
