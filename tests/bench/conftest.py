@@ -25,7 +25,7 @@ def plan_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sweep():
     def run(plan, out, *, executor="inline", jobs=1, observer=None, runs_per_job=1, **options):
         return run_sweep(
