@@ -79,7 +79,7 @@ def test_ctrl_c_stops_a_run_that_waits_and_it_asks_about_the_same_pairs_again(
             for path in (tmp_path / "queue").glob("pairs-*"):
                 answer(tmp_path, path)
             time.sleep(0.5)
-        assert process.wait(timeout=10) == 0, process.stderr.read()
+        assert process.wait(timeout=60) == 0, process.stderr.read()
     finally:
         process.kill()
     names = sorted(path.name for path in (tmp_path / "queue").glob("pairs-*"))

@@ -48,7 +48,7 @@ class Training:
         self.answered = self.gatherer.gather(pairs)
 
     def result(self):
-        self._thread.join(30)
+        self._thread.join(60)
         return self.answered
 
 
