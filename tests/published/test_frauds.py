@@ -24,15 +24,11 @@ RESULTS = DOCS.parent / "results"
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory):
+def honest(real_sweep, tmp_path_factory):
     """Real runs, and their export."""
     folder = tmp_path_factory.mktemp("honest")
-    for command in (
-        ["run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-         "--seeds", "3", "--executor", "inline", "--quiet"],
-        ["results", "export", "honest"],
-    ):  # fmt: skip
-        assert call_imitbench(*command, cwd=folder).code == 0
+    real_sweep(folder)
+    assert call_imitbench("results", "export", "honest", cwd=folder).code == 0
     return folder
 
 
