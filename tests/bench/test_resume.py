@@ -23,7 +23,7 @@ MORE = {
 }
 # Small enough for several rounds within the budget.
 SETTINGS = {
-    "n_steps": "75",
+    "n_steps": "64",
     "n_envs": "2",
     "demo_batch_size": "64",
     "hidden_size": "16",

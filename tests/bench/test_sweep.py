@@ -55,9 +55,13 @@ def test_every_executor_leaves_the_same_complete_run_directories(
     assert not list((tmp_path / ".jobs").iterdir())
 
 
-def test_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
-    plan = plan_of()
-    sweep(plan, tmp_path)
+def test_the_observer_sees_every_run_and_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
+    recorder, plan = Recorder(), plan_of()
+    sweep(plan, tmp_path, observer=recorder)
+    assert recorder.events[0] == ("planned", 2, 0)
+    assert [event for event in recorder.events if event[0] == "finished"] == [
+        ("finished", spec.run_id, None) for spec in plan
+    ]
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     outcome = sweep(plan, tmp_path)
     assert (outcome.already_done, outcome.done) == (2, 0)
@@ -109,13 +113,8 @@ def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of
     outcome = sweep(plan, tmp_path, force=True)
     assert (outcome.already_done, outcome.done) == (0, 2)
     assert numbers(plan, tmp_path) == first
-
-
-def test_seeds_differ(tmp_path, plan_of, sweep):
-    plan = plan_of(["bc"])
-    sweep(plan, tmp_path)
-    first, second = numbers(plan, tmp_path)
-    assert first != second
+    one_seed, another = first
+    assert one_seed != another
 
 
 def test_numbers_do_not_depend_on_what_ran_before_in_the_same_process(tmp_path, plan_of, sweep):
@@ -123,16 +122,6 @@ def test_numbers_do_not_depend_on_what_ran_before_in_the_same_process(tmp_path, 
     sweep(both, tmp_path / "both")
     sweep(alone, tmp_path / "alone")
     assert numbers(alone, tmp_path / "both") == numbers(alone, tmp_path / "alone")
-
-
-def test_the_observer_sees_every_run(tmp_path, plan_of, sweep):
-    recorder, plan = Recorder(), plan_of()
-    sweep(plan, tmp_path, observer=recorder)
-    ids = [spec.run_id for spec in plan]
-    assert recorder.events[0] == ("planned", 2, 0)
-    assert [event for event in recorder.events if event[0] == "finished"] == [
-        ("finished", run_id, None) for run_id in ids
-    ]
 
 
 @pytest.fixture
