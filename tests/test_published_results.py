@@ -24,15 +24,25 @@ ABLATIONS = sorted(path for path in (ROOT / "ablations").iterdir() if is_submiss
 
 
 @pytest.fixture(scope="module")
-def board():
-    return build_board(
-        find_results(RESULTS, external=True), title="Leaderboard", replicates=REPLICATES
-    )
+def found():
+    return find_results(RESULTS, external=True)
+
+
+@pytest.fixture(scope="module")
+def board(found):
+    return build_board(found, title="Leaderboard", replicates=REPLICATES)
 
 
 @pytest.mark.parametrize("folder", SUBMISSIONS + ABLATIONS, ids=lambda path: path.name)
 def test_published_results_are_valid(folder):
-    assert not validate(folder).failed
+    validation = validate(folder)
+    assert not validation.failed
+    if folder in SUBMISSIONS:
+        assert validation.alarms == ()
+
+
+def test_published_results_share_no_runs(found):
+    assert [note for note in found.notes if note.startswith("warning: ")] == []
 
 
 def test_published_results_name_no_machine_or_absolute_path():

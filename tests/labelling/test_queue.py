@@ -55,7 +55,7 @@ class Training:
 def answer_next(page, choice="left"):
     """Waits for a pair and answers it; returns the state before."""
     pause = threading.Event()
-    for _ in range(1000):
+    for _ in range(6000):
         state = page.state()
         if state["next"]:
             assert page.answer(state["done"], choice)[0] == 200

@@ -136,7 +136,7 @@ def test_computing_probabilities_does_not_change_the_policy_s_normalizer():
     policy = PPO("MlpPolicy", venv, seed=0, device="cpu", policy_kwargs=kwargs).policy
     policy.set_training_mode(True)
     data = random_transitions(venv, 20)
-    log_action_probability(policy, th.as_tensor(data.obs), th.as_tensor(data.acts))
+    log_action_probability(policy, th.tensor(data.obs), th.tensor(data.acts))
     assert policy.features_extractor.normalize.count == 0
     assert policy.training
 
