@@ -1,6 +1,7 @@
 """Plans and sweeps over a small budget."""
 
 import pytest
+from support.evaluation import short_evaluation
 from support.observer import Recorder
 
 from imitbench.bench.plan import make_plan
@@ -39,3 +40,9 @@ def sweep():
         )
 
     return run
+
+
+@pytest.fixture(name="short_evaluation")
+def _short_evaluation():
+    with short_evaluation():
+        yield

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.evaluation import short_evaluation
 
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
@@ -28,6 +29,12 @@ SMALL = {
     "disc_hidden_size": "8",
     "buffer_size": "20000",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_evaluation():
+    with short_evaluation():
+        yield
 
 
 def packs_of(plan_of, seeds=range(4), pack=2):

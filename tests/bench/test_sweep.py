@@ -35,6 +35,7 @@ def numbers(plan, out):
     return [tuple(getattr(result, name) for name in NUMBERS) for result in results]
 
 
+@pytest.mark.usefixtures("short_evaluation")
 @pytest.mark.parametrize("executor", ["inline", "local"])
 def test_every_executor_leaves_the_same_complete_run_directories(
     tmp_path, plan_of, sweep, executor
@@ -55,6 +56,7 @@ def test_every_executor_leaves_the_same_complete_run_directories(
     assert not list((tmp_path / ".jobs").iterdir())
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_the_observer_sees_every_run_and_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
     recorder, plan = Recorder(), plan_of()
     sweep(plan, tmp_path, observer=recorder)
@@ -106,6 +108,7 @@ class Submissions(Executor):
         pass
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of, sweep):
     plan = plan_of(["bc"])
     sweep(plan, tmp_path)
@@ -117,6 +120,7 @@ def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of
     assert one_seed != another
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_numbers_do_not_depend_on_what_ran_before_in_the_same_process(tmp_path, plan_of, sweep):
     both, alone = plan_of(["random", "bc"], seeds=[0]), plan_of(["bc"], seeds=[0])
     sweep(both, tmp_path / "both")
@@ -132,6 +136,7 @@ def own_source(tmp_path):
     return source
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_a_failed_run_is_recorded_and_does_not_stop_the_others(
     tmp_path, plan_of, sweep, own_source
 ):
@@ -173,6 +178,7 @@ class _Fixed:
         return iter(self._specs)
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_content_that_changed_since_planning_is_refused(tmp_path, plan_of, sweep, own_source):
     plan = plan_of(["expert"], seeds=[0], source=f"path:{own_source}")
     specs = list(plan)
@@ -202,6 +208,7 @@ def test_missing_demonstrations_are_reported_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_fail_fast_stops_at_the_first_failure(tmp_path, plan_of, sweep, own_source):
     demos = own_source / "demos"
     shutil.rmtree(demos / "sac-Pendulum-v1")

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from support.evaluation import short_evaluation
 from support.observer import Recorder
 
 from imitbench.bench.job import Job
@@ -39,6 +40,12 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_evaluation():
+    with short_evaluation():
+        yield
 
 
 def sweep_by_worker(folder, plan, entry, *, max_memory=None, runs_per_job=1, **options):

@@ -39,7 +39,7 @@ class Training:
     """Asks about pairs in a thread, as a training does."""
 
     def __init__(self, folder, pairs, **options):
-        self.gatherer = QueueGatherer(folder, poll_s=0.01, timeout_s=20, **options)
+        self.gatherer = QueueGatherer(folder, poll_s=0.01, timeout_s=100, **options)
         self.answered = None
         self._thread = threading.Thread(target=self._ask, args=(pairs,))
         self._thread.start()
@@ -48,7 +48,7 @@ class Training:
         self.answered = self.gatherer.gather(pairs)
 
     def result(self):
-        self._thread.join(60)
+        self._thread.join(120)
         return self.answered
 
 
