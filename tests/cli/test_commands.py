@@ -11,6 +11,7 @@ import sys
 
 import click.testing
 import pytest
+from support.command import call_imitbench
 from typer.main import get_command
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
@@ -21,10 +22,11 @@ QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet", "--executor", "
 
 
 @pytest.fixture(scope="module")
-def results(real_sweep, tmp_path_factory):
+def results(tmp_path_factory):
     """A small results folder that several tests read."""
     folder = tmp_path_factory.mktemp("results")
-    real_sweep(folder, seeds=2)
+    words = ("run", "--algo", "bc", "--algo", "random", "--seeds", "2", *QUICK)
+    assert call_imitbench(*words, cwd=folder).code == 0
     return folder
 
 

@@ -126,7 +126,7 @@ def test_descendants_of_programs_do_not_outlive_a_crashed_worker(job, worker, en
     """A program with its own session, whose child is not a child of the worker."""
     job = job(
         "import subprocess\n"
-        "words = 'sleep 60 & echo $$ $! >> $0; wait'\n"
+        "words = 'sleep 600 & echo $$ $! >> $0; wait'\n"
         "pids = job.with_suffix('.children')\n"
         "before = pids.read_text().split() if pids.exists() else []\n"
         "subprocess.Popen(['sh', '-c', words, str(pids)], start_new_session=True)\n"
