@@ -1,6 +1,7 @@
 """Plans and sweeps over a small budget."""
 
 import pytest
+from support.evaluation import short_evaluation
 from support.observer import Recorder
 from support.plans import make_plan
 
@@ -25,7 +26,7 @@ def plan_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sweep():
     def run(plan, out, *, executor="inline", jobs=1, observer=None, runs_per_job=1, **options):
         return run_sweeps(
@@ -39,3 +40,9 @@ def sweep():
         )
 
     return run
+
+
+@pytest.fixture(name="short_evaluation")
+def _short_evaluation():
+    with short_evaluation():
+        yield

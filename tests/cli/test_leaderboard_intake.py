@@ -26,15 +26,11 @@ HOSTILE = "<img src=x onerror=boom()> | @someone **bold**"
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
+def workplace(real_sweep, tmp_path_factory):
     """A real sweep, as it is submitted: three seeds of bc, and of random."""
     folder = tmp_path_factory.mktemp("workplace")
-    for command in (
-        ["run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-         "--seeds", "3", "--executor", "inline", "--quiet"],
-        ["results", "export", "submissions/good"],
-    ):  # fmt: skip
-        assert call_imitbench(*command, cwd=folder).code == 0
+    real_sweep(folder)
+    assert call_imitbench("results", "export", "submissions/good", cwd=folder).code == 0
     return folder
 
 

@@ -30,7 +30,7 @@ class Client:
 
     def fetch_from(self, address, method="GET", **headers):
         """Returns the answer to a request for any address."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, address, headers=headers)
             answer = connection.getresponse()

@@ -39,7 +39,7 @@ class Training:
     """Asks about pairs in a thread, as a training does."""
 
     def __init__(self, folder, pairs, **options):
-        self.gatherer = QueueGatherer(folder, poll_s=0.01, timeout_s=20, **options)
+        self.gatherer = QueueGatherer(folder, poll_s=0.01, timeout_s=100, **options)
         self.answered = None
         self._thread = threading.Thread(target=self._ask, args=(pairs,))
         self._thread.start()
@@ -48,14 +48,14 @@ class Training:
         self.answered = self.gatherer.gather(pairs)
 
     def result(self):
-        self._thread.join(30)
+        self._thread.join(120)
         return self.answered
 
 
 def answer_next(page, choice="left"):
     """Waits for a pair and answers it; returns the state before."""
     pause = threading.Event()
-    for _ in range(1000):
+    for _ in range(6000):
         state = page.state()
         if state["next"]:
             assert page.answer(state["done"], choice)[0] == 200
