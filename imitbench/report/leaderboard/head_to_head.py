@@ -31,11 +31,11 @@ from imitbench.stats.profiles import performance_profile
 from imitbench.stats.significance import welch_margins
 from imitbench.stats.strata import FloatArray
 
-_SCRIPTS = (
+SCRIPTS = (
     "theme.js", "elements.js", "tables.js", "views.js", "charts.js", "xy_chart.js",
     "head_to_head_views.js", "head_to_head.js",
 )  # fmt: skip
-_STYLES = (*page.STYLES, "head_to_head.css")
+STYLES = (*page.STYLES, "head_to_head.css")
 
 DIGITS = 4
 """Significant digits of the numbers in the page."""
@@ -83,8 +83,8 @@ def render_head_to_head(board: Board, suite: str) -> str:
         f"Head to head: {suite}",
         main,
         facts=facts,
-        scripts=_SCRIPTS,
-        styles=_STYLES,
+        scripts=SCRIPTS,
+        styles=STYLES,
     )
 
 
