@@ -84,9 +84,9 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
             {"check": check, "ok": not validation.of_check(check), "meaning": MEANINGS[check]}
             for check in CHECKS
         ],
-        "problems": [vars(each) for each in validation.problems],
-        "told": [vars(each) for each in validation.notes],
-        "warnings": [vars(each) for each in validation.alarms],
+        "problems": [vars(problem) for problem in validation.problems],
+        "told": [vars(note) for note in validation.notes],
+        "warnings": [vars(alarm) for alarm in validation.alarms],
     }
 
 
@@ -108,8 +108,8 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
     for check in validation.failed:
         typer.echo("")
         problems = validation.of_check(check)
-        for each in problems[:_MAX_SHOWN]:
-            print_text(f"{check}: {each}", indent=2)
+        for problem in problems[:_MAX_SHOWN]:
+            print_text(f"{check}: {problem}", indent=2)
         if len(problems) > _MAX_SHOWN:
             print_text(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
     notes = () if quiet else validation.notes

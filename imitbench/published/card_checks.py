@@ -44,12 +44,12 @@ def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
 
     Suites and algorithms that are not bundled are noted, which is not a problem.
     """
-    for each in runs:
-        spec = each.run.spec
-        _check_suite(spec, each.where, findings)
-        _check_budget(spec, each.where, findings)
-        _check_algorithm(spec, each.where, findings)
-        _check_content(each, findings)
+    for run in runs:
+        spec = run.run.spec
+        _check_suite(spec, run.where, findings)
+        _check_budget(spec, run.where, findings)
+        _check_algorithm(spec, run.where, findings)
+        _check_content(run, findings)
     _check_references(runs, findings)
 
 
@@ -220,9 +220,9 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
     seen: dict[tuple[str, str, str], ReferenceScores] = {}
     learned = {
         version
-        for each in runs
-        if each.run.spec.source is not None
-        and _knows_its_expert(each.run.spec, version := each.run.outcome.references.version, ())
+        for run in runs
+        if run.run.spec.source is not None
+        and _knows_its_expert(run.run.spec, version := run.run.outcome.references.version, ())
     }
     for each in runs:
         found, spec = each.run.outcome.references, each.run.spec

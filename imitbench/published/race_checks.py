@@ -183,7 +183,7 @@ def _designs(path: Path) -> list[RegisteredRace]:
         raise InputError(f"--registered {path}: no such file or folder")
     files = chain.from_iterable(path.glob(pattern) for pattern in _DESIGN_FILES)
     # Requests of races, manifests and other files lie beside designs.
-    return [_design(each) for each in sorted(files) if '"imitbench-race"' in read_text(each)]
+    return [_design(file) for file in sorted(files) if '"imitbench-race"' in read_text(file)]
 
 
 def _design(path: Path) -> RegisteredRace:

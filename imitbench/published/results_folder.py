@@ -215,7 +215,9 @@ def export_results(
                 texts[episodes_file(run.spec)] = episodes_text(run.episodes)
             if curves and run.curve is not None:
                 texts[curve_file(suite, run.spec.run_id)] = curve_text(run.curve)
-        texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
+        texts |= {
+            f"{kind}/{suite}.jsonl": "".join(written) for kind, written in lines.items() if written
+        }
     texts |= {race_file(race): race.text() for race in races}
     manifest = Manifest(
         imitbench=version,

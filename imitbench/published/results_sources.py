@@ -158,7 +158,7 @@ def _find_results(folder: Path) -> LoadedResults:
         others -= {EXTERNAL_FOLDER, verification.FOLDER, *(path.name for path in submissions)}
         if not alone:
             notes += [
-                f"skipped: {folder / each}: has no {MANIFEST_FILE}" for each in sorted(others)
+                f"skipped: {folder / other}: has no {MANIFEST_FILE}" for other in sorted(others)
             ]
     elif next(run_directories(folder), None) is not None:
         kind = "a results folder of own runs"

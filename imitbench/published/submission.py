@@ -78,7 +78,7 @@ class Submission:
     @property
     def published(self) -> list[PublishedRun]:
         """The runs without their places."""
-        return [each.run for each in self.runs]
+        return [run.run for run in self.runs]
 
     @property
     def digest(self) -> str:
@@ -150,7 +150,7 @@ def _check_summaries(manifest: Manifest, runs: Sequence[LocatedRun], findings: F
         findings.fail("manifest", MANIFEST_FILE, what, _EXPORT_AGAIN)
 
     for suite, summary in manifest.suites.items():
-        found = summarize_suite((each.run for each in runs), suite)
+        found = summarize_suite((run.run for run in runs), suite)
         if not found.runs + found.failures:
             fail(f"suites.{one_line(suite, 60)} has no readable run")
         elif summary != found:

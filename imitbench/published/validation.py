@@ -58,9 +58,9 @@ def check_seeds(
         raced: Settings (`RunSpec.setting`) of runs whose seeds follow from a race.
     """
     suites: dict[str, list[RunSpec]] = defaultdict(list)
-    for each in runs:
-        if each.run.spec.setting not in raced:
-            suites[each.run.spec.suite].append(each.run.spec)
+    for run in runs:
+        if run.run.spec.setting not in raced:
+            suites[run.run.spec.suite].append(run.run.spec)
     for suite, specs in sorted(suites.items()):
         _check_suite(suite, specs, findings)
 
@@ -133,7 +133,7 @@ class Validation:
 
     def of_check(self, check: Check) -> list[Finding]:
         """Returns the problems that one check found."""
-        return [each for each in self.problems if each.check == check]
+        return [problem for problem in self.problems if problem.check == check]
 
     @property
     def failed(self) -> list[Check]:
@@ -168,8 +168,8 @@ def validate(folder: Path) -> Validation:
 
 def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
     """Checks the readable content of a submission, and returns signs of invented results."""
-    for each in submission.runs:
-        check_values(each.run, environment_of(each.run.spec), each.where, findings)
+    for run in submission.runs:
+        check_values(run.run, environment_of(run.run.spec), run.where, findings)
     check_against_cards(submission.runs, findings)
     raced = check_races(submission, findings)
     check_seeds(submission.runs, findings, raced)

@@ -162,12 +162,12 @@ class Verification(SealedRecord):
     @property
     def agrees(self) -> bool:
         """Whether runs were trained again, and all agree."""
-        return bool(self.runs) and all(each.agrees for each in self.runs)
+        return bool(self.runs) and all(run.agrees for run in self.runs)
 
     @property
     def refutes(self) -> bool:
         """Whether a run that was trained again differs from the submitted one."""
-        return any(each.verdict == "different" for each in self.runs)
+        return any(run.verdict == "different" for run in self.runs)
 
     @property
     def file_name(self) -> str:
@@ -244,7 +244,7 @@ def check_verification(
     if record.public_seed is not None and record.seed != public_draw(digest, record.public_seed):
         raise refuse("its seed does not follow from its public seed")
     order = [run.spec.run_id for run in draw_order(runs, record.seed)]
-    drawn = [each.run_id for each in record.runs]
+    drawn = [run.run_id for run in record.runs]
     refused = [each.run_id for each in record.refused]
     taken = order[: len(drawn) + len(refused)]
     if record.completed != len(order) or sorted(taken) != sorted(drawn + refused):

@@ -194,7 +194,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDetails) -> None:
-    known = dict.fromkeys(name for each in report.sections for name in _names(each, details))
+    known = dict.fromkeys(name for section in report.sections for name in _names(section, details))
     known |= dict.fromkeys(plot.name for plot in _race_plots(report))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):

@@ -104,7 +104,7 @@ def seeds(result: AlgorithmResult) -> str:
 def all_seeds(section: Section) -> str:
     """Returns numbers of seeds per environment: `5`, or `4-5, 10` if algorithms differ."""
     counts = {result.seeds: seeds(result) for result in section.algorithms if result.kind == "run"}
-    return ", ".join(counts[each] for each in sorted(counts)) or "none"
+    return ", ".join(counts[number] for number in sorted(counts)) or "none"
 
 
 def conditions(section: Section, report: Report) -> str:

@@ -79,7 +79,10 @@ class FlatParameters:
     def split(self, vector: th.Tensor) -> list[th.Tensor]:
         """Returns views of a vector of shape (size,), one with the shape of each parameter."""
         parts = th.split(vector, [parameter.numel() for parameter in self.parameters])
-        return [part.view(each.shape) for part, each in zip(parts, self.parameters, strict=True)]
+        return [
+            part.view(parameter.shape)
+            for part, parameter in zip(parts, self.parameters, strict=True)
+        ]
 
     def gradient_of(self, parameter: th.Tensor) -> th.Tensor:
         """Returns the part of the gradient that belongs to a parameter."""

@@ -122,8 +122,8 @@ class _Epoch:
             "approx_kl": ratio - 1 - self.log_ratio[seen],
         }
         return {
-            name: np.add.reduceat(each, starts, dtype=np.float64) / sizes
-            for name, each in terms.items()
+            name: np.add.reduceat(term, starts, dtype=np.float64) / sizes
+            for name, term in terms.items()
         }
 
 

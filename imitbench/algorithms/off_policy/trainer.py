@@ -265,8 +265,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         starts = [np.flatnonzero(rows["starts"]) for rows in self._demonstrations]
 
         def fill(host: th.Tensor) -> None:
-            drawn = self.streams.indices([len(each) for each in starts], count)
-            index = [each[numbers] for each, numbers in zip(starts, drawn, strict=True)]
+            drawn = self.streams.indices([len(start) for start in starts], count)
+            index = [start[numbers] for start, numbers in zip(starts, drawn, strict=True)]
             host.copy_(th.from_numpy(np.stack(index)))
 
         return self._expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
@@ -361,8 +361,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)
-        for seed, each in enumerate(rows):
-            self._replay.add(seed, self.set_rewards(seed, each))
+        for seed, row in enumerate(rows):
+            self._replay.add(seed, self.set_rewards(seed, row))
         self.num_timesteps += self._collector.n_envs
         self._check_fixed_horizon(self._collector.lengths)
 

@@ -295,16 +295,16 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
         raise ValueError("fragment_pairs is empty; give at least one pair of fragments")
     fragments = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
     acts = [fragment.acts for fragment in fragments]
-    lengths = np.array([len(each) for each in acts])
+    lengths = np.array([len(act) for act in acts])
     _check_lengths(lengths)
-    if DictObs in {type(each.obs) for each in fragments}:
+    if DictObs in {type(fragment.obs) for fragment in fragments}:
         raise ValueError(
             "fragment_pairs: dictionary observations are not supported by reward networks; "
             "flatten them first"
         )
     dones = np.zeros(lengths.sum(), dtype=bool)
-    dones[np.cumsum(lengths) - 1] = [each.terminal for each in fragments]
-    obs, next_obs = _join_observations([cast(Array, each.obs) for each in fragments])
+    dones[np.cumsum(lengths) - 1] = [fragment.terminal for fragment in fragments]
+    obs, next_obs = _join_observations([cast(Array, fragment.obs) for fragment in fragments])
     joined = JoinedSteps(
         obs=obs,
         acts=np.concatenate(acts),
@@ -330,8 +330,8 @@ def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
     """All observations except the last of each fragment, and all except the first."""
     rows = len(observations[0])
     if any(len(observation) != rows for observation in observations):
-        obs: Array = np.concatenate([each[:-1] for each in observations])
-        return obs, np.concatenate([each[1:] for each in observations])
+        obs: Array = np.concatenate([observation[:-1] for observation in observations])
+        return obs, np.concatenate([observation[1:] for observation in observations])
     # Hundreds of small slices take longer than another copy of everything.
     whole: Array = np.concatenate(observations)
     by_fragment = whole.reshape(len(observations), rows, *whole.shape[1:])
@@ -342,7 +342,9 @@ def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
 
 
 def _join_rewards(fragments: Sequence[Trajectory], lengths: Array) -> Array | None:
-    if not all(issubclass(kind, TrajectoryWithRew) for kind in {type(each) for each in fragments}):
+    if not all(
+        issubclass(kind, TrajectoryWithRew) for kind in {type(fragment) for fragment in fragments}
+    ):
         return None
     rewards: list[Array] = [each.rews for each in cast("list[TrajectoryWithRew]", fragments)]
     pairs = len(fragments) // 2

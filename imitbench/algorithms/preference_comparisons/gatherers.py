@@ -190,8 +190,8 @@ def pair_returns(
     fragments = [fragment for pair in pairs for fragment in pair]
     _check_rewards_present(fragments)
     # All rewards are concatenated and summed by part.
-    rewards = np.concatenate([each.rews for each in fragments], dtype=np.float64)
-    lengths = np.array([len(each) for each in fragments])
+    rewards = np.concatenate([fragment.rews for fragment in fragments], dtype=np.float64)
+    lengths = np.array([len(fragment) for fragment in fragments])
     starts = np.cumsum(lengths) - lengths
     if discount_factor != 1:
         steps = np.arange(len(rewards)) - np.repeat(starts, lengths)

@@ -201,7 +201,9 @@ class PreferenceModel(nn.Module):
             ValueError: The network does not give one reward per transition.
         """
         if self.member_pref_models:
-            return th.stack([each.rewards(transitions) for each in self.member_pref_models], dim=1)
+            return th.stack(
+                [member.rewards(transitions) for member in self.member_pref_models], dim=1
+            )
         return _rewards(self.model, transitions)
 
     def probability(self, rews1: th.Tensor, rews2: th.Tensor) -> th.Tensor:

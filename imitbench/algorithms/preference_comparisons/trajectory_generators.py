@@ -136,12 +136,15 @@ class TrajectoryMixture(TrajectoryGenerator):
         """
         shares = _split(steps, self.weights)
         # Generators with a share of zero are called, too: an agent must clear its buffer.
-        samples = [each.sample(share) for each, share in zip(self.generators, shares, strict=True)]
+        samples = [
+            generator.sample(share)
+            for generator, share in zip(self.generators, shares, strict=True)
+        ]
         return [trajectory for sample in samples for trajectory in sample]
 
     def train(self, steps: int, **kwargs: Any) -> None:
         """Trains the generators that can be trained, for steps divided among them by weight."""
-        learners = [i for i, each in enumerate(self.generators) if can_train(each)]
+        learners = [i for i, generator in enumerate(self.generators) if can_train(generator)]
         if not learners:
             return
         weights = self.weights[learners]
@@ -165,8 +168,8 @@ class TrajectoryMixture(TrajectoryGenerator):
         states = state["generators"]
         if len(states) != len(self.generators):
             raise ValueError(f"state is of {len(states)} generators, not {len(self.generators)}")
-        for each, its_state in zip(self.generators, states, strict=True):
-            each.load_state_dict(its_state)
+        for generator, its_state in zip(self.generators, states, strict=True):
+            generator.load_state_dict(its_state)
 
 
 def can_train(generator: TrajectoryGenerator) -> bool:

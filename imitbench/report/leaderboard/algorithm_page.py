@@ -20,9 +20,9 @@ from imitbench.store.external_results import ExternalRun
 def pages(board: Board) -> dict[str, list[OnBoard]]:
     """Returns the rows that each page shows, by the path of the page in the site."""
     found: dict[str, list[OnBoard]] = {}
-    for each in board.rows:
-        if each.row.page is not None:
-            found.setdefault(each.row.page, []).append(each)
+    for row in board.rows:
+        if row.row.page is not None:
+            found.setdefault(row.row.page, []).append(row)
     return found
 
 
@@ -162,7 +162,7 @@ def _runs(
             "Episodes", "Origin", "Finished", "Submitted by", "Digest of the specification"
         ),
     ]  # fmt: skip
-    rows = [_run(each, row, up, origins) for each in runs]
+    rows = [_run(run, row, up, origins) for run in runs]
     label = f"Runs on {environment}"
     return html_tables.table(columns, rows, label=label, caption="", classes="runs")
 
@@ -242,15 +242,15 @@ def _failures(row: BoardRow) -> Markup:
     ]
     rows = [
         [
-            TableCell(tag("code", each.run.spec.run_id), each.run.spec.run_id),
-            TableCell(named(each.row.env), each.row.env),
-            page.count_cell(each.row.seed),
-            TableCell(each.row.phase),
-            TableCell(each.row.error_type),
-            TableCell(text.message(each.row.message)),
-            TableCell(each.submitter or model.OWN),
+            TableCell(tag("code", failure.run.spec.run_id), failure.run.spec.run_id),
+            TableCell(named(failure.row.env), failure.row.env),
+            page.count_cell(failure.row.seed),
+            TableCell(failure.row.phase),
+            TableCell(failure.row.error_type),
+            TableCell(text.message(failure.row.message)),
+            TableCell(failure.submitter or model.OWN),
         ]
-        for each in row.failures
+        for failure in row.failures
     ]
     caption = "Failed runs have no score; the tables count them."
     return html_tables.table(columns, rows, label="Failed runs", caption=caption)

@@ -69,7 +69,7 @@ def external_rows(
                 aggregates=("mean", "iqm"),
             )
             [built] = report.sections
-            [result] = [each for each in built.algorithms if each.algorithm == key]
+            [result] = [algorithm for algorithm in built.algorithms if algorithm.algorithm == key]
             made.append(
                 BoardRow(
                     rank=None,
@@ -272,7 +272,7 @@ def _all_raced(runs: Sequence[BoardRun | BoardFailure], sources: Sequence[Result
     """Whether each run belongs to a registered race of its submitter."""
     designs = {source.name: [race.design for race in source.races] for source in sources}
     return bool(runs) and all(
-        any(design.has(each.run) for design in designs[each.submitter]) for each in runs
+        any(design.has(run.run) for design in designs[run.submitter]) for run in runs
     )
 
 

@@ -95,7 +95,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
         **asdict(section.conditions),
         "environments": list(section.environments),
         "version": part.version or None,
-        "alarms": [asdict(each) for each in table_alarms(part, method)],
+        "alarms": [asdict(alarm) for alarm in table_alarms(part, method)],
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
         "rows": [
@@ -106,11 +106,11 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
                 "runs": _runs(row),
                 "failures": [
                     {
-                        "run_id": each.run.spec.run_id,
-                        "submitted_by": each.submitter,
-                        **_columns(each.row, "env", "seed", "phase", "error_type", "message"),
+                        "run_id": failure.run.spec.run_id,
+                        "submitted_by": failure.submitter,
+                        **_columns(failure.row, "env", "seed", "phase", "error_type", "message"),
                     }
-                    for each in row.failures
+                    for failure in row.failures
                 ],
             }
             for row in part.rows
@@ -175,15 +175,15 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
         return [run.model_dump(exclude_none=True) for run in row.imported.runs]
     return [
         {
-            "run_id": each.run.spec.run_id,
-            "spec_digest": each.run.spec.digest,
-            "submitted_by": each.submitter,
-            **_columns(each.row, "env", "seed", "raw_return", "score", "score_deterministic",
+            "run_id": run.run.spec.run_id,
+            "spec_digest": run.run.spec.digest,
+            "submitted_by": run.submitter,
+            **_columns(run.row, "env", "seed", "raw_return", "score", "score_deterministic",
                        "mean_length", "env_steps", "wall_s", "finished_at"),
-            "episodes": each.episodes,
-            "isolated": each.run.isolated,
+            "episodes": run.episodes,
+            "isolated": run.run.isolated,
         }
-        for each in row.runs
+        for run in row.runs
     ]  # fmt: skip
 
 

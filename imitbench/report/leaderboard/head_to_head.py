@@ -348,8 +348,8 @@ def _margins(
     pairs = list(combinations(table, 2))
     nothing = np.zeros(0)
     cells = {name: [own.get(env, nothing) for env in environments] for name, own in table.items()}
-    spread = {name: np.array([_spread(own) for own in each]) for name, each in cells.items()}
-    sizes = {name: np.array([own.size for own in each]) for name, each in cells.items()}
+    spread = {name: np.array([_spread(own) for own in cell]) for name, cell in cells.items()}
+    sizes = {name: np.array([own.size for own in cell]) for name, cell in cells.items()}
     found = welch_margins(
         np.stack([np.stack([spread[first], spread[second]], axis=-1) for first, second in pairs]),
         np.stack([np.stack([sizes[first], sizes[second]], axis=-1) for first, second in pairs]),

@@ -45,10 +45,10 @@ def _alarms(board: Board) -> list[tuple[str, TableAlarm]]:
     return [
         (
             f"{model.suite_page(part.section.suite)}#{part.anchor}",
-            replace(each, text=f"{part.title}: {each.text}"),
+            replace(table_alarm, text=f"{part.title}: {table_alarm.text}"),
         )
         for part in board.sections
-        for each in table_alarms(part, board.method)
+        for table_alarm in table_alarms(part, board.method)
     ]
 
 
@@ -60,9 +60,9 @@ def _comparisons(board: Board) -> Markup:
 
 
 def _facts(board: Board) -> list[Markup]:
-    rows = [each.row for each in board.rows]
+    rows = [row.row for row in board.rows]
     runs = {run.row.run_id for row in rows for run in row.runs}
-    failed = {each.row.run_id for row in rows for each in row.failures}
+    failed = {failure.row.run_id for row in rows for failure in row.failures}
     methods = {spec.algo for row in rows if _kind(row) == "methods" for spec in row.specs}
     environments = {(part.section.suite, env) for part in board.sections
                     for env in part.section.environments}  # fmt: skip
@@ -270,7 +270,7 @@ def _submitter(source: ResultsSource, board: Board) -> Markup:
     details = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
     details += [f"supersedes {each.name}" for each in board.sources
              if source.name and each.superseded_by == source.name]  # fmt: skip
-    return join(name, *(tag("span", each, class_="how") for each in details))
+    return join(name, *(tag("span", detail, class_="how") for detail in details))
 
 
 def _trained_again(source: ResultsSource) -> TableCell:

@@ -65,7 +65,7 @@ class Intake:
             return "validated, not verified: no run can be trained here"
         if found.agrees:
             return f"verified, {runs}"
-        verdicts = Counter(each.verdict for each in found.runs)
+        verdicts = Counter(run.verdict for run in found.runs)
         different, failed = verdicts["different"], verdicts["failed"]
         return f"not verified, {runs}: {different} differ, {failed} failed here"
 
@@ -77,8 +77,8 @@ class Intake:
             "accepted": self.accepted,
             "verdict": self.verdict,
             "valid": validation.valid,
-            "problems": [vars(each) for each in validation.problems],
-            "warnings": [vars(each) for each in validation.alarms],
+            "problems": [vars(problem) for problem in validation.problems],
+            "warnings": [vars(alarm) for alarm in validation.alarms],
             "verification": None if found is None else found.model_dump(mode="json"),
         }
 
@@ -123,8 +123,8 @@ def _verification(found: Verification) -> list[str]:
     blocks = [f"Runs trained again by {escape(found.verified_by)}, {seed}:"]
     if found.runs:
         header = ("Run", "Stated", "Found", "Noise band", "Outcome")
-        blocks.append(table(header, [_row(each) for each in found.runs], names=1))
-    problems = [f"{each.label}: {each.problem}" for each in found.runs if each.problem]
+        blocks.append(table(header, [_row(run) for run in found.runs], names=1))
+    problems = [f"{run.label}: {run.problem}" for run in found.runs if run.problem]
     blocks += _list("Failed here", problems)
     blocks += _list(
         "Drawn, but cannot be trained here", [f"{each.label}: {each.why}" for each in found.refused]

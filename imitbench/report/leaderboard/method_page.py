@@ -120,8 +120,13 @@ def _tuned(card: AlgorithmCard, name: str) -> str:
 def _failures(failures: Sequence[BoardFailure]) -> Markup:
     """Returns the causes of failed runs, with their numbers."""
     causes = Counter(
-        (each.row.suite, each.row.env, each.row.error_type, text.message(each.row.message))
-        for each in failures
+        (
+            failure.row.suite,
+            failure.row.env,
+            failure.row.error_type,
+            text.message(failure.row.message),
+        )
+        for failure in failures
     )
     columns = [
         *page.text_columns("Suite", "Environment", "Error", "Message"),
@@ -263,12 +268,12 @@ def _parameters(card: AlgorithmCard, tuned: Mapping[str, Mapping[str, object]]) 
     rows = [
         [
             TableCell(tag("code", name), name),
-            TableCell(str(each.default)),
-            *(TableCell(_changed(name, each.default, tuned)) for _ in [0] if tuned),
-            TableCell(str(each.search) if each.search else "-"),
-            TableCell(each.help),
+            TableCell(str(hyperparameter.default)),
+            *(TableCell(_changed(name, hyperparameter.default, tuned)) for _ in [0] if tuned),
+            TableCell(str(hyperparameter.search) if hyperparameter.search else "-"),
+            TableCell(hyperparameter.help),
         ]
-        for name, each in card.hyperparameters.items()
+        for name, hyperparameter in card.hyperparameters.items()
     ]
     caption = "Values of today's card; those of each run are on the pages of its results."
     ids = [f"parameter-{model.slug(name)}" for name in card.hyperparameters]

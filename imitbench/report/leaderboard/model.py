@@ -148,14 +148,14 @@ class BoardRow:
     @property
     def specs(self) -> tuple[RunSpec, ...]:
         """Specifications of its own runs, completed ones first."""
-        completed = tuple(each.run.spec for each in self.runs)
-        return completed + tuple(each.run.spec for each in self.failures)
+        completed = tuple(run.run.spec for run in self.runs)
+        return completed + tuple(failure.run.spec for failure in self.failures)
 
     @property
     def isolated(self) -> bool | None:
         """Whether the method was kept from true rewards in all its runs; `None` if unknown."""
-        found = {each.run.isolated for each in self.runs}
-        found |= {each.run.isolated for each in self.failures}
+        found = {run.run.isolated for run in self.runs}
+        found |= {failure.run.isolated for failure in self.failures}
         if False in found:
             return False
         return True if found == {True} else None
@@ -313,9 +313,9 @@ def method_page(name: str) -> str:
 def methods(board: Board) -> dict[str, list[OnBoard]]:
     """Returns the rows of each method, by the name in its runs; controls are left out."""
     found: dict[str, list[OnBoard]] = {}
-    for each in board.rows:
-        if each.row.is_method:
-            found.setdefault(each.row.name, []).append(each)
+    for row in board.rows:
+        if row.row.is_method:
+            found.setdefault(row.row.name, []).append(row)
     return found
 
 

@@ -84,7 +84,7 @@ def level_text(row: BoardRow) -> str:
 
 def package_versions(runs: Iterable[BoardRun | BoardFailure]) -> tuple[str, ...]:
     """Returns the versions of this package that made the runs, sorted."""
-    return tuple(sorted({each.run.provenance.imitbench for each in runs}))
+    return tuple(sorted({run.run.provenance.imitbench for run in runs}))
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ def tuning_cost(specs: Sequence[RunSpec]) -> TuningCost:
         else ("", place): each
         for place, each in enumerate(known)
     }
-    steps = [each.env_steps for each in searches.values() if each.env_steps is not None]
+    steps = [search.env_steps for search in searches.values() if search.env_steps is not None]
     return TuningCost(
         tuned=len(tuned),
         stated=len(known),
-        trials=sum(each.trials for each in searches.values()) if searches else None,
+        trials=sum(search.trials for search in searches.values()) if searches else None,
         env_steps=sum(steps) if steps else None,
     )
 

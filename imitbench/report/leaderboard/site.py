@@ -109,7 +109,7 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()
-    for run in (run for each in board.rows for run in each.row.runs):
+    for run in (run for row in board.rows for run in row.row.runs):
         if run.episodes not in written and run.run.episodes is not None:
             written.add(run.episodes)
             yield run.episodes, episodes_text(run.run.episodes)

@@ -55,7 +55,7 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
     facets = [_facets(part) for part in parts]
     choices = []
     for name in facets[0] if facets else ():
-        values = dict.fromkeys(each[name] for each in facets)
+        values = dict.fromkeys(facet[name] for facet in facets)
         if len(values) < 2:
             continue
         options = {f"={value}": value for value in values}
@@ -121,7 +121,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
     whole = table([row for row in part.rows if row.kind != "external"], "", "")
     details = f"{part.shared}, " * bool(part.shared) + text.reference_versions(section)
     heading = join(section.suite, " ", tag("span", details, class_="shared"))
-    found = [("", each) for each in table_alarms(part, board.method)]
+    found = [("", table_alarm) for table_alarm in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
     parts = [page.alarms(found), whole, tag("p", compare, class_="beside")]
     if imported:
