@@ -133,7 +133,7 @@ def run(
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
-    from imitbench.report.notebook import ShownSummary
+    from imitbench.report.notebook import NotebookSummary
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     settings = {
@@ -152,7 +152,7 @@ def run(
         outcome = carry_out(
             plans, resolved, out=Path(out), command=call_text("run", given), observer=observer
         )
-    return ShownSummary.of(summarize_sweep(plans, Path(out), outcome))
+    return NotebookSummary.of(summarize_sweep(plans, Path(out), outcome))
 
 
 def race(
@@ -531,10 +531,10 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
 
 
 def _places(given: Places) -> list[Path]:
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
 
     places = [given] if isinstance(given, (str, PathLike)) else given
-    return [results_place(place) for place in places]
+    return [results_location(place) for place in places]
 
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:

@@ -17,7 +17,7 @@ from imitbench.records.runs import ReferenceScores, RunSpec
 from imitbench.store import lease
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
-from imitbench.util.source_import import SourcePlace
+from imitbench.util.source_import import SourceLocation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,7 +45,7 @@ class Job(JobOptions):
 
     out: str
     source_root: str
-    sources: dict[str, SourcePlace] = Field(default_factory=dict)
+    sources: dict[str, SourceLocation] = Field(default_factory=dict)
     runs: list[RunSpec]
     companions: list[RunSpec] = Field(default_factory=list)
     references: ReferenceScores

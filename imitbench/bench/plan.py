@@ -33,7 +33,7 @@ from imitbench.store.live_runs import DurationEstimates
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
-from imitbench.util.source_import import SourcePlace
+from imitbench.util.source_import import SourceLocation
 from imitbench.util.text_line import one_line
 
 _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
@@ -108,7 +108,7 @@ class Plan:
         ]
 
     @property
-    def sources(self) -> dict[str, SourcePlace]:
+    def sources(self) -> dict[str, SourceLocation]:
         """Locations of source outside this package, by digest."""
         origins = [self.suite.origin, *(card.origin for card, _ in self.algorithms)]
         return {

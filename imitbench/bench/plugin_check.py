@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec, Record
 from imitbench.util.interpreter import module_command
-from imitbench.util.source_import import SourcePlace, register
+from imitbench.util.source_import import SourceLocation, register
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -39,7 +39,7 @@ class PluginRequirement(Record):
 
     what: str
     digest: str
-    source: SourcePlace
+    source: SourceLocation
     implementation: str | None = None
     environment: EnvironmentSpec | None = None
 

@@ -35,7 +35,7 @@ Place = option(
     "--out",
     "Results folder, published results, a database, a CSV table or leaderboard.json; repeatable.",
     "PATH",
-    completion.results_places,
+    completion.results_locations,
 )
 Against = Annotated[
     list[str],
@@ -44,7 +44,7 @@ Against = Annotated[
         "Separate results of the baselines, in any of these forms, or 'published'; "
         "repeatable. The default baseline is then NEW itself, if it is among them.",
         "PATH",
-        completion.results_places,
+        completion.results_locations,
     ),
 ]
 
@@ -110,7 +110,7 @@ def compare(
 
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.report.build import compare_results
     from imitbench.report.pairwise import PairwiseOptions as Method
     from imitbench.report.pairwise_text import pairwise_document
@@ -121,8 +121,8 @@ def compare(
     found = compare_results(
         algorithm,
         split_names("--baseline", baseline),
-        [results_place(name) for name in out],
-        [results_place(name) for name in against],
+        [results_location(name) for name in out],
+        [results_location(name) for name in against],
         method,
         notify=note,
         selection=Selection.of(suite, env, algo),

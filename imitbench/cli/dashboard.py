@@ -21,7 +21,7 @@ def dashboard(
             "--out",
             "Results folder, or a folder of published results, or 'published'.",
             "DIR",
-            completion.results_places,
+            completion.results_locations,
         ),
     ] = str(options.DEFAULT_OUT),
     port: Annotated[
@@ -42,9 +42,9 @@ def dashboard(
     Example: imitbench dashboard --out runs --port 8042
     """
     from imitbench.dashboard.server import Dashboard, DashboardServer
-    from imitbench.published.opening import ResultsPlace, results_place
+    from imitbench.published.opening import ResultsLocation, results_location
 
-    place = ResultsPlace.of(results_place(out))
+    place = ResultsLocation.of(results_location(out))
     if place.board is not None:
         raise InputError(f"--out {out}: is a file; name a folder of results")
     with DashboardServer(Dashboard(place, note), port) as server:

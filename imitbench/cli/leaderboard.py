@@ -29,7 +29,7 @@ def validate_submission(
             "Look for copies of these results: published results, a folder of such folders, "
             "or 'published'; repeatable.",
             "DIR",
-            completion.results_places,
+            completion.results_locations,
         ),
     ] = [],  # noqa: B006 (typer copies it)
     registered: Annotated[
@@ -54,12 +54,12 @@ def validate_submission(
     Example: imitbench leaderboard validate results/theirs --against results/ours
     """
     from imitbench.cli.output import print_json
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.published.race_checks import compare_registered
     from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
-    others = [results_place(name) for name in dict.fromkeys(against)]
+    others = [results_location(name) for name in dict.fromkeys(against)]
     validation = compare_with(validate(submission), others)
     if registered is not None:
         problems = compare_registered(validation.submission.races, registered)
@@ -171,7 +171,7 @@ def build_site(
             "Published results, a folder of such folders, a results folder, or 'published'; "
             "repeatable.",
             "DIR",
-            completion.results_places,
+            completion.results_locations,
         ),
     ] = options.DEFAULT_PLACES,
     title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
@@ -195,7 +195,7 @@ def build_site(
     """
     from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
@@ -206,7 +206,7 @@ def build_site(
         raise InputError("--title: is empty")
     if submit_to is not None and not submit_to.startswith("https://"):
         raise InputError(f"--submit-to {submit_to}: must start with https://")
-    places = [results_place(name) for name in dict.fromkeys(results)]
+    places = [results_location(name) for name in dict.fromkeys(results)]
     for place in places:
         check_place(out, place)
     found = find_results(*places, external=external, verifications=verifications or None)
@@ -247,7 +247,7 @@ def write_card(
             "--results",
             "Results, as for `leaderboard build`; repeatable.",
             "DIR",
-            completion.results_places,
+            completion.results_locations,
         ),
     ] = options.DEFAULT_PLACES,
     suite: Annotated[str | None, option("--suite", "Suite of the results [all].", "NAME")] = None,
@@ -267,14 +267,14 @@ def write_card(
     """
     from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.model_card import evaluation_results, write_model_card
 
     if url is not None and not url.startswith("https://"):
         raise InputError(f"--url {url}: must start with https://")
-    found = find_results(*(results_place(name) for name in dict.fromkeys(results)))
+    found = find_results(*(results_location(name) for name in dict.fromkeys(results)))
     board = build_board(found, title="Leaderboard", replicates=replicates)
     index = evaluation_results(board, algo, suite=suite, address=url)
     write_model_card(card, index)

@@ -42,7 +42,7 @@ def take_in(
             "--results",
             "Results of the site [the folder that holds the submission]; repeatable.",
             "DIR",
-            completion.results_places,
+            completion.results_locations,
         ),
     ] = [],  # noqa: B006 (typer copies it)
     jobs: Jobs = 1,
@@ -99,11 +99,11 @@ def _submissions(
 ) -> tuple[dict[Path, Validation | None], list[Path]]:
     """Returns the submissions to take in, validated if several are here, and the site's results."""
     from imitbench.errors import InputError
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.published.results_folder import MANIFEST_FILE
     from imitbench.published.results_sources import (
         submission_folders,
-        verification_places,
+        verification_folders,
         verified_digests,
     )
     from imitbench.published.submission import is_submission
@@ -111,10 +111,10 @@ def _submissions(
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    named = [results_place(name) for name in dict.fromkeys(results)]
+    named = [results_location(name) for name in dict.fromkeys(results)]
     if (folder / MANIFEST_FILE).exists() or not submission_folders(folder):
         return {folder: None}, named or [folder.resolve().parent]
-    done = verified_digests(verification_places([folder]))
+    done = verified_digests(verification_folders([folder]))
     waiting: dict[Path, Validation | None] = {}
     for path in submission_folders(folder):
         if not is_submission(path):
@@ -170,7 +170,7 @@ def _write(
     """Writes the outcome, completely or not at all; returns notes on the site."""
     import json
 
-    from imitbench.published.results_sources import find_results, verification_places
+    from imitbench.published.results_sources import find_results, verification_folders
     from imitbench.published.verification import FOLDER, write_verification
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.intake import render_comment
@@ -185,7 +185,7 @@ def _write(
                 write_verification(each.verification, draft / FOLDER)
         if all(each.validation.valid for each in found):
             new = [draft / FOLDER] if (draft / FOLDER).is_dir() else []
-            results = find_results(*places, verifications=[*verification_places(places), *new])
+            results = find_results(*places, verifications=[*verification_folders(places), *new])
             notes += results.notes
             board = build_board(results, title=title, replicates=replicates)
             write_site(board, draft / _SITE, results=[])

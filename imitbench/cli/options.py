@@ -52,7 +52,7 @@ Places = Annotated[
         "--out",
         "Results folder, or a folder of published results, or 'published'; repeatable.",
         "DIR",
-        completion.results_places,
+        completion.results_locations,
     ),
 ]
 Json = Annotated[bool, option("--json", "Print one JSON document on stdout.")]

@@ -65,7 +65,7 @@ Scores = Annotated[
         "What --simulate draws from: results [--out], published, "
         "normal:DIFFERENCE,SPREAD or collapse:DIFFERENCE,SPREAD,RATE.",
         "PLACE|SHAPE",
-        completion.results_places,
+        completion.results_locations,
     ),
 ]
 Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min=10, max=100_000)]

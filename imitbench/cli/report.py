@@ -65,7 +65,7 @@ def report(
 
     Example: imitbench report --out runs --format html --to report.html
     """
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.report.build import build
     from imitbench.report.plots import check_figures, require_matplotlib
     from imitbench.report.terminal import render_terminal
@@ -79,7 +79,7 @@ def report(
         check_figures(figure)
     elif figure:
         raise InputError(f"--figure {figure[0]}: works only with --format png, svg or pdf")
-    places = [results_place(name) for name in out]
+    places = [results_location(name) for name in out]
     built = build(
         places,
         notify=note,

@@ -31,13 +31,13 @@ def sql(
     """
     import duckdb
 
-    from imitbench.published.opening import open_results, results_place
+    from imitbench.published.opening import open_results, results_location
     from imitbench.untrusted.limits import beyond
 
     try:
         if not duckdb.extract_statements(query):  # as for a query of comments only
             raise InputError("query: is empty; pass a SELECT statement")
-        with open_results([results_place(name) for name in out], notify=note) as connection:
+        with open_results([results_location(name) for name in out], notify=note) as connection:
             answer = connection.execute(query)
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()

@@ -52,12 +52,12 @@ def status(
         table_rows,
         watch_runs,
     )
-    from imitbench.published.opening import ResultsPlace, published_cells, results_place
+    from imitbench.published.opening import ResultsLocation, published_cells, results_location
     from imitbench.report.build import read_reported_races
     from imitbench.report.race_tables import state_line
     from imitbench.store.overview import StatusSurvey
 
-    places = [ResultsPlace.of(results_place(name)) for name in out]
+    places = [ResultsLocation.of(results_location(name)) for name in out]
     surveys = {place.path: StatusSurvey(place.path) for place in places if place.has_runs}
     if watch and not (len(places) == 1 and surveys):
         raise InputError("--watch: follows one results folder; name one with --out")

@@ -40,7 +40,7 @@ from imitbench.records.runs import Budget, Record, ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 from imitbench.util.library_patches import leave_compiler_unloaded
-from imitbench.util.source_import import SourcePlace
+from imitbench.util.source_import import SourceLocation
 from imitbench.util.state_file import load_state, save_state
 from imitbench.util.torch_startup import use_one_thread
 
@@ -149,7 +149,7 @@ def check_resume(
     spec: RunSpec,
     *,
     source_root: Path,
-    sources: Mapping[str, SourcePlace] | None = None,
+    sources: Mapping[str, SourceLocation] | None = None,
     references: ReferenceScores,
     folder: Path,
     kills: int = 3,
@@ -186,7 +186,7 @@ class _ResumeChecker:
     references: ReferenceScores
     folder: Path
     notify: Callable[[str], None]
-    sources: dict[str, SourcePlace]
+    sources: dict[str, SourceLocation]
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(derive_seed(self.spec.seed, "interruptions"))

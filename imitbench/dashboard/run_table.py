@@ -12,7 +12,7 @@ from pathlib import Path
 from imitbench.dashboard.curves import CurveReader
 from imitbench.dashboard.files import file_stamp
 from imitbench.errors import InputError
-from imitbench.published.opening import ResultsPlace, read_sources
+from imitbench.published.opening import ResultsLocation, read_sources
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.report.comparison_runs import role_by_name
@@ -331,7 +331,7 @@ class RunTable:
         return Outlook(eta_s, total.whole, bool(total.open) and self._survey.is_active())
 
 
-def read_published_runs(place: ResultsPlace, notify: Notify) -> dict[str, PublishedRun]:
+def read_published_runs(place: ResultsLocation, notify: Notify) -> dict[str, PublishedRun]:
     """Reads the published results of a folder.
 
     Args:

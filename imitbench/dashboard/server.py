@@ -18,7 +18,7 @@ from imitbench.dashboard.files import OpenFile, open_file
 from imitbench.dashboard.run_table import RunTable, published_row, read_published_runs
 from imitbench.dashboard.videos import find_videos, open_video
 from imitbench.errors import InputError
-from imitbench.published.opening import ResultsPlace
+from imitbench.published.opening import ResultsLocation
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.report.html_markup import Markup, html_document, join, tag, theme_picker
 from imitbench.store.run_dir import RunDirectory
@@ -72,7 +72,7 @@ class Dashboard:
         InputError: It has no results, or published results contradict themselves.
     """
 
-    def __init__(self, place: ResultsPlace, notify: Notify) -> None:
+    def __init__(self, place: ResultsLocation, notify: Notify) -> None:
         place.check_use()
         self._out = place.path
         self._published = read_published_runs(place, notify)

@@ -123,7 +123,7 @@ def _early(
                 break
 
 
-def compare_registered(races: Sequence[RegisteredRace], place: str) -> list[Finding]:
+def compare_registered(races: Sequence[RegisteredRace], source: str) -> list[Finding]:
     """Compares the designs of a submission's races with those that were published before.
 
     A digest shows that a design was not edited by accident. Whoever edits it on purpose computes
@@ -132,7 +132,7 @@ def compare_registered(races: Sequence[RegisteredRace], place: str) -> list[Find
 
     Args:
         races: Races of the submission.
-        place: File or folder of designs, a results folder, published results, or the address of a
+        source: File or folder of designs, a results folder, published results, or the address of a
             design.
 
     Returns:
@@ -141,39 +141,39 @@ def compare_registered(races: Sequence[RegisteredRace], place: str) -> list[Find
     Raises:
         InputError: There are no designs, or one cannot be read.
     """
-    known = published_designs(place)
+    known = published_designs(source)
     findings = Findings()
     if not races:
-        findings.fail("races", RACES, f"has no race, but {place} has designs", _REGISTER)
+        findings.fail("races", RACES, f"has no race, but {source} has designs", _REGISTER)
     for race in races:
         what = _deviation(race, known)
         if what is not None:
-            findings.fail("races", race_file(race), f"{what} at {place}", _REGISTER)
+            findings.fail("races", race_file(race), f"{what} at {source}", _REGISTER)
     return findings.problems
 
 
-def published_designs(place: str) -> list[RegisteredRace]:
+def published_designs(source: str) -> list[RegisteredRace]:
     """Reads all designs at a place, see `compare_registered`.
 
     Raises:
         InputError: There are none, or one cannot be read.
     """
-    if not is_url(place):
-        path = Path(place)
+    if not is_url(source):
+        path = Path(source)
         found = gate.checked(lambda: _designs(path), path)
         if not found:
             raise InputError(
-                f"--registered {place}: has no design of a race; name a file races/<id>.json, a "
+                f"--registered {source}: has no design of a race; name a file races/<id>.json, a "
                 "folder of such files, or a results folder"
             )
         return found
     with tempfile.TemporaryDirectory(prefix="imitbench-design-") as scratch:
         path = Path(scratch) / "design.json"
-        path.write_bytes(read_url(place))
+        path.write_bytes(read_url(source))
         try:
             return gate.checked(lambda: [_design(path)], path)
         except InputError as error:
-            raise InputError(str(error).replace(str(path), place)) from error
+            raise InputError(str(error).replace(str(path), source)) from error
 
 
 def _designs(path: Path) -> list[RegisteredRace]:

@@ -120,8 +120,8 @@ def find_results(
     notes = [note for each in found for note in each.notes]
     sources = _different([source for each in found for source in each.sources], notes)
     sources = _compared(sources)
-    places = verification_places(folders) if verifications is None else verifications
-    sources = _linked(_verified(sources, places, notes), notes)
+    locations = verification_folders(folders) if verifications is None else verifications
+    sources = _linked(_verified(sources, locations, notes), notes)
     notes += [
         f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
         "`imitbench leaderboard validate` shows the problems"
@@ -133,8 +133,8 @@ def find_results(
     for folder in folders if external else ():
         read = read_imports(folder)
         if not read:
-            place = folder / EXTERNAL_FOLDER
-            notes.append(f"there are no imported results in {place} or next to it")
+            location = folder / EXTERNAL_FOLDER
+            notes.append(f"there are no imported results in {location} or next to it")
         imports |= {each.header.name: each for each in read if each.header.name not in imports}
     kind = ", ".join(each.kind for each in found)
     return LoadedResults(kind, tuple(sources), tuple(imports.values()), tuple(notes))
@@ -259,7 +259,7 @@ def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSo
     return list(kept.values())
 
 
-def verification_places(folders: Sequence[Path]) -> list[Path]:
+def verification_folders(folders: Sequence[Path]) -> list[Path]:
     """Returns folders of records of verifications: inside or next to folders of submissions.
 
     A record inside a submission would be the submitter's own.
@@ -268,31 +268,31 @@ def verification_places(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         parent = folder.resolve().parent
         alone = (folder / MANIFEST_FILE).exists()
-        for place in (parent, *(() if alone else (folder,))):
-            if (place / verification.FOLDER).is_dir():
-                found.setdefault((place / verification.FOLDER).resolve(), place)
-    return [place / verification.FOLDER for place in found.values()]
+        for location in (parent, *(() if alone else (folder,))):
+            if (location / verification.FOLDER).is_dir():
+                found.setdefault((location / verification.FOLDER).resolve(), location)
+    return [location / verification.FOLDER for location in found.values()]
 
 
-def verified_digests(places: Sequence[Path]) -> frozenset[str]:
+def verified_digests(locations: Sequence[Path]) -> frozenset[str]:
     """Returns the digests of the results that records of verifications are about.
 
     Raises:
         InputError: A record is malformed, or was changed.
     """
-    read = (gate.checked(partial(read_verifications, place), place) for place in places)
+    read = (gate.checked(partial(read_verifications, location), location) for location in locations)
     return frozenset(record.submission for records in read for record in records)
 
 
 def _verified(
-    sources: Sequence[ResultsSource], places: Sequence[Path], notes: list[str]
+    sources: Sequence[ResultsSource], locations: Sequence[Path], notes: list[str]
 ) -> list[ResultsSource]:
     """Returns the sources with the records that are about them; notes records of other results."""
     records: dict[str, Verification] = {}
-    for place in places:
-        if not place.is_dir():
-            raise InputError(f"--verifications {place}: no such folder")
-        read = gate.checked(partial(read_verifications, place), place)
+    for location in locations:
+        if not location.is_dir():
+            raise InputError(f"--verifications {location}: no such folder")
+        read = gate.checked(partial(read_verifications, location), location)
         records |= {record.digest: record for record in read}
     known = {source.digest: source for source in sources if source.digest is not None}
     by_source: dict[str, list[Verification]] = {}
@@ -351,8 +351,8 @@ def read_imports(folder: Path) -> tuple[ExternalResults, ...]:
     Raises:
         InputError: A file of imported results was altered or is malformed.
     """
-    for place in (folder / EXTERNAL_FOLDER, folder.resolve().parent / EXTERNAL_FOLDER):
-        found = sorted(p for p in place.glob(f"*{EXTERNAL_SUFFIX}") if p.name[0] != ".")
+    for location in (folder / EXTERNAL_FOLDER, folder.resolve().parent / EXTERNAL_FOLDER):
+        found = sorted(p for p in location.glob(f"*{EXTERNAL_SUFFIX}") if p.name[0] != ".")
         if found:
             read = (read_external(path) for path in found)
             return tuple(ExternalResults(header, tuple(runs)) for header, runs in read)

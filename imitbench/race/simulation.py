@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imitbench.bench.plan import Plan
 from imitbench.errors import InputError
-from imitbench.published.opening import results_place
+from imitbench.published.opening import results_location
 from imitbench.race.planning import PlannedRace
 from imitbench.records.race_design import RacedCell, RaceDesign
 from imitbench.records.selection import Selection
@@ -116,7 +116,7 @@ def _shape(design: RaceDesign, scores: str) -> dict[str, dict[str, Source]] | No
 
 
 def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict[str, Source]]:
-    place = results_place(scores)
+    place = results_location(scores)
     entries = read_entries([place], notify=notify, selection=Selection((design.suite,)))
     sources: dict[str, dict[str, Source]] = {}
     for method in design.methods:

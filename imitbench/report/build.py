@@ -12,7 +12,7 @@ from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
 from imitbench.published.board_file import board_runs
 from imitbench.published.findings import StrictFindings
-from imitbench.published.opening import ResultsPlace, is_board, open_results
+from imitbench.published.opening import ResultsLocation, is_board, open_results
 from imitbench.published.results_folder import RACES
 from imitbench.published.submission import read_submission
 from imitbench.records.published import PublishedRun
@@ -49,7 +49,7 @@ _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
 
 
 def build(
-    places: Sequence[Path],
+    paths: Sequence[Path],
     *,
     notify: Notify,
     selection: Selection = _ALL,
@@ -60,7 +60,7 @@ def build(
     """Collects new runs, and builds the report on all runs of some folders.
 
     Args:
-        places: Results folders, folders of published results, and `leaderboard.json` of sites,
+        paths: Results folders, folders of published results, and `leaderboard.json` of sites,
             whose runs are always shown, as imported results.
         notify: Called with messages about runs that are excluded.
         selection: Runs to report on. The reference policies `random` and `expert` are always among
@@ -72,13 +72,13 @@ def build(
     Raises:
         InputError: There are no results, or the selection names something without runs.
     """
-    with open_results(places, notify=notify) as connection:
+    with open_results(paths, notify=notify) as connection:
         every = database.read_scores(connection), database.read_failures(connection)
         selection.check({(row.suite, row.env, row.algo) for rows in every for row in rows})
         scores, failures = _chosen(every[0], selection), _chosen(every[1], selection)
         references = _chosen(database.read_references(connection), selection)
         measures = _chosen(database.read_measures(connection), selection)
-        shown = with_imported or any(is_board(path) for path in places)
+        shown = with_imported or any(is_board(path) for path in paths)
         imported = database.read_external_scores(connection) if shown else []
         episodes = read_episodes(connection, [row.run_id for row in scores])
         superseded = _chosen(database.read_superseded(connection), selection)
@@ -94,7 +94,7 @@ def build(
         replicates=replicates,
         episodes=episodes,
     )
-    races = tuple(read_reported_races(places, selection, notify))
+    races = tuple(read_reported_races(paths, selection, notify))
     tables = [table for race in races for table in race_tables(race.design, race.found)]
     return replace(report, races=races, extra=(*report.extra, *tables))
 
@@ -108,7 +108,7 @@ def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
 
 
 def read_entries(
-    places: Sequence[Path],
+    paths: Sequence[Path],
     *,
     notify: Notify,
     selection: Selection = _ALL,
@@ -117,7 +117,7 @@ def read_entries(
     """Reads the selected runs of results folders, databases or tables.
 
     Args:
-        places: Results folders, folders of published results, databases, CSV tables, and JSON files
+        paths: Results folders, folders of published results, databases, CSV tables, and JSON files
             of leaderboards.
         notify: Called with messages about runs that are excluded.
         selection: Runs to select. If it names one suite, the references of this suite also give a
@@ -127,8 +127,8 @@ def read_entries(
     Raises:
         InputError: Nothing can be read, or no run matches the selection.
     """
-    files = [path for path in places if path.is_file() or path.suffix.lower() == ".csv"]
-    folders = [path for path in places if path not in files]
+    files = [path for path in paths if path.is_file() or path.suffix.lower() == ".csv"]
+    folders = [path for path in paths if path not in files]
     found = [
         entry
         for path in files
@@ -144,7 +144,7 @@ def read_entries(
         if Conditions(None, budget, None, None).compatible(entry.conditions)
     ]
     if not chosen:
-        named = ", ".join(str(path) for path in places)
+        named = ", ".join(str(path) for path in paths)
         raise InputError(f"{named}: no runs match the selection; see `imitbench status`")
     return chosen
 
@@ -152,7 +152,7 @@ def read_entries(
 def compare_results(
     algorithm: str,
     baselines: Sequence[str],
-    places: Sequence[Path],
+    paths: Sequence[Path],
     against: Sequence[Path],
     options: PairwiseOptions,
     *,
@@ -167,14 +167,14 @@ def compare_results(
         algorithm: Name of the algorithm.
         baselines: Names of algorithms to compare it with. If empty: `algorithm` itself if
             `against` has runs of it, else all other methods.
-        places: Results that include those of the algorithm, as for `read_entries`.
-        against: Separate results of the baselines; if empty, `places`.
+        paths: Results that include those of the algorithm, as for `read_entries`.
+        against: Separate results of the baselines; if empty, `paths`.
         options: Settings of the comparison.
         notify: Called with messages about runs that are excluded.
         selection: Runs to compare; its algorithms are those to compare with.
         budget: Name of the budget to select; `None` for all.
         own_optional: Whether the algorithm may also be among `against`, compared with the others
-            there, if there is nothing at `places`.
+            there, if there is nothing at `paths`.
 
     Raises:
         InputError: As for `read_entries` and `compare_pairwise`.
@@ -184,11 +184,11 @@ def compare_results(
             raise InputError(
                 f"--against {path}: no such file or folder; check the path, or name 'published'"
             )
-    if own_optional and against and not any(path.exists() for path in places):
-        notify(f"no results in {places[0]}: {algorithm} is the one of --against")
-        places, against = against, []
+    if own_optional and against and not any(path.exists() for path in paths):
+        notify(f"no results in {paths[0]}: {algorithm} is the one of --against")
+        paths, against = against, []
     any_algorithm = replace(selection, algos=())
-    ours = read_entries(places, notify=notify, selection=any_algorithm, budget=budget)
+    ours = read_entries(paths, notify=notify, selection=any_algorithm, budget=budget)
     theirs = ours
     if against:
         theirs = read_entries(against, notify=notify, selection=any_algorithm, budget=budget)
@@ -233,19 +233,19 @@ def _table(path: Path, selection: Selection) -> list[ComparableRun]:
 
 
 def read_reported_races(
-    places: Sequence[Path], selection: Selection, notify: Notify
+    paths: Sequence[Path], selection: Selection, notify: Notify
 ) -> list[ReportedRace]:
     """Reads the races of results folders and of published results, and looks at their runs.
 
     Args:
-        places: The folders.
+        paths: The folders.
         selection: What is reported; a race with a cell that is selected is read.
         notify: Called with messages about races that cannot be read.
     """
     found: dict[str, ReportedRace] = {}
-    for path in dict.fromkeys(places):
+    for path in dict.fromkeys(paths):
         try:
-            for design, runs in _designs(ResultsPlace.of(path)):
+            for design, runs in _designs(ResultsLocation.of(path)):
                 if design.digest not in found and _selects(selection, design):
                     race = design.replay(design.outcomes(runs))
                     found[design.digest] = ReportedRace(design, race)
@@ -254,11 +254,11 @@ def read_reported_races(
     return list(found.values())
 
 
-def _designs(place: ResultsPlace) -> Iterator[tuple[RaceDesign, Sequence[PublishedRun]]]:
-    if place.has_runs:
-        for race in read_races(place.path):
-            yield race.design, read_outcomes(place.path, race.design)
-    for folder in place.submissions:
+def _designs(location: ResultsLocation) -> Iterator[tuple[RaceDesign, Sequence[PublishedRun]]]:
+    if location.has_runs:
+        for race in read_races(location.path):
+            yield race.design, read_outcomes(location.path, race.design)
+    for folder in location.submissions:
         if not (folder / RACES).is_dir():
             continue
         submission = read_submission(folder, StrictFindings(folder))

@@ -93,7 +93,7 @@ def read_curves(out: Path, *, notify: Notify, suite: Names = None) -> Iterator[L
 
 
 @dataclass(frozen=True)
-class ExportSummary:
+class CurveExport:
     """Numbers of runs in an export, by outcome.
 
     Attributes:
@@ -107,9 +107,7 @@ class ExportSummary:
     without: int
 
 
-def export_tensorboard(
-    out: Path, to: Path, *, notify: Notify, suite: Names = None
-) -> ExportSummary:
+def export_tensorboard(out: Path, to: Path, *, notify: Notify, suite: Names = None) -> CurveExport:
     """Writes `<to>/<suite>/<environment>/<algorithm>/seed-<seed>-<run>/events.out.tfevents…`.
 
     A second export writes new and changed runs only.
@@ -130,7 +128,7 @@ def export_tensorboard(
             counts[_export(curve, to)] += 1
     except OSError as error:
         raise InputError(f"--to {to}: cannot be written ({error.strerror})") from error
-    return ExportSummary(**counts)
+    return CurveExport(**counts)
 
 
 def _export(curve: LoggedCurve, to: Path) -> str:

@@ -34,7 +34,7 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Column:
+class HtmlColumn:
     """A column of a table.
 
     Attributes:
@@ -53,7 +53,7 @@ class Column:
 
 
 def table(
-    columns: Sequence[Column],
+    columns: Sequence[HtmlColumn],
     rows: Sequence[Sequence[TableCell]],
     *,
     label: str,
@@ -95,7 +95,7 @@ def table(
     return tag("div", whole, class_="scroll", role="region", aria_label=label, tabindex="0")
 
 
-def _heading(column: Column) -> Markup:
+def _heading(column: HtmlColumn) -> Markup:
     if column.heading is not None:
         return tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
     kinds = ["number"] * column.number + ["drawn"] * (column.drawing is not None)
@@ -116,7 +116,7 @@ def captioned(caption: str) -> Markup:
     return tag("caption", tag("span", caption))
 
 
-def _cell(column: Column, cell: TableCell, is_name: bool) -> Markup:
+def _cell(column: HtmlColumn, cell: TableCell, is_name: bool) -> Markup:
     key = cell.content if cell.key == "" else cell.key
     attributes = {
         "class_": "number" if column.number else "plot" if column.heading is not None else None,
@@ -158,7 +158,7 @@ def overview(
         ids: HTML ids of the rows.
     """
     columns = [_column(given.columns[index]) for index in _OVERVIEW]
-    columns.insert(1, Column("Interval", heading=axis(scale)))
+    columns.insert(1, HtmlColumn("Interval", heading=axis(scale)))
     rows = []
     for result, row in zip(section.algorithms, given.rows, strict=True):
         cells = _cells(given.columns, row, colors)
@@ -171,7 +171,7 @@ def overview(
 
 def _laid_out(
     given: Table,
-    columns: Sequence[Column],
+    columns: Sequence[HtmlColumn],
     rows: Sequence[Sequence[TableCell]],
     ids: Sequence[str] = (),
 ) -> Markup:
@@ -181,8 +181,8 @@ def _laid_out(
                  names=given.names, ids=ids)  # fmt: skip
 
 
-def _column(column: model.Column) -> Column:
-    return Column(column.heading, number=column.right or column.kind == "id")
+def _column(column: model.Column) -> HtmlColumn:
+    return HtmlColumn(column.heading, number=column.right or column.kind == "id")
 
 
 def _cells(
@@ -234,13 +234,13 @@ def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = 
         ids: Ids of the rows, for links to them.
     """
     columns = [
-        Column("Runs", number=True),
-        Column("imitbench"),
-        Column("Commit"),
-        Column("Python"),
-        Column("Packages"),
-        Column("Hardware"),
-        Column("Command"),
+        HtmlColumn("Runs", number=True),
+        HtmlColumn("imitbench"),
+        HtmlColumn("Commit"),
+        HtmlColumn("Python"),
+        HtmlColumn("Packages"),
+        HtmlColumn("Hardware"),
+        HtmlColumn("Command"),
     ]
     rows = [
         _provenance_row(serialized, count, ids[serialized] if ids else None)

@@ -26,11 +26,11 @@ class ShownReport(Report):
         return report_html(self)
 
 
-class ShownSummary(SweepSummary):
+class NotebookSummary(SweepSummary):
     """The summary of a sweep, which notebooks show as tables of scores."""
 
     @classmethod
-    def of(cls, summary: SweepSummary) -> ShownSummary:
+    def of(cls, summary: SweepSummary) -> NotebookSummary:
         """Returns the same summary."""
         return cls(**{field.name: getattr(summary, field.name) for field in fields(summary)})
 

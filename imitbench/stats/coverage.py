@@ -73,7 +73,7 @@ def count_failures(
 
 
 @dataclass(frozen=True)
-class Cell:
+class MissingCell:
     """One algorithm on one environment.
 
     Attributes:
@@ -100,7 +100,7 @@ class Coverage:
 
     algorithms: tuple[str, ...]
     environments: tuple[str, ...]
-    missing: tuple[Cell, ...]
+    missing: tuple[MissingCell, ...]
     runs: tuple[tuple[int, int], ...]
 
 
@@ -116,7 +116,10 @@ def coverage(table: Table) -> Coverage:
     present = {name: [env for env in cells if np.size(cells[env])] for name, cells in table.items()}
     everywhere = sorted({env for names in present.values() for env in names})
     missing = tuple(
-        Cell(name, env) for env in everywhere for name, has in present.items() if env not in has
+        MissingCell(name, env)
+        for env in everywhere
+        for name, has in present.items()
+        if env not in has
     )
     apart = {cell.environment for cell in missing}
     common = tuple(env for env in everywhere if env not in apart)

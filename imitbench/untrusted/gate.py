@@ -140,8 +140,8 @@ def read_in_child(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
 def is_bundled(path: Path) -> bool:
     """Whether a file ships with this package."""
     # Unlike `Path.resolve`, this accepts a link that leads to itself; the readers refuse it.
-    place = Path(os.path.realpath(path))
-    return any(place.is_relative_to(home) for home in _bundled())
+    resolved = Path(os.path.realpath(path))
+    return any(resolved.is_relative_to(home) for home in _bundled())
 
 
 @functools.cache
@@ -298,8 +298,8 @@ def _survey(path: Path) -> tuple[_Stamp, int]:
     """Returns what changes when files do, and their bytes on the disk, without holes."""
     stamps, size = [], 0
     most = limits().entries
-    for place, found in _entries([str(path)]):
-        stamps.append((place, found.st_ino, found.st_size, found.st_mtime_ns))
+    for entry, found in _entries([str(path)]):
+        stamps.append((entry, found.st_ino, found.st_size, found.st_mtime_ns))
         if stat.S_ISREG(found.st_mode):
             size += min(found.st_size, 512 * found.st_blocks)
         if len(stamps) > most:
@@ -309,19 +309,19 @@ def _survey(path: Path) -> tuple[_Stamp, int]:
 
 def _entries(waiting: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yields each file once; folders that links name are not entered."""
-    places = list(waiting)
+    paths = list(waiting)
     first = True
-    while places:
-        place = places.pop()
+    while paths:
+        path = paths.pop()
         try:
-            found = os.stat(place)  # noqa: PTH116 (a path for each of 200,000 files is slow)
-            yield place, found
-            if stat.S_ISDIR(found.st_mode) and (first or not os.path.islink(place)):  # noqa: PTH114
-                with os.scandir(place) as entries:
-                    places += [entry.path for entry in entries]
+            found = os.stat(path)  # noqa: PTH116 (a path for each of 200,000 files is slow)
+            yield path, found
+            if stat.S_ISDIR(found.st_mode) and (first or not os.path.islink(path)):  # noqa: PTH114
+                with os.scandir(path) as entries:
+                    paths += [entry.path for entry in entries]
         except OSError as error:
             if first and error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+                raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         first = False
 
 
@@ -368,8 +368,8 @@ def _refuse_calls(libc: ctypes.CDLL) -> None:
         return
     architecture, numbers = known
     steps = [_step(0x20, 4), _step(0x15, architecture, 1, 0), _step(0x06, _REFUSE), _step(0x20, 0)]
-    for place, number in enumerate(numbers):
-        steps.append(_step(0x15, number, len(numbers) - place, 0))
+    for index, number in enumerate(numbers):
+        steps.append(_step(0x15, number, len(numbers) - index, 0))
     steps += [_step(0x06, _ALLOW), _step(0x06, _REFUSE)]
     program = b"".join(steps)
     kept = ctypes.create_string_buffer(program, len(program))

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from imitbench.dashboard.server import Dashboard, DashboardServer
-from imitbench.published.opening import ResultsPlace
+from imitbench.published.opening import ResultsLocation
 
 
 class Client:
@@ -56,7 +56,7 @@ class Client:
 @contextmanager
 def serving(place):
     notes = []
-    with DashboardServer(Dashboard(ResultsPlace.of(place), notes.append), 0) as server:
+    with DashboardServer(Dashboard(ResultsLocation.of(place), notes.append), 0) as server:
         yield Client(server, notes)
 
 

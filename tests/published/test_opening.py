@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import imitbench
 from imitbench import InputError
 from imitbench.cli.main import app
-from imitbench.published.opening import open_results, results_place
+from imitbench.published.opening import open_results, results_location
 from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.submission import read_strictly, restore_runs
 from imitbench.published.validation import validate
@@ -185,9 +185,9 @@ def test_a_method_is_compared_with_published_results(own, theirs, tmp_path):
 def test_the_results_of_this_package_have_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {path.name for path in (ROOT / "results").glob("imitbench-*")}
-    assert {path.name for path in results_place("published").glob("imitbench-*")} == names
+    assert {path.name for path in results_location("published").glob("imitbench-*")} == names
     (tmp_path / "published").mkdir()
-    assert results_place("./published") == tmp_path.relative_to(tmp_path) / "published"
+    assert results_location("./published") == tmp_path.relative_to(tmp_path) / "published"
     found = imitbench.compare(
         "bc", "gail", out="published", suite="classic", budget="default", replicates=100
     )

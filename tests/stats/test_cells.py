@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from imitbench.stats.coverage import (
-    Cell,
     FailurePolicy,
+    MissingCell,
     compared_coverage,
     count_failures,
     coverage,
@@ -50,7 +50,11 @@ def test_a_comparison_is_over_the_environments_that_all_have_and_names_what_is_m
     over = coverage(TABLE)
     assert over.algorithms == ("bc", "gail")
     assert over.environments == ("ant",)
-    assert over.missing == (Cell("gail", "hopper"), Cell("gail", "swimmer"), Cell("bc", "walker"))
+    assert over.missing == (
+        MissingCell("gail", "hopper"),
+        MissingCell("gail", "swimmer"),
+        MissingCell("bc", "walker"),
+    )
     assert over.runs == ((3, 3), (2, 2))
 
 

@@ -32,7 +32,7 @@ def render_page(board: Board, path: str, shown: Sequence[OnBoard]) -> str:
     first, suite = shown[0].row, shown[0].part.section.suite
     runs = {run.row.run_id: run.run for each in shown for run in each.row.runs}
     origins = Counter(origin(run.provenance, run.spec.device) for run in runs.values())
-    ids = {each: f"o{place}" for place, each in enumerate(sorted(origins))}
+    ids = {each: f"o{index}" for index, each in enumerate(sorted(origins))}
     main = [_group(each, board, up, ids) for each in shown]
     specs = [run.run.spec for each in shown for run in each.row.runs]
     specs += [failure.run.spec for each in shown for failure in each.row.failures]
@@ -117,12 +117,12 @@ def _cells(row: BoardRow) -> Markup:
             "Score", "Raw return", "Score, deterministic", "Episode length", "Seeds", "Failed runs"
         ),
     ]
-    rows = [_cell(row, cell, place) for place, cell in enumerate(row.result.cells)]
+    rows = [_cell(row, cell, index) for index, cell in enumerate(row.result.cells)]
     return html_tables.table(columns, rows, label="By environment", caption="", classes="cells")
 
 
-def _cell(row: BoardRow, cell: CellResult, place: int) -> list[TableCell]:
-    href = f"#{row.anchor}-e{place}"
+def _cell(row: BoardRow, cell: CellResult, index: int) -> list[TableCell]:
+    href = f"#{row.anchor}-e{index}"
     count: str = tag("span", str(cell.failures), class_="bad") if cell.failures else "0"
     if cell.failures:
         count = tag("a", count, href=f"#{row.anchor}-failures")
@@ -171,8 +171,8 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
     shown, run = each.row, each.run
     result, spec = run.result, run.spec
     assert result is not None
-    place = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
-    code = tag("a", tag("code", spec.run_id), href=f"#{place}", id=place)
+    anchor = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
+    code = tag("a", tag("code", spec.run_id), href=f"#{anchor}", id=anchor)
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
     return [

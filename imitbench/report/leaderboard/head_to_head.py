@@ -377,8 +377,8 @@ def _curves(row: BoardRow, part: BoardSection, level: float) -> dict[str, Any] |
         }
         whole = _mean_curve(shares, level)
     by_place = {
-        str(place): _mean_curve({env: [curve for curve, _ in by_env[env]]}, level)
-        for place, env in enumerate(part.section.environments)
+        str(index): _mean_curve({env: [curve for curve, _ in by_env[env]]}, level)
+        for index, env in enumerate(part.section.environments)
         if env in by_env
     }
     return {"counts": units <= set(STEP_UNITS), "whole": whole, "by": by_place}
@@ -412,10 +412,10 @@ def _frontiers(
     groups = dict.fromkeys(_group(part) for part in parts)
     for group in groups:
         entries = [
-            (number, place, entry)
+            (number, index, entry)
             for number, table in enumerate(tables)
             if table["group"] == group
-            for place, entry in enumerate(table["entries"])
+            for index, entry in enumerate(table["entries"])
             if entry["sound"] and entry["role"] == "method"
         ]
         yield {"group": group, **{cost: _frontier(entries, cost) for cost in COSTS}}
@@ -425,8 +425,8 @@ def _frontier(entries: Sequence[tuple[int, int, dict[str, Any]]], cost: str) -> 
     known = [each for each in entries if each[2][cost] is not None]
     known.sort(key=lambda each: (each[2][cost], -each[2]["iqm"][0], each[0], each[1]))
     best, found = -math.inf, []
-    for number, place, entry in known:
+    for number, index, entry in known:
         if entry["iqm"][0] > best:
             best = entry["iqm"][0]
-            found.append([number, place])
+            found.append([number, index])
     return found

@@ -120,12 +120,12 @@ def _table(board: Board) -> Markup:
         tag(
             "th",
             track.title,
-            ticks(scales[place], (0.0, 1.0)),
+            ticks(scales[index], (0.0, 1.0)),
             scope="col",
             class_="number standing drawn",
-            data_suite=str(place),
+            data_suite=str(index),
         )
-        for place, track in enumerate(board.tracks)
+        for index, track in enumerate(board.tracks)
     ]
     head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]
     head += [tag("th", "Checks", scope="col")]
@@ -192,8 +192,8 @@ def _row(
         shown.append(tag("a", paper.title, href=paper.url, rel="noreferrer", class_="how"))
     id_ = f"m-{model.slug(name)}"
     cells = [linked_to_itself(tag("th", join(*shown), scope="row", data_key=name), id_)]
-    for place, (standing, track) in enumerate(zip(held, tracks, strict=True)):
-        cells.append(_standing(standing, track, scales[place], place))
+    for index, (standing, track) in enumerate(zip(held, tracks, strict=True)):
+        cells.append(_standing(standing, track, scales[index], index))
     walls = [each.at.row.wall_s for each in known]
     minutes = [wall / 60 for wall in walls if wall is not None]
     mean = sum(minutes) / len(minutes) if minutes else None
@@ -222,9 +222,9 @@ def _checked(known: Sequence[Standing]) -> str:
 _LEVELS = ("differs", "checks failed", "not checked", "validated", "verified", "external", "")
 
 
-def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: int) -> Markup:
+def _standing(standing: Standing | None, track: Track, scale: AxisScale, index: int) -> Markup:
     if standing is None:
-        return tag("td", "-", class_="number standing", data_suite=str(place), data_key="",
+        return tag("td", "-", class_="number standing", data_suite=str(index), data_key="",
                    data_label=track.title)  # fmt: skip
     row, iqm = standing.at.row, standing.at.row.result.iqm
     budget = standing.at.part.section.conditions.budget
@@ -244,7 +244,7 @@ def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: 
         strip(iqm, None, scale, None, row.color) if point is not None else Markup(""),
         tag("span", ", ".join(details), class_="how"),
         class_="number standing",
-        data_suite=str(place),
+        data_suite=str(index),
         data_key="" if point is None else format(point, ".10g"),
         data_label=track.title,
         data_value=json.dumps(data),

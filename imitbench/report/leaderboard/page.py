@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from imitbench.report import text
 from imitbench.report.html_markup import Markup, html_document, join, named, tag, theme_picker
-from imitbench.report.html_tables import Column, TableCell, finite
+from imitbench.report.html_tables import HtmlColumn, TableCell, finite
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.table_alarms import TableAlarm
@@ -70,12 +70,12 @@ def render(
 
 
 def _navigation(board: Board, page: str, up: str) -> Markup:
-    places = [("index.html", board.title if page != "index.html" else "All suites")]
-    places += [(model.suite_page(suite), suite) for suite in board.suites]
-    places.append((model.SUBMIT_PAGE, "How to submit"))
+    pages = [("index.html", board.title if page != "index.html" else "All suites")]
+    pages += [(model.suite_page(suite), suite) for suite in board.suites]
+    pages.append((model.SUBMIT_PAGE, "How to submit"))
     links = [
         tag("a", name, href=f"{up}{path}", aria_current="page" if path == page else None)
-        for path, name in places
+        for path, name in pages
     ]
     return tag("nav", *links, aria_label="Pages")
 
@@ -97,14 +97,14 @@ def save_buttons() -> list[Markup]:
     ]
 
 
-def text_columns(*labels: str) -> list[Column]:
+def text_columns(*labels: str) -> list[HtmlColumn]:
     """Returns columns of texts."""
-    return [Column(label) for label in labels]
+    return [HtmlColumn(label) for label in labels]
 
 
-def number_columns(*labels: str) -> list[Column]:
+def number_columns(*labels: str) -> list[HtmlColumn]:
     """Returns columns of numbers."""
-    return [Column(label, number=True) for label in labels]
+    return [HtmlColumn(label, number=True) for label in labels]
 
 
 def count_cell(count: int) -> TableCell:

@@ -124,8 +124,8 @@ def tuning_cost(specs: Sequence[RunSpec]) -> TuningCost:
     searches = {
         (each.suite, each.sampler_seed, tuple(each.held_out_seeds), each.trials)
         if each.per == "suite"
-        else ("", place): each
-        for place, each in enumerate(known)
+        else ("", index): each
+        for index, each in enumerate(known)
     }
     steps = [search.env_steps for search in searches.values() if search.env_steps is not None]
     return TuningCost(

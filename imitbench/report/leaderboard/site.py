@@ -58,8 +58,8 @@ def check_place(site: Path, results: Path) -> None:
     Raises:
         InputError: The folder has other files, or contains the results.
     """
-    place, source = site.resolve(), results.resolve()
-    if place == source or place in source.parents:
+    target, source = site.resolve(), results.resolve()
+    if target == source or target in source.parents:
         raise InputError(f"--out {site}: contains the results; name another folder")
     files.check_place(site, _check_old)
 
@@ -81,8 +81,8 @@ def write_site(
     Raises:
         InputError: The folder has other content, or cannot be written.
     """
-    for place in results:
-        check_place(site, place)
+    for folder in results:
+        check_place(site, folder)
     count = 0
     with files.new_folder(site, _check_old) as draft:
         for name, content in _files(board, videos or Videos()):
@@ -104,8 +104,8 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
         yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
         yield method_page(name), render_method(board, name, rows, videos)
-    for place, video in {video.site_path: video for video in videos.shown.values()}.items():
-        yield place, _content(video)
+    for path, video in {video.site_path: video for video in videos.shown.values()}.items():
+        yield path, _content(video)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()

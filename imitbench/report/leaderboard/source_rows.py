@@ -77,21 +77,21 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
     rows = ReportRows()
     keys = _keys(sources)
     references: set[ReferenceRow] = set()
-    for place, source in enumerate(sources):
+    for index, source in enumerate(sources):
         current = current_run_ids((run.spec, run.ended_at) for run in source.runs)
         for run in source.runs:
             if run.spec.run_id not in current:
                 continue
             spec, references_of_run = run.spec, run.outcome.references
-            run_id = f"{place}-{spec.run_id}"
-            key = keys[place, spec.suite, spec.algo_label, _is_anchor(spec)]
+            run_id = f"{index}-{spec.run_id}"
+            key = keys[index, spec.suite, spec.algo_label, _is_anchor(spec)]
             columns = {
                 **run_row(spec).model_dump(),
                 "run_id": run_id,
                 "algo": key,
                 "source": spec.source or _source_of_scale(references_of_run.version),
             }
-            rows.entries[run_id] = SubmittedRun(place, run)
+            rows.entries[run_id] = SubmittedRun(index, run)
             rows.names[key] = spec.algo_label
             references.add(
                 ReferenceRow(suite=spec.suite, env=spec.environment.id, **dict(references_of_run))
@@ -139,22 +139,22 @@ def _keys(sources: Sequence[ResultsSource]) -> dict[tuple[int, str, str, bool], 
     """Returns a unique name for each algorithm of each submitter on a suite."""
     wanted = sorted(
         {
-            (place, run.spec.suite, run.spec.algo_label, _is_anchor(run.spec))
-            for place, source in enumerate(sources)
+            (index, run.spec.suite, run.spec.algo_label, _is_anchor(run.spec))
+            for index, source in enumerate(sources)
             for run in source.runs
         }
     )
     shared = Counter((suite, label) for _, suite, label, _ in wanted)
     keys: dict[tuple[int, str, str, bool], str] = {}
     taken = {label for _, _, label, _ in wanted}
-    for place, suite, label, anchor in wanted:
+    for index, suite, label, anchor in wanted:
         if anchor or (shared[suite, label] == 1 and label not in ANCHORS):
-            keys[place, suite, label, anchor] = label
+            keys[index, suite, label, anchor] = label
             continue
-        key = f"{label} ({sources[place].name or 'own runs'})"
+        key = f"{label} ({sources[index].name or 'own runs'})"
         while key in taken:
             key += "*"
-        keys[place, suite, label, anchor] = key
+        keys[index, suite, label, anchor] = key
     return keys
 
 

@@ -96,9 +96,9 @@ def render_submit(board: Board) -> str:
     return page.render(board, SUBMIT_PAGE, "How to submit", main, facts=[])
 
 
-def _step(place: str, title: str, caption: str, commands: Sequence[str]) -> Markup:
+def _step(anchor: str, title: str, caption: str, commands: Sequence[str]) -> Markup:
     code = tag("pre", tag("code", "\n".join(commands)), tabindex="0", class_="scroll")
-    return block(place, title, tag("p", caption), code)
+    return block(anchor, title, tag("p", caption), code)
 
 
 def _where(address: str | None) -> Markup:

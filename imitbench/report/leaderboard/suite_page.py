@@ -9,7 +9,7 @@ from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
-from imitbench.report.html_tables import Column, TableCell
+from imitbench.report.html_tables import HtmlColumn, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
@@ -93,17 +93,17 @@ def _table(part: BoardSection, board: Board) -> Markup:
     section = part.section
     scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
-        Column("Rank", number=True),
-        Column("Algorithm"),
-        Column("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
+        HtmlColumn("Rank", number=True),
+        HtmlColumn("Algorithm"),
+        HtmlColumn("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
         *(
-            Column(short, number=True, title=environment)
+            HtmlColumn(short, number=True, title=environment)
             for environment, short in short_names(section.environments).items()
         ),
-        Column("Seeds", number=True),
-        Column("Cost", number=True),
-        Column("Tuning"),
-        Column("Checks"),
+        HtmlColumn("Seeds", number=True),
+        HtmlColumn("Cost", number=True),
+        HtmlColumn("Tuning"),
+        HtmlColumn("Checks"),
     ]
 
     def table(rows: Sequence[BoardRow], kind: str, caption: str) -> Markup:
@@ -138,12 +138,12 @@ def _table(part: BoardSection, board: Board) -> Markup:
 
 def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
     result = row.result
-    place = None if row.page is None else f"../{row.page}#{row.anchor}"
+    address = None if row.page is None else f"../{row.page}#{row.anchor}"
 
     def linked(shown: str, part_of_page: str = "") -> Markup:
-        if place is None or shown == text.NOTHING:
+        if address is None or shown == text.NOTHING:
             return escape(shown)
-        return tag("a", shown, href=f"{place}{part_of_page}")
+        return tag("a", shown, href=f"{address}{part_of_page}")
 
     failed = result.failures
     broken = Markup("")
