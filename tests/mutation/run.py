@@ -50,11 +50,12 @@ _SHOWN = 3
 _LINKS = {
     "imitbench/cards/algorithms": "../../algorithms",
     "imitbench/cards/suites": "../../suites",
+    "imitbench/published/bundled": "../../results",
 }
 _WHERE = """
-import imitbench, imitbench.cards.algorithms, imitbench.cards.suites
-cards = imitbench.cards
-print(imitbench.__file__, *cards.algorithms.__path__, *cards.suites.__path__, sep="\\n")
+import imitbench, imitbench.cards.algorithms, imitbench.cards.suites, imitbench.published.bundled
+folders = imitbench.cards.algorithms, imitbench.cards.suites, imitbench.published.bundled
+print(imitbench.__file__, *(path for folder in folders for path in folder.__path__), sep="\\n")
 """
 
 
