@@ -18,8 +18,8 @@ import comparison
 import torch as th
 from stable_baselines3.common.env_util import make_vec_env
 
-from imitbench.rl.lean_dqn import DQN
-from imitbench.rl.lean_sac import SAC
+from imitbench.rl.dqn import DQN
+from imitbench.rl.sac import SAC
 from imitbench.util.serial_vec_env import SerialVecEnv
 
 _OF_THE_CARD = {"policy_kwargs": {"net_arch": [64, 64]}, "batch_size": 128}

@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from support.browser import browser
 from support.scripted_browser import IMITBENCH, ScriptedBrowser, labelling_page
 
-from imitbench.algorithms.preference_comparisons.teachers import TEACHERS, make_teacher
+from imitbench.algorithms.preference_comparisons.gatherers import TEACHERS, make_teacher
 
 SETTINGS = {"gatherer": "human", "total_comparisons": "60", "num_iterations": "5"}
 

@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 import imitbench
-from imitbench.algorithms.preference_comparisons.teachers import TEACHERS
+from imitbench.algorithms.preference_comparisons.gatherers import TEACHERS
 
 METHODS = ("pebble", "cpl")
 ENVIRONMENTS = ("Pendulum-v1", "seals/CartPole-v0")

@@ -21,7 +21,26 @@ AnyTransitions = (
 """Demonstrations: trajectories, transitions, or an iterable of batches of transitions."""
 
 
-class BaseImitationAlgorithm(ABC):  # noqa: B024 (subclasses differ too much for a common method)
+class HasLogger:
+    """Something that logs, perhaps with parts that log to the same place."""
+
+    _logger: HierarchicalLogger
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where this and its parts log."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: HierarchicalLogger) -> None:
+        self._logger = value
+        self._pass_on_logger(value)
+
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        """Gives a new logger to the parts."""
+
+
+class BaseImitationAlgorithm(HasLogger, ABC):
     """Base of all algorithms.
 
     Args:
@@ -39,15 +58,6 @@ class BaseImitationAlgorithm(ABC):  # noqa: B024 (subclasses differ too much for
         self._logger = custom_logger or configure()
         self.allow_variable_horizon = allow_variable_horizon
         self._horizon: int | None = None
-
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
 
     def _check_fixed_horizon(self, horizons: Iterable[int]) -> None:
         """Checks that all episodes so far have the same length.

@@ -29,11 +29,12 @@ from imitbench.algorithms.bc_batches import (
     TensorBatches,
     enumerate_batches,
 )
-from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
 from imitbench.algorithms.bc_loss import (
+    BCLogger,
     BCTrainingMetrics,
     BehaviorCloningLossCalculator,
     LossCalculator,
+    RolloutStatsComputer,
 )
 from imitbench.algorithms.demonstration_fit import (
     check_action_space,
@@ -137,15 +138,8 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         """The policy that imitates the demonstrations."""
         return self._policy
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self._bc_logger = BCLogger(value)
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self._bc_logger = BCLogger(logger)
 
     def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
         """Replaces the demonstrations.
@@ -256,13 +250,13 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
                 policy.set_training_mode(True)
 
         optimizer.zero_grad()
-        place = per_batch - 1
+        position = per_batch - 1
         for (number, _, samples), batch in minibatches:
             add_gradient(batch["obs"], batch["acts"], 1 / per_batch)
-            step, place = divmod(number, per_batch)
-            if place == per_batch - 1:
+            step, position = divmod(number, per_batch)
+            if position == per_batch - 1:
                 end_batch(step, samples, batch)
-        if place != per_batch - 1:  # the last pass ended within a batch
+        if position != per_batch - 1:  # the last pass ended within a batch
             end_batch(step, samples, batch)
 
     def _measure_loss(self, batch: TensorBatch) -> Any:

@@ -18,11 +18,11 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch.nn import functional
 
 from imitbench.algorithms.base import BaseImitationAlgorithm, check_batch_size
-from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentBatch
-from imitbench.algorithms.preference_comparisons.training_data import (
+from imitbench.algorithms.preference_comparisons.dataset import (
     ComparisonDataset,
     TrainingData,
 )
+from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentBatch
 from imitbench.policies.action_heads import DeterministicPolicy
 from imitbench.util.adam import load_optimizer_state
 from imitbench.util.logger import HierarchicalLogger

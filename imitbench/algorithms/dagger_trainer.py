@@ -95,15 +95,8 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         self.round_num = 0
         self._rounds: list[list[Trajectory]] = []
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where this trainer and its `bc_trainer` log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.bc_trainer.logger = value
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.bc_trainer.logger = logger
 
     @property
     def policy(self) -> ActorCriticPolicy:
@@ -194,9 +187,9 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
             "state": self._state(),
         }
         # The checkpoint comes last: if it exists, its policy does, too.
-        for label in (name, "latest"):
-            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{label}")
-            save_state(self.scratch_dir / f"checkpoint-{label}.pt", checkpoint)
+        for version in (name, "latest"):
+            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{version}")
+            save_state(self.scratch_dir / f"checkpoint-{version}.pt", checkpoint)
         return self.scratch_dir / f"checkpoint-{name}.pt", self.scratch_dir / f"policy-{name}"
 
     def state_dict(self) -> dict[str, Any]:

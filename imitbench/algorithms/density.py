@@ -21,9 +21,12 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.generator import Generator, make_generator, venv_with_rewards
 from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.density_features import FeatureMaker
-from imitbench.algorithms.density_model import TimedDensity, check_kernel
-from imitbench.algorithms.episode_clock import EpisodeClock
+from imitbench.algorithms.density_model import (
+    EpisodeClock,
+    FeatureMaker,
+    TimedDensity,
+    check_kernel,
+)
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state
@@ -124,16 +127,9 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         algorithm.set_logger(self.logger)
         return make_generator(algorithm, self._clock or self.venv, self._training_reward)
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm and the training of the policy log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
         if self.rl_algo is not None:
-            self.rl_algo.set_logger(value)
+            self.rl_algo.set_logger(logger)
 
     @property
     def policy(self) -> BasePolicy:

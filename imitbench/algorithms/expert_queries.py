@@ -107,20 +107,20 @@ class GatedTurns:
         gate = self._gate
         acts, disagreement = self._policy.act_with_disagreement(obs)
         asked = np.ones(len(acts), bool) if gate is None else gate.asks(disagreement, acted)
-        takes = asked.copy()
+        expert_acts = asked.copy()
         if asked.any():
             answers, _ = self._expert.predict(obs[asked], deterministic=True)
             self._asked_obs.append(obs[asked])
             self._answers.append(answers)
             if gate is not None:
                 discrepancy = self._policy.distance(acts[asked], answers)
-                takes[asked] = gate.hands_over(disagreement[asked], discrepancy, acted[asked])
-            acts[takes] = answers[takes[asked]]
-        self._own_obs.append(obs[~takes])
+                expert_acts[asked] = gate.hands_over(disagreement[asked], discrepancy, acted[asked])
+            acts[expert_acts] = answers[expert_acts[asked]]
+        self._own_obs.append(obs[~expert_acts])
         self.counts += QueryCounts(
-            len(acts), int(asked.sum()), int(takes.sum()), int((takes & ~acted).sum())
+            len(acts), int(asked.sum()), int(expert_acts.sum()), int((expert_acts & ~acted).sum())
         )
-        self._acted = takes
+        self._acted = expert_acts
         return acts, state
 
     @property

@@ -27,7 +27,7 @@ from imitbench.experts.evaluation import check_arguments_accepted
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
 from imitbench.policies.tabular import ObservationTabularPolicy
-from imitbench.rl import lean_sac, ppo
+from imitbench.rl import ppo, sac
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
 from imitbench.version import __version__
@@ -61,7 +61,7 @@ _ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     "ppo": stable_baselines3.PPO,
     "sac": stable_baselines3.SAC,
 }
-_LEAN: dict[str, type[BaseAlgorithm]] = {"ppo": ppo.PPO, "sac": lean_sac.SAC}
+_LEAN: dict[str, type[BaseAlgorithm]] = {"ppo": ppo.PPO, "sac": sac.SAC}
 CURVE_POINTS = 20
 
 Progress = Callable[[int, float], None]

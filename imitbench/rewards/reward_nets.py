@@ -1,19 +1,21 @@
 """Public names of all reward networks."""
 
 from imitbench.rewards.base import RewardNet, RewardNetWithVariance
-from imitbench.rewards.ensemble import RewardEnsemble
-from imitbench.rewards.networks import BasicRewardNet, CnnRewardNet, cnn_transpose
-from imitbench.rewards.shaping import (
+from imitbench.rewards.networks import (
     BasicPotentialCNN,
     BasicPotentialMLP,
+    BasicRewardNet,
     BasicShapedRewardNet,
+    CnnRewardNet,
     ShapedRewardNet,
+    cnn_transpose,
 )
 from imitbench.rewards.wrappers import (
     AddSTDRewardWrapper,
     ForwardWrapper,
     NormalizedRewardNet,
     PredictProcessedWrapper,
+    RewardEnsemble,
     RewardNetWrapper,
 )
 

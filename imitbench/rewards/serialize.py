@@ -11,11 +11,15 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.errors import InputError, UnknownNameError, WrongTypeError, did_you_mean
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.ensemble import RewardEnsemble
+from imitbench.rewards.networks import ShapedRewardNet
 from imitbench.rewards.reward_function import Array, RewardFn, ValidateRewardFn
-from imitbench.rewards.shaping import ShapedRewardNet
 from imitbench.rewards.storage import load_reward_net
-from imitbench.rewards.wrappers import AddSTDRewardWrapper, NormalizedRewardNet, RewardNetWrapper
+from imitbench.rewards.wrappers import (
+    AddSTDRewardWrapper,
+    NormalizedRewardNet,
+    RewardEnsemble,
+    RewardNetWrapper,
+)
 from imitbench.util.registry import LoaderFn, Registry
 from imitbench.util.util import AnyPath, parse_path
 

@@ -17,17 +17,18 @@ from torch import nn
 
 from imitbench.errors import InputError
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.ensemble import RewardEnsemble
-from imitbench.rewards.networks import BasicRewardNet, CnnRewardNet
-from imitbench.rewards.shaping import (
+from imitbench.rewards.networks import (
     BasicPotentialCNN,
     BasicPotentialMLP,
+    BasicRewardNet,
     BasicShapedRewardNet,
+    CnnRewardNet,
     ShapedRewardNet,
 )
 from imitbench.rewards.wrappers import (
     AddSTDRewardWrapper,
     NormalizedRewardNet,
+    RewardEnsemble,
     RewardNetFromDiscriminatorLogit,
 )
 from imitbench.util.spaces import space_from_json, space_to_json

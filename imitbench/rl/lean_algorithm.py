@@ -1,4 +1,4 @@
-"""Base classes of the lean variants of Stable-Baselines3's algorithms."""
+"""Base classes of faster variants of Stable-Baselines3's algorithms, called lean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 
 
-class LeanSwitch(BaseAlgorithm):
+class LeanAlgorithm(BaseAlgorithm):
     """An algorithm with a faster implementation, the lean path, for supported policies and spaces.
 
     Args:
@@ -59,7 +59,7 @@ class Updater(Protocol):
         """Whether it belongs to the algorithm's current policy and optimizers."""
 
 
-class LeanOffPolicy(LeanSwitch, OffPolicyAlgorithm):
+class LeanOffPolicyAlgorithm(LeanAlgorithm, OffPolicyAlgorithm):
     """An off-policy algorithm with a faster implementation of its updates.
 
     Args:

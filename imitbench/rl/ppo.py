@@ -19,11 +19,16 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.rl.lean_algorithm import LeanSwitch
-from imitbench.rl.policy_twin import PolicyTwin, why_no_twin
+from imitbench.rl.lean_algorithm import LeanAlgorithm
+from imitbench.rl.numpy_policy import NumpyPolicy, why_no_numpy_policy
 from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings, is_of_actor
-from imitbench.rl.return_scaling import ReturnScaling
-from imitbench.rl.rollout import RewardFn, Rollout, RolloutRecorder, estimate_advantages
+from imitbench.rl.rollout import (
+    ReturnScaling,
+    RewardFn,
+    Rollout,
+    RolloutRecorder,
+    estimate_advantages,
+)
 from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.adam import why_not_plain
 from imitbench.util.torch_startup import one_thread
@@ -33,7 +38,7 @@ __all__ = ["PPO", "LearntReturns", "RewardFn", "Rollout"]
 Array = npt.NDArray[Any]
 
 
-class PPO(LeanSwitch, stable_baselines3.PPO):
+class PPO(LeanAlgorithm, stable_baselines3.PPO):
     """Stable-Baselines3's PPO, computed in NumPy if possible.
 
     For actor-critic policies of linear layers with Tanh or ReLU, vector observations, and discrete
@@ -74,7 +79,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
     def _why_not_possible(self) -> str | None:
         if type(self.rollout_buffer) is not RolloutBuffer:
             return f"the rollout buffer is a {type(self.rollout_buffer).__name__}"
-        reason = why_no_twin(self.policy)
+        reason = why_no_numpy_policy(self.policy)
         return reason or why_not_plain(self.policy.optimizer, list(self.policy.parameters()))
 
     def collect_rollouts(
@@ -106,8 +111,8 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
                 env = self.return_scaling.wrapped(env)
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
         self.policy.set_training_mode(False)
-        twin = self._current_updater().twin
-        twin.load()
+        numpy_policy = self._current_updater().numpy_policy
+        numpy_policy.load()
         rollout_buffer.reset()
         callback.on_rollout_start()
         recorder = RolloutRecorder(
@@ -131,7 +136,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         n_rollout_steps: int,
     ) -> bool:
         """Takes all steps of a rollout; returns `False` if the callback stopped it."""
-        twin = self._current_updater().twin
+        numpy_policy = self._current_updater().numpy_policy
         shape = (env.num_envs, *(self.action_space.shape or ()))
         box = self.action_space if isinstance(self.action_space, spaces.Box) else None
         locals_ = {
@@ -140,8 +145,8 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         }  # fmt: skip
         obs = cast(Array, self._last_obs)
         for n_steps in range(n_rollout_steps):
-            outputs = twin.network.act(twin.features(obs))
-            actions = twin.head.sample(outputs).reshape(shape)
+            outputs = numpy_policy.network.act(numpy_policy.features(obs))
+            actions = numpy_policy.head.sample(outputs).reshape(shape)
             clipped = actions
             if box is not None:
                 clipped = np.minimum(np.maximum(actions, box.low), box.high)
@@ -179,7 +184,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             last_starts: Whether the first step starts an episode, shape (n,).
             cut: (step, environment) of each episode that was truncated by a time limit.
         """
-        twin = self._current_updater().twin
+        numpy_policy = self._current_updater().numpy_policy
         steps, n_envs = rollout.dones.shape
         count = steps * n_envs
         cut_at = tuple(np.array(cut, dtype=np.int64).reshape(-1, 2).T)
@@ -189,9 +194,9 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         last = cast(Array, self._last_obs).astype(obs.dtype, copy=False)
         batch = np.concatenate([obs, last, rollout.next_obs[cut_at]])
         with one_thread():
-            outputs, values = twin.network.evaluate(twin.features(batch))
-        encoded = twin.head.encode(sampled.reshape(count, *sampled.shape[2:]))
-        log_probs, _ = twin.head.log_prob(outputs[:count], encoded)
+            outputs, values = numpy_policy.network.evaluate(numpy_policy.features(batch))
+        encoded = numpy_policy.head.encode(sampled.reshape(count, *sampled.shape[2:]))
+        log_probs, _ = numpy_policy.head.log_prob(outputs[:count], encoded)
         if not np.isfinite(log_probs).all() or not np.isfinite(values).all():
             raise ValueError("the policy's outputs are not finite: training diverged")
         rollout.log_probs = log_probs.reshape(steps, n_envs)
@@ -238,7 +243,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             clip_range_vf = float(cast(Any, clip_range_vf)(progress))
         updater = self._current_updater()
         result = updater.update(
-            Samples.of_buffer(self.rollout_buffer, updater.twin),
+            Samples.of_buffer(self.rollout_buffer, updater.numpy_policy),
             UpdateSettings(
                 clip_range=clip_range,
                 clip_range_vf=clip_range_vf,
@@ -295,8 +300,8 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
 
     def _current_updater(self) -> PPOUpdater:
         """Returns the updater of the current policy, a new one if the policy was replaced."""
-        if self._updater is None or not self._updater.twin.fits(self.policy):
-            self._updater = PPOUpdater(PolicyTwin(self.policy))
+        if self._updater is None or not self._updater.numpy_policy.fits(self.policy):
+            self._updater = PPOUpdater(NumpyPolicy(self.policy))
         return self._updater
 
     def _excluded_save_params(self) -> list[str]:

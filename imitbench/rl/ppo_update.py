@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common.buffers import RolloutBuffer
 
-from imitbench.rl.policy_twin import PolicyTwin
+from imitbench.rl.numpy_policy import NumpyPolicy
 from imitbench.util.adam import FlatAdam
 from imitbench.util.torch_startup import one_thread
 
@@ -65,15 +65,15 @@ class Samples:
     returns: Array
 
     @classmethod
-    def of_buffer(cls, buffer: RolloutBuffer, twin: PolicyTwin) -> Samples:
+    def of_buffer(cls, buffer: RolloutBuffer, numpy_policy: NumpyPolicy) -> Samples:
         """Reads a full buffer, in the order of its indices."""
 
         def flat(rows: Array) -> Array:
             return rows if buffer.generator_ready else buffer.swap_and_flatten(rows)
 
         return cls(
-            obs=twin.flatten(flat(buffer.observations)),
-            acts=twin.head.encode(flat(buffer.actions)),
+            obs=numpy_policy.flatten(flat(buffer.observations)),
+            acts=numpy_policy.head.encode(flat(buffer.actions)),
             **{
                 name: flat(getattr(buffer, name)).reshape(-1)
                 for name in ("values", "log_probs", "advantages", "returns")
@@ -158,15 +158,15 @@ class UpdateResult:
 
 
 class PPOUpdater:
-    """Updates a policy with its twin.
+    """Updates a policy with its copy in NumPy.
 
     Args:
-        twin: Twin of the policy.
+        numpy_policy: Copy of the policy.
     """
 
-    def __init__(self, twin: PolicyTwin) -> None:
-        self.twin = twin
-        self.adam = FlatAdam(twin)
+    def __init__(self, numpy_policy: NumpyPolicy) -> None:
+        self.numpy_policy = numpy_policy
+        self.adam = FlatAdam(numpy_policy)
 
     def update(self, samples: Samples, settings: UpdateSettings) -> UpdateResult:
         """Updates parameters, optimizer state and statistics of the policy.
@@ -181,8 +181,8 @@ class PPOUpdater:
         Raises:
             ValueError: The gradient is not finite; the policy is unchanged.
         """
-        twin, optimizer = self.twin, self.twin.policy.optimizer
-        twin.load()
+        numpy_policy, optimizer = self.numpy_policy, self.numpy_policy.policy.optimizer
+        numpy_policy.load()
         self.adam.load(optimizer)
         means: list[dict[str, Array]] = []
         stopped = False
@@ -192,7 +192,7 @@ class PPOUpdater:
                 stopped = self._run(epoch)
             means.append(epoch.means())
         self.adam.store(optimizer)
-        twin.store()
+        numpy_policy.store()
         log = {name: float(np.mean(np.concatenate([each[name] for each in means])))
                for name in means[0]}  # fmt: skip
         last = means[-1]
@@ -214,11 +214,13 @@ class PPOUpdater:
         Returns:
             Gradient of each parameter of the policy by name.
         """
-        self.twin.load()
+        self.numpy_policy.load()
         epoch = _Epoch(samples, replace(settings, batch_size=len(samples)))
         features = self._differentiate(epoch, slice(len(samples)))
-        self.twin.network.backward(features, self._by_output, self._by_values)
-        return {name: each.copy() for name, each in self.twin.network.gradient.named.items()}
+        self.numpy_policy.network.backward(features, self._by_output, self._by_values)
+        return {
+            name: each.copy() for name, each in self.numpy_policy.network.gradient.named.items()
+        }
 
     def _run(self, epoch: _Epoch) -> bool:
         """Takes a step for each minibatch; returns whether the KL divergence exceeded its limit."""
@@ -231,9 +233,9 @@ class PPOUpdater:
                 divergence = np.mean(epoch.ratio[part] - 1 - epoch.log_ratio[part])
                 if divergence > 1.5 * settings.target_kl:
                     return True
-            self.twin.network.backward(features, self._by_output, self._by_values)
+            self.numpy_policy.network.backward(features, self._by_output, self._by_values)
             if settings.critic_only:
-                for name, gradient in self.twin.network.gradient.named.items():
+                for name, gradient in self.numpy_policy.network.gradient.named.items():
                     if is_of_actor(name):
                         gradient[...] = 0.0
             self.adam.shortened_step(settings.max_grad_norm)
@@ -245,10 +247,10 @@ class PPOUpdater:
         Returns:
             Features of the minibatch.
         """
-        settings, samples, twin = epoch.settings, epoch.samples, self.twin
-        features = twin.training_features(samples.obs[part])
-        outputs, values = twin.network.forward(features)
-        log_prob, entropy = twin.head.log_prob(outputs, samples.acts[part])
+        settings, samples, numpy_policy = epoch.settings, epoch.samples, self.numpy_policy
+        features = numpy_policy.training_features(samples.obs[part])
+        outputs, values = numpy_policy.network.forward(features)
+        log_prob, entropy = numpy_policy.head.log_prob(outputs, samples.acts[part])
         epoch.entropy[part] = entropy
         log_ratio, ratio, error = epoch.log_ratio[part], epoch.ratio[part], epoch.error[part]
         np.subtract(log_prob, samples.log_probs[part], out=log_ratio)
@@ -260,7 +262,7 @@ class PPOUpdater:
         # The gradient is zero where clipping reduced the objective.
         gain *= gain <= clipped
         gain *= -1 / len(gain)
-        self._by_output = twin.head.backward(gain, -settings.ent_coef / len(gain))
+        self._by_output = numpy_policy.head.backward(gain, -settings.ent_coef / len(gain))
         slope = 2 * settings.vf_coef / len(gain)
         if settings.clip_range_vf is None:
             np.subtract(values, samples.returns[part], out=error)

@@ -8,8 +8,8 @@ import gymnasium as gym
 import torch as th
 
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.networks import BasicRewardNet
+from imitbench.rewards.wrappers import RewardEnsemble
 
 
 class MockRewardNet(RewardNet):

@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from support.environments import Counter, DictCounter
 
 from imitbench.algorithms.density import DensityAlgorithm, DensityType
-from imitbench.algorithms.density_features import flatten_batch
+from imitbench.algorithms.density_model import flatten_batch
 from imitbench.data import rollout
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.resumable_env import ResumableEnv, episode_states, restore_episodes

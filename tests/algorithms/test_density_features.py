@@ -6,7 +6,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.algorithms.density_features import FeatureMaker, flatten_batch
+from imitbench.algorithms.density_model import FeatureMaker, flatten_batch
 from imitbench.data.types import DictObs, Trajectory, Transitions, TransitionsMinimal
 
 NESTED = spaces.Dict(

@@ -5,7 +5,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 from support.environments import Counter
 
-from imitbench.algorithms.episode_clock import EpisodeClock
+from imitbench.algorithms.density_model import EpisodeClock
 
 LENGTHS = ((3, 1, 4), (2, 5, 1))
 STEPS = 20

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from imitbench.algorithms.expert_transitions import expert_transitions
+from imitbench.algorithms.demonstration_fit import expert_transitions
 from imitbench.data import rollout, types
 
 OBS, ACTS = spaces.Box(-9, 9, (1,)), spaces.Discrete(2)

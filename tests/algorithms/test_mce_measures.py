@@ -9,14 +9,15 @@ from seals.diagnostics.cliff_world import CliffWorldEnv
 from stable_baselines3.dqn.policies import DQNPolicy
 from support.tabular import chance, every_trajectory, small_model, state_numbers
 
-from imitbench.algorithms.mce_measures import (
+from imitbench.algorithms.mce_planning import (
+    mce_partition_fh,
     occupancy_distance,
+    optimal_policy,
     policy_table,
     policy_value,
     policy_value_regret,
     reward_rank_correlation,
 )
-from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
 from imitbench.data.tabular import TabularModel
 from imitbench.policies.base import FeedForward32Policy, RandomPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy

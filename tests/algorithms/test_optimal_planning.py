@@ -5,8 +5,7 @@ import pytest
 from seals.diagnostics.cliff_world import CliffWorldEnv
 from support.tabular import small_model
 
-from imitbench.algorithms.mce_measures import policy_value
-from imitbench.algorithms.mce_planning import optimal_policy
+from imitbench.algorithms.mce_planning import optimal_policy, policy_value
 from imitbench.data.tabular import TabularModel
 
 

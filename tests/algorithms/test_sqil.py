@@ -12,7 +12,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from imitbench.algorithms.sqil import SQIL, SQILReplayBuffer
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.resumable_env import ResumableEnv, episode_states, restore_episodes
-from imitbench.rl import lean_dqn, lean_sac
+from imitbench.rl import dqn, sac
 from imitbench.util.logger import configure
 from imitbench.util.state_file import load_state, save_state
 
@@ -110,7 +110,7 @@ def test_lean_training_equals_stable_baselines3(make, cartpole, pendulum, cls, e
         seed()
         algorithm.train(total_timesteps=150)
         algorithms.append(algorithm)
-    assert type(algorithms[0].rl_algo) in (lean_dqn.DQN, lean_sac.SAC)
+    assert type(algorithms[0].rl_algo) in (dqn.DQN, sac.SAC)
     assert type(algorithms[1].rl_algo) is cls
     th.testing.assert_close(
         *(each.policy.state_dict() for each in algorithms), rtol=1e-3, atol=1e-4

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
-from imitbench.algorithms.sqil_buffer import SQILReplayBuffer
+from imitbench.algorithms.sqil import SQILReplayBuffer
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.types import Trajectory, TransitionsMinimal
 

@@ -6,8 +6,7 @@ import pytest
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.algorithms.mce_measures import policy_value
-from imitbench.algorithms.mce_planning import optimal_policy
+from imitbench.algorithms.mce_planning import optimal_policy, policy_value
 from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
 from imitbench.data.tabular import TabularModel

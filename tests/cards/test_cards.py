@@ -12,6 +12,7 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Learner
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import (
+    algorithm_directory,
     algorithm_names,
     load_algorithm,
     load_suite,
@@ -35,6 +36,19 @@ KINDS = {
 # What an expert must at least return (its issue names the figures); others need a margin over
 # random actions only.
 GOOD_ENOUGH = {"seals/CartPole-v0": 499.0, "seals/MountainCar-v0": -110.0, "Pendulum-v1": -200.0}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(path for name in algorithm_names() for path in algorithm_directory(name).glob("*.yaml")),
+        *(suite_directory(name) / "suite.yaml" for name in suite_names()),
+    ],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_no_line_of_a_card_is_longer_than_100_characters(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert not [number for number, line in enumerate(lines, 1) if len(line) > 100]
 
 
 @pytest.mark.parametrize("name", algorithm_names())

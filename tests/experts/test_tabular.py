@@ -6,8 +6,7 @@ import pytest
 import seals  # noqa: F401 (registers environments)
 from support.tabular import small_model
 
-from imitbench.algorithms.mce_measures import policy_value, policy_value_regret
-from imitbench.algorithms.mce_planning import mce_partition_fh
+from imitbench.algorithms.mce_planning import mce_partition_fh, policy_value, policy_value_regret
 from imitbench.experts.training import compute_expert
 from imitbench.policies.storage import load_policy, save_policy
 

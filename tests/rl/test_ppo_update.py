@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor
-from imitbench.rl.policy_twin import PolicyTwin
+from imitbench.rl.numpy_policy import NumpyPolicy
 from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings
 
 DISCRETE, BOX = spaces.Discrete(3), spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -46,15 +46,15 @@ def loss_of(evaluate, policy, samples, acts, chosen):
 
 @pytest.fixture
 def make_samples():
-    def make(twin, count=50):
+    def make(numpy_policy, count=50):
         rng = np.random.default_rng(0)
         obs = rng.normal(size=(count, 5))
-        space = twin.policy.action_space
+        space = numpy_policy.policy.action_space
         acts = rng.integers(3, size=count) if space is DISCRETE else rng.normal(size=(count, 2))
-        twin.load()
-        outputs, values = twin.network.evaluate(twin.features(obs))
-        encoded = twin.head.encode(acts)
-        log_probs, _ = twin.head.log_prob(outputs, encoded)
+        numpy_policy.load()
+        outputs, values = numpy_policy.network.evaluate(numpy_policy.features(obs))
+        encoded = numpy_policy.head.encode(acts)
+        log_probs, _ = numpy_policy.head.log_prob(outputs, encoded)
         # Half of the ratios are cut off, and half of the values have moved too far.
         samples = Samples(
             obs=obs,
@@ -85,9 +85,9 @@ def make_samples():
 )
 def test_gradient_is_exact(make_policy, make_samples, evaluate, space, changes, kwargs):
     policy = make_policy(space, th.float64, **kwargs)
-    updater = PPOUpdater(PolicyTwin(policy))
+    updater = PPOUpdater(NumpyPolicy(policy))
     policy.set_training_mode(False)
-    samples, acts = make_samples(updater.twin)
+    samples, acts = make_samples(updater.numpy_policy)
     chosen = settings(**changes)
     gradient = updater.gradient(samples, chosen)
     loss_of(evaluate, policy, samples, acts, chosen).backward()
@@ -99,8 +99,8 @@ def test_gradient_is_exact(make_policy, make_samples, evaluate, space, changes, 
 def test_steps_are_those_of_adam_on_shortened_gradients(make_policy, make_samples, evaluate):
     """A minibatch of all samples has no order, so that two optimizers can be compared."""
     policy, other = (make_policy(BOX, th.float64) for _ in range(2))
-    updater = PPOUpdater(PolicyTwin(policy))
-    samples, acts = make_samples(updater.twin)
+    updater = PPOUpdater(NumpyPolicy(policy))
+    samples, acts = make_samples(updater.numpy_policy)
     chosen = settings(batch_size=50, n_epochs=5, max_grad_norm=0.1)
     updater.update(samples, chosen)
     for _ in range(5):
@@ -118,8 +118,8 @@ def test_steps_are_those_of_adam_on_shortened_gradients(make_policy, make_sample
 def test_statistics_of_a_normalizer_follow_each_minibatch(make_policy, make_samples):
     kwargs = {"features_extractor_class": NormalizeFeaturesExtractor}
     policy, other = (make_policy(DISCRETE, th.float64, **kwargs) for _ in range(2))
-    updater = PPOUpdater(PolicyTwin(policy))
-    samples, _ = make_samples(updater.twin)
+    updater = PPOUpdater(NumpyPolicy(policy))
+    samples, _ = make_samples(updater.numpy_policy)
     policy.set_training_mode(True)
     np.random.seed(0)  # noqa: NPY002
     updater.update(samples, settings(n_epochs=1))
@@ -136,8 +136,8 @@ def test_statistics_of_a_normalizer_follow_each_minibatch(make_policy, make_samp
 
 def test_stops_before_the_step_of_the_minibatch_that_went_too_far(make_policy, make_samples):
     policy = make_policy(DISCRETE, th.float64)
-    updater = PPOUpdater(PolicyTwin(policy))
-    samples, _ = make_samples(updater.twin)
+    updater = PPOUpdater(NumpyPolicy(policy))
+    samples, _ = make_samples(updater.numpy_policy)
     before = [each.detach().clone() for each in policy.parameters()]
     result = updater.update(samples, settings(target_kl=1e-6))
     assert result.stopped
@@ -148,8 +148,8 @@ def test_stops_before_the_step_of_the_minibatch_that_went_too_far(make_policy, m
 
 
 def test_a_gradient_that_is_not_finite_is_an_error(make_policy, make_samples):
-    updater = PPOUpdater(PolicyTwin(make_policy(DISCRETE, th.float64)))
-    samples, _ = make_samples(updater.twin)
+    updater = PPOUpdater(NumpyPolicy(make_policy(DISCRETE, th.float64)))
+    samples, _ = make_samples(updater.numpy_policy)
     samples.returns[0] = np.inf
     with pytest.raises(ValueError, match="not finite"):
         updater.update(samples, settings())

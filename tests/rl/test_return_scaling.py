@@ -7,7 +7,7 @@ import torch as th
 from stable_baselines3.common.vec_env import VecNormalize
 
 from imitbench.rl.ppo import PPO
-from imitbench.rl.return_scaling import ReturnScaling
+from imitbench.rl.rollout import ReturnScaling
 
 GAMMA = 0.97
 PLAIN = {"n_steps": 128, "batch_size": 64, "n_epochs": 2, "seed": 0, "device": "cpu"}

@@ -17,19 +17,17 @@ from tqdm import tqdm
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
-    Regularization,
-    Summaries,
-    compute_train_stats,
-    gradient_penalty,
-    log_action_probability,
-    train_step,
-)
-from imitbench.algorithms.adversarial.expert_batches import (
     FIELDS,
     Array,
     ExpertBatches,
+    Regularization,
+    Summaries,
     as_fields,
+    compute_train_stats,
     endless_batches,
+    gradient_penalty,
+    log_action_probability,
+    train_step,
 )
 from imitbench.algorithms.adversarial.expert_initialization import (
     ExpertInitialization,
@@ -185,15 +183,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             return self.venv_train
         return venv_with_rewards(self._generator, self.venv, self.reward_train.predict_processed)
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.gen_algo.set_logger(value)
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.gen_algo.set_logger(logger)
 
     @abstractmethod
     def logits_expert_is_high(

@@ -14,7 +14,7 @@ from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
 
-from imitbench.algorithms.adversarial.expert_batches import Array, ExpertBatches
+from imitbench.algorithms.adversarial.discriminator import Array, ExpertBatches
 from imitbench.algorithms.bc import BC
 from imitbench.data import types
 from imitbench.data.observations import assert_not_dictobs

@@ -71,7 +71,7 @@ class AdRIL(OffPolicyTrainer):
         steps = th.tensor([float(len(rows["dones"])) for rows in self._demonstrations])
         self._expert_steps = steps.unsqueeze(1).to(self.streams.device)
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Stores the number of the round in place of a reward, which changes between rounds."""
         del seed
         rows["rewards"][:] = self.current_round

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import torch as th
 
-from imitbench.algorithms.off_policy.adversarial import AdversarialTrainer
+from imitbench.algorithms.off_policy.discriminator import OffPolicyAdversarialTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
 
 
-class DAC(AdversarialTrainer):
+class DAC(OffPolicyAdversarialTrainer):
     """Trains a soft actor-critic on the logit of a discriminator between expert and replay buffer.
 
     The paper's agent is TD3, which has no entropy bonus; this one is soft actor-critic, or soft
     Q-learning for discrete actions.
 
     Args:
-        **kwargs: See `AdversarialTrainer`.
+        **kwargs: See `OffPolicyAdversarialTrainer`.
 
     Raises:
-        ValueError: See `AdversarialTrainer`.
+        ValueError: See `OffPolicyAdversarialTrainer`.
     """
 
     discrete_actions = True

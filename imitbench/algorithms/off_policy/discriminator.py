@@ -9,13 +9,37 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch as th
+from gymnasium import spaces
 from torch.nn import functional
 
 from imitbench.algorithms.off_policy.agent import Adam
-from imitbench.algorithms.off_policy.gradient_penalty import gradient_penalty
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
+
+
+def stacked_gradient_penalty(
+    net: StackedMlp, theirs: th.Tensor, ours: th.Tensor, streams: SeedStreams
+) -> th.Tensor:
+    """Squared distance of the gradient's norm from 1, at points between samples.
+
+    Args:
+        net: One perceptron of each seed, with one output.
+        theirs: Inputs, shape (seeds, batch, inputs).
+        ours: As many others.
+        streams: Randomness of each seed.
+
+    Returns:
+        The mean over the batch, with derivatives by the net's parameters; shape (seeds,).
+
+    Source: Gulrajani et al. 2017, "Improved Training of Wasserstein GANs".
+    """
+    share = streams.uniform(theirs.shape[1], 1)
+    gradient = net.input_gradients(th.lerp(ours, theirs, share))
+    norms = (gradient.square().sum(dim=-1) + 1e-12).sqrt()
+    return (norms - 1).square().mean(dim=1)
+
 
 Objective = Literal["cross_entropy", "moments"]
 
@@ -95,7 +119,7 @@ class Discriminator:
         if self._objective == "cross_entropy":
             wrong = functional.softplus(wrong)
         loss = wrong.mean(dim=1)
-        penalty = gradient_penalty(self._net, theirs, ours, self._streams)
+        penalty = stacked_gradient_penalty(self._net, theirs, ours, self._streams)
         self._adam.step((2 * loss + self._penalty * penalty).sum())
         accuracy = (signs * logits > 0).float().mean(dim=1)
         return {
@@ -113,3 +137,54 @@ class Discriminator:
         with th.no_grad():
             self._net.vector.copy_(state["net"])
         self._adam.load_state_dict(state["adam"])
+
+
+class OffPolicyAdversarialTrainer(OffPolicyTrainer):
+    """An off-policy method whose reward is the output of a discriminator.
+
+    Args:
+        disc_hidden_sizes: Units of the discriminator's hidden layers.
+        disc_learning_rate: Learning rate of the discriminator.
+        gradient_penalty: Weight of the penalty on its gradient.
+        hidden_entries: Entries of observations that the discriminator does not see.
+        objective: What the discriminator learns; see `Discriminator`.
+        **kwargs: See `OffPolicyTrainer`.
+
+    Attributes:
+        discriminator: The discriminator.
+
+    Raises:
+        ValueError: See `OffPolicyTrainer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        disc_hidden_sizes: Sequence[int] = (64, 64),
+        disc_learning_rate: float = 3e-4,
+        gradient_penalty: float = 10.0,
+        hidden_entries: Sequence[int] = (),
+        objective: Objective = "cross_entropy",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        space = self.venv.action_space
+        self.discriminator = Discriminator(
+            self.features,
+            spaces.flatdim(space),
+            discrete=isinstance(space, spaces.Discrete),
+            hidden_sizes=disc_hidden_sizes,
+            learning_rate=disc_learning_rate,
+            penalty=gradient_penalty,
+            streams=self.streams,
+            hidden_entries=hidden_entries,
+            objective=objective,
+        )
+
+    def extra_state(self) -> dict[str, Any]:
+        """State of the discriminator."""
+        return self.discriminator.state_dict()
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restores what `extra_state` returned."""
+        self.discriminator.load_state_dict(state)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 
-from imitbench.algorithms.density_features import flatten_batch
+from imitbench.algorithms.density_model import flatten_batch
 
 Array = npt.NDArray[Any]
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch as th
 
-from imitbench.algorithms.off_policy.adversarial import AdversarialTrainer
-from imitbench.algorithms.off_policy.discriminator import Objective
+from imitbench.algorithms.off_policy.discriminator import Objective, OffPolicyAdversarialTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
 
 
-class HyPE(AdversarialTrainer):
+class HyPE(OffPolicyAdversarialTrainer):
     """Trains a soft actor-critic on batches that are half the learner's and half the expert's.
 
     Its reward is the function f that separates their moments best,
@@ -29,10 +28,10 @@ class HyPE(AdversarialTrainer):
     Args:
         reward_interval: Updates of the agent for each update of the reward.
         objective: `moments` as above, or `cross_entropy` for DAC's discriminator.
-        **kwargs: See `AdversarialTrainer`; its discriminator is f.
+        **kwargs: See `OffPolicyAdversarialTrainer`; its discriminator is f.
 
     Raises:
-        ValueError: `reward_interval` is not positive; or see `AdversarialTrainer`.
+        ValueError: `reward_interval` is not positive; or see `OffPolicyAdversarialTrainer`.
     """
 
     def __init__(

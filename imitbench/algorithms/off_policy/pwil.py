@@ -14,7 +14,7 @@ import torch as th
 from gymnasium import spaces
 
 from imitbench.algorithms import base
-from imitbench.algorithms.expert_transitions import common_time_limit
+from imitbench.algorithms.demonstration_fit import common_time_limit
 from imitbench.algorithms.off_policy.collector import Rows
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
@@ -172,7 +172,7 @@ class PWIL(OffPolicyTrainer):
 
     # The method.
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Computes the rewards of new steps; those inside the absorbing state are 0."""
         if not self._couplings:
             self._couple([self._subsampled(each) for each in range(len(self.streams))])

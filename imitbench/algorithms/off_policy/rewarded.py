@@ -110,7 +110,7 @@ class RewardedTrainer(OffPolicyTrainer):
         kth = th.cat(nearest, dim=1).topk(count, largest=False).values[:, -1]
         return (kth / kth.std().clamp_min(1e-6)).unsqueeze(0)
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Gives new transitions their rewards."""
         del seed
         if self.began:

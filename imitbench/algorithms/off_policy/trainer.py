@@ -15,12 +15,21 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.expert_transitions import common_time_limit, expert_transitions
-from imitbench.algorithms.off_policy.agent import Agent, AgentOptions, SoftActorCritic, SoftQ
+from imitbench.algorithms.demonstration_fit import (
+    check_action_space,
+    common_time_limit,
+    expert_transitions,
+)
+from imitbench.algorithms.off_policy.agent import (
+    Agent,
+    AgentOptions,
+    SoftActorCritic,
+    SoftQ,
+    copy_policy,
+    make_policy,
+)
 from imitbench.algorithms.off_policy.collector import Collector, Rows, encoded_demonstrations
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
-from imitbench.algorithms.off_policy.export import copy_policy, make_policy
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.transitions import Batch, TransitionStore, store_of
 from imitbench.data import types
@@ -176,7 +185,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         del own, expert
         return {}
 
-    def label(self, seed: int, rows: Rows) -> Rows:
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Called with each seed's new transitions, in the order of time, before they are stored.
 
         Args:
@@ -352,7 +361,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)
         for seed, each in enumerate(rows):
-            self._replay.add(seed, self.label(seed, each))
+            self._replay.add(seed, self.set_rewards(seed, each))
         self.num_timesteps += self._collector.n_envs
         self._check_fixed_horizon(self._collector.lengths)
 

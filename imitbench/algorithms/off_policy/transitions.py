@@ -99,10 +99,10 @@ class TransitionStore:
             safe_to_numpy(rows[name]).reshape(count, width) for name, width in self._widths.items()
         ]
         table = np.concatenate(columns, axis=1, dtype=np.float32, casting="unsafe")
-        if self._waiting_count + count > self.capacity:  # a place must not be waited for twice
+        if self._waiting_count + count > self.capacity:  # a row must not be waited for twice
             self.flush()
-        places = np.arange(self._added[seed], self._added[seed] + count) % self.capacity
-        self._waiting.append((places + seed * self.capacity, table))
+        indices = np.arange(self._added[seed], self._added[seed] + count) % self.capacity
+        self._waiting.append((indices + seed * self.capacity, table))
         self._waiting_count += count
         self._added[seed] += count
 
@@ -110,9 +110,9 @@ class TransitionStore:
         """Writes the transitions that were added since; every reading does this, too."""
         if not self._waiting:
             return
-        places, rows = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        indices, rows = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
         device = self._flat.device
-        self._flat.index_copy_(0, th.from_numpy(places).to(device), th.from_numpy(rows).to(device))
+        self._flat.index_copy_(0, th.from_numpy(indices).to(device), th.from_numpy(rows).to(device))
         self._waiting.clear()
         self._waiting_count = 0
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch as th
 
 from imitbench.algorithms.off_policy.agent import Critics
-from imitbench.algorithms.off_policy.gradient_penalty import gradient_penalty
+from imitbench.algorithms.off_policy.discriminator import stacked_gradient_penalty
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
@@ -98,7 +98,7 @@ class ValueDICE(OffPolicyTrainer):
             return loss
         count = expert.obs.shape[1]
         _, theirs_next, ours_next = th.split(acts, [count, count, own.obs.shape[1]], dim=1)
-        penalty = gradient_penalty(
+        penalty = stacked_gradient_penalty(
             self.agent.critics, _pairs(expert, theirs_next), _pairs(own, ours_next), self.streams
         )
         return loss + self._gradient_penalty * penalty

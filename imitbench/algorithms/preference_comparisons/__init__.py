@@ -1,10 +1,10 @@
 """Deep reinforcement learning from human preferences: a reward learned from comparisons.
 
 Christiano et al. 2017, https://arxiv.org/abs/1706.03741. A round of `PreferenceComparisons` uses
-the modules in this order: `trajectory_generators` and `agent_trainer` or `replay_agent` act,
-`fragmenters` chooses pairs of fragments, `gatherers`, `teachers`, `answer_queue` and
-`human_gatherer` compare them, `dataset` stores the preferences, `reward_trainers` fits the network
-with `preference_model`, and the agent is trained on it.
+the modules in this order: `trajectory_generators` and `agent_trainer` act, `fragmenters`
+chooses pairs of fragments, `gatherers`, `answer_queue` and `human_gatherer` compare them, `dataset`
+stores the preferences, `reward_trainers` fits the network with `preference_model`, and the agent is
+trained on it.
 """
 
 from imitbench.algorithms.preference_comparisons.agent_trainer import AgentTrainer
@@ -24,9 +24,18 @@ from imitbench.algorithms.preference_comparisons.fragmenters import (
     RandomFragmenter,
 )
 from imitbench.algorithms.preference_comparisons.gatherers import (
+    TEACHERS,
     AnsweredPairs,
+    EqualTeacher,
+    MistakenTeacher,
+    MyopicTeacher,
+    OracleTeacher,
     PreferenceGatherer,
+    ScriptedTeacher,
+    SkippingTeacher,
+    StochasticTeacher,
     SyntheticGatherer,
+    make_teacher,
 )
 from imitbench.algorithms.preference_comparisons.human_gatherer import (
     GatheringStoppedError,
@@ -45,17 +54,6 @@ from imitbench.algorithms.preference_comparisons.reward_trainers import (
     RewardTrainer,
     make_reward_trainer,
     preference_collate_fn,
-)
-from imitbench.algorithms.preference_comparisons.teachers import (
-    TEACHERS,
-    EqualTeacher,
-    MistakenTeacher,
-    MyopicTeacher,
-    OracleTeacher,
-    ScriptedTeacher,
-    SkippingTeacher,
-    StochasticTeacher,
-    make_teacher,
 )
 from imitbench.algorithms.preference_comparisons.trajectory_generators import (
     TrajectoryDataset,

@@ -1,7 +1,8 @@
-"""The agent: trained on the learned reward, it samples the trajectories to compare."""
+"""The agents: trained on the learned reward, they sample the trajectories to compare."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from imitbench.algorithms.off_policy.rewarded import RewardedTrainer
 from imitbench.algorithms.preference_comparisons.trajectory_generators import (
     TrajectoryGenerator,
     first_with_steps,
@@ -23,13 +25,14 @@ from imitbench.data.policy_callable import (
     policy_to_callable,
     seeded_sampling,
 )
+from imitbench.data.trajectories import trajectory_from_state, trajectory_state
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.data.wrappers import BufferingWrapper
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
-from imitbench.rl.policy_twin import LeanActor, can_act
+from imitbench.rl.numpy_policy import NumpyActor, can_act
 from imitbench.rl.ppo import PPO, LearntReturns
 from imitbench.rl.training import (
     acting_as_given,
@@ -104,7 +107,7 @@ class AgentTrainer(TrajectoryGenerator):
         )
         self.venv = self.reward_venv_wrapper
         self.log_callback: BaseCallback = self._attach()
-        self._lean_actor = LeanActor(algorithm)
+        self._numpy_actor = NumpyActor(algorithm)
         self._acting: PolicyCallable | None = None
         self.exploration_wrapper = ExplorationWrapper(
             policy=self._act,
@@ -197,7 +200,7 @@ class AgentTrainer(TrajectoryGenerator):
     def _current_policy(self) -> PolicyCallable:
         """The agent's stochastic policy, for observations of the unwrapped environment."""
         if can_act(self.algorithm):
-            return self._lean_actor.policy()
+            return self._numpy_actor.policy()
         return policy_to_callable(acting_as_given(self.algorithm), self.buffering_wrapper)
 
     def _act(
@@ -213,15 +216,8 @@ class AgentTrainer(TrajectoryGenerator):
         if isinstance(self.log_callback, LearntReturns):
             self.log_callback.restart()
 
-    @property
-    def logger(self) -> imit_logger.HierarchicalLogger:
-        """Where the trainer and its algorithm log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
-        self._logger = value
-        self.algorithm.set_logger(value)
+    def _pass_on_logger(self, logger: imit_logger.HierarchicalLogger) -> None:
+        self.algorithm.set_logger(logger)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training and sampling depend on, with uncollected trajectories.
@@ -271,3 +267,90 @@ def _check_spaces(net: RewardNet, venv: VecEnv) -> None:
         own, given = getattr(net, name), getattr(venv, name)
         if own != given:
             raise ValueError(f"reward_fn is a network for {name} {own}, but venv has {given}")
+
+
+class ReplayAgent(TrajectoryGenerator):
+    """Trains an off-policy agent, and gives the latest episodes of its training.
+
+    Sampling takes no environment steps of its own: the episodes are those that the agent was
+    trained on. `PreferenceComparisons` with this agent, an ensemble and
+    `ActiveSelectionFragmenter` is PEBBLE (Lee, Smith and Abbeel 2021, arXiv:2106.05091).
+
+    Args:
+        trainer: The agent, whose environments are `buffering`.
+        buffering: Records the episodes with their true rewards.
+        recent: Number of latest episodes that are sampled from.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Raises:
+        ValueError: `recent` is not positive.
+    """
+
+    def __init__(
+        self,
+        trainer: RewardedTrainer,
+        buffering: BufferingWrapper,
+        recent: int = 100,
+        custom_logger: imit_logger.HierarchicalLogger | None = None,
+    ) -> None:
+        super().__init__(custom_logger)
+        if recent < 1:
+            raise ValueError(f"recent must be at least 1, not {recent}")
+        self.trainer = trainer
+        self._buffering = buffering
+        self._episodes: deque[TrajectoryWithRew] = deque(maxlen=recent)
+
+    def pretrain(self, steps: int) -> None:
+        """Explores without a reward function: first at random, then for novelty.
+
+        Args:
+            steps: Environment steps.
+        """
+        self.trainer.train_seeds(steps)
+
+    def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
+        """Returns the latest episodes of the training, oldest first.
+
+        Args:
+            steps: Not used; fragments may overlap.
+
+        Raises:
+            RuntimeError: No episode has ended yet.
+        """
+        del steps
+        self._collect()
+        if not self._episodes:
+            raise RuntimeError("no episode has ended yet; train for more steps first")
+        return list(self._episodes)
+
+    def train(self, steps: int, **kwargs: Any) -> None:
+        """Computes the rewards of the replay buffer anew, and trains the agent on them."""
+        del kwargs
+        if self.trainer.began:
+            self.trainer.relabel()
+        else:
+            self.trainer.begin()
+        for name, value in self.trainer.train_seeds(steps)[0].items():
+            self.logger.record(name, value)
+        self._collect()
+
+    def _collect(self) -> None:
+        self._episodes.extend(self._buffering.pop_finished_trajectories()[0])
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the agent with its replay buffer, and the latest episodes without infos.
+
+        Excludes the state of the environments and of the reward function.
+        """
+        return {
+            "trainer": self.trainer.state_dict(),
+            "buffering": self._buffering.state_dict(),
+            "episodes": [trajectory_state(each) for each in self._episodes],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self.trainer.load_state_dict(state["trainer"])
+        self._buffering.load_state_dict(state["buffering"])
+        self._episodes.clear()
+        self._episodes.extend(trajectory_from_state(each) for each in state["episodes"])

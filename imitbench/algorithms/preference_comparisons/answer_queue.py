@@ -161,12 +161,14 @@ class RecordedGatherer(PreferenceGatherer):
         self.dataset = dataset
         self._given = 0
         pairs = zip(dataset.fragments1, dataset.fragments2, strict=True)
-        self._places = {pair_digest(*pair): place for place, pair in enumerate(pairs)}
+        self._indices = {pair_digest(*pair): index for index, pair in enumerate(pairs)}
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
         """Looks pairs up; see `PreferenceGatherer`."""
-        places = [self._places.get(pair_digest(*pair)) for pair in fragment_pairs]
-        found = [math.nan if at is None else self.dataset.preferences[at] for at in places]
+        indices = [self._indices.get(pair_digest(*pair)) for pair in fragment_pairs]
+        found = [
+            math.nan if index is None else self.dataset.preferences[index] for index in indices
+        ]
         return np.array(found, dtype=np.float32)
 
     def gather(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> AnsweredPairs:
@@ -196,10 +198,10 @@ class QueueGatherer(PreferenceGatherer):
         folder: The queue, created if missing; see the module. Several trainings may share it.
         wait: Whether `gather` waits for answers to all of its pairs. Otherwise it returns what was
             answered since, of earlier pairs too, and waits only if there is no answer at all yet.
-        poll_s: Seconds between two looks at the file of answers.
+        poll_s: Seconds between two readings of the file of answers.
         timeout_s: Seconds without any new answer after which waiting ends with an error; `None`
             for no limit.
-        while_waiting: Called between two looks; may raise to end the wait.
+        while_waiting: Called between two readings; may raise to end the wait.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
@@ -255,8 +257,8 @@ class QueueGatherer(PreferenceGatherer):
 
     def _await_all(self, pairs: Sequence[TrajectoryWithRewPair]) -> npt.NDArray[np.float64]:
         """Preferences and weights of all pairs, shape `(b, 2)`; equal fragments are skipped."""
-        asked = [place for place, pair in enumerate(pairs) if not _are_equal(pair)]
-        digests = self._ask([pairs[place] for place in asked])
+        asked = [index for index, pair in enumerate(pairs) if not _are_equal(pair)]
+        digests = self._ask([pairs[index] for index in asked])
         found = self._wait_for(set(digests), len(set(digests)))
         answers = np.tile([math.nan, 1.0], (len(pairs), 1))
         answers[asked] = np.array([found[each] for each in digests]).reshape(-1, 2)
@@ -265,7 +267,7 @@ class QueueGatherer(PreferenceGatherer):
     def _ask(self, pairs: Sequence[TrajectoryWithRewPair]) -> list[str]:
         """Writes the pairs without an answer; returns the digests of all."""
         digests = [pair_digest(*pair) for pair in pairs]
-        known = self._look()
+        known = self._read_answers()
         new = {each: pair for each, pair in zip(digests, pairs, strict=True) if each not in known}
         if new:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -282,7 +284,7 @@ class QueueGatherer(PreferenceGatherer):
             self.logger.log(f"{len(new)} pairs wait for answers in {self.folder}")
         return digests
 
-    def _look(self) -> dict[str, tuple[float, float]]:
+    def _read_answers(self) -> dict[str, tuple[float, float]]:
         """Preference and weight of every pair with an answer."""
         answers = read_answers(self.folder / ANSWERS)
         return {pair: combined(list(given.values())) for pair, given in answers.items()}
@@ -291,7 +293,9 @@ class QueueGatherer(PreferenceGatherer):
         """Waits until `count` of these pairs have answers; returns those that do, in order."""
         seen, since = -1, time.monotonic()
         while True:
-            found = {each: answer for each, answer in self._look().items() if each in digests}
+            found = {
+                each: answer for each, answer in self._read_answers().items() if each in digests
+            }
             if len(found) >= count:
                 return found
             if len(found) != seen:
@@ -339,10 +343,10 @@ def answered_pairs(folder: str | Path) -> PreferenceDataset:
     Raises:
         InputError: A file is damaged, or there is no answer.
     """
-    place = Path(folder)
-    answers = read_answers(place / ANSWERS)
+    folder = Path(folder)
+    answers = read_answers(folder / ANSWERS)
     dataset, done = PreferenceDataset(), set[str]()
-    for path in sorted(place.glob("pairs-*.safetensors")):
+    for path in sorted(folder.glob("pairs-*.safetensors")):
         try:
             content = dataset_storage.unpack(dataset_storage.read_file(path))
         except ValueError as error:
@@ -354,5 +358,5 @@ def answered_pairs(folder: str | Path) -> PreferenceDataset:
                 said = np.array(combined(list(answers[digest].values())), dtype=np.float32)
                 dataset.push([pair], said[:1], said[1:])
     if not len(dataset):
-        raise InputError(f"{place}: no pair has an answer yet; answer some, then try again")
+        raise InputError(f"{folder}: no pair has an answer yet; answer some, then try again")
     return dataset

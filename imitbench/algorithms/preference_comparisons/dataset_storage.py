@@ -121,7 +121,7 @@ def pack(comparisons: PreferenceArrays) -> dict[str, Any]:
     """
     numbers: dict[int, tuple[tuple[Any, ...], int]] = {}
     groups: dict[tuple[Any, ...], list[TrajectoryWithRew]] = {}
-    places = []
+    positions = []
     for fragment in (*comparisons.fragments1, *comparisons.fragments2):
         key = id(fragment)
         if key not in numbers:
@@ -129,12 +129,12 @@ def pack(comparisons: PreferenceArrays) -> dict[str, Any]:
             members = groups.setdefault(layout, [])
             numbers[key] = (layout, len(members))
             members.append(fragment)
-        places.append(numbers[key])
+        positions.append(numbers[key])
     offsets, count = {}, 0
     for layout, members in groups.items():
         offsets[layout] = count
         count += len(members)
-    flat = np.array([offsets[layout] + index for layout, index in places], dtype=np.int64)
+    flat = np.array([offsets[layout] + index for layout, index in positions], dtype=np.int64)
     arrays: dict[str, Array] = {
         "preferences": comparisons.preferences.copy(),
         "pairs": np.ascontiguousarray(flat.reshape(2, -1).T),

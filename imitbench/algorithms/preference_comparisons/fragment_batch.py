@@ -80,8 +80,8 @@ class JoinedSteps:
         lengths = th.from_numpy(self.lengths)
         owner = th.repeat_interleave(lengths).to(rewards.device)
         if discount_factor != 1:
-            place = np.arange(steps) - np.repeat(self.starts, self.lengths)
-            weights = discount_factor ** th.from_numpy(place).to(rewards.device, rewards.dtype)
+            step = np.arange(steps) - np.repeat(self.starts, self.lengths)
+            weights = discount_factor ** th.from_numpy(step).to(rewards.device, rewards.dtype)
             rewards = rewards * weights.reshape(-1, *[1] * (rewards.ndim - 1))
         sums = rewards.new_zeros((len(lengths), *rewards.shape[1:]))
         return sums.index_add(0, owner, rewards)

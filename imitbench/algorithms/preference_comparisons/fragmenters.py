@@ -9,12 +9,13 @@ from typing import Any, NoReturn
 import numpy as np
 import torch as th
 
+from imitbench.algorithms.base import HasLogger
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.data.types import TrajectoryWithRew, TrajectoryWithRewPair
 from imitbench.util.logger import HierarchicalLogger, configure
 
 
-class Fragmenter(abc.ABC):
+class Fragmenter(HasLogger, abc.ABC):
     """Makes pairs of fragments from trajectories.
 
     Args:
@@ -46,9 +47,7 @@ class Fragmenter(abc.ABC):
         """State that affects later calls; empty unless overridden."""
         return {}
 
-    def load_state_dict(  # noqa: B027 (not every component has a state)
-        self, state: Mapping[str, Any]
-    ) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
 
 
@@ -228,15 +227,8 @@ class ActiveSelectionFragmenter(Fragmenter):
             self.raise_uncertainty_on_not_supported()
         super().__init__(custom_logger)
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where this fragmenter and its `base_fragmenter` log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: HierarchicalLogger) -> None:
-        self._logger = value
-        self.base_fragmenter.logger = value
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
+        self.base_fragmenter.logger = logger
 
     @property
     def uncertainty_on(self) -> str:

@@ -1,4 +1,4 @@
-"""Gathers preferences between fragments: the base class, and synthetic preferences."""
+"""Gathers preferences between fragments: the base class, synthetic ones, scripted teachers."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def _check_rewards_present(fragments: Sequence[TrajectoryWithRew]) -> None:
     for index, fragment in enumerate(fragments):
         if not isinstance(fragment, TrajectoryWithRew):
             raise ValueError(
-                f"fragment_pairs: {_place(index)} has no rewards; give a TrajectoryWithRew"
+                f"fragment_pairs: {_name_of(index)} has no rewards; give a TrajectoryWithRew"
             )
 
 
@@ -229,8 +229,267 @@ def _blame_rewards(fragments: Sequence[TrajectoryWithRew], index: int) -> None:
         what = f"a reward that is not finite ({rews[odd[0]]} at step {odd[0]})"
     else:
         what = "rewards whose sum overflows"
-    raise ValueError(f"fragment_pairs: {_place(index)} has {what}; check the environment's reward")
+    raise ValueError(
+        f"fragment_pairs: {_name_of(index)} has {what}; check the environment's reward"
+    )
 
 
-def _place(index: int) -> str:
+def _name_of(index: int) -> str:
     return f"fragment {index % 2 + 1} of pair {index // 2}"
+
+
+class ScriptedTeacher(PreferenceGatherer):
+    """B-Pref's teacher: answers by the true reward, with flaws of people, by default none.
+
+    It answers a pair of fragments with returns R1 and R2 in these steps:
+
+    1. Skip it if neither return is above `skip` times the return that is usual now.
+    2. Prefer the first with probability `1 / (1 + exp(rationality * (G2 - G1)))`, where G weighs
+       the step that is t before the last by `discount_factor ** t`.
+    3. Turn the answer round with probability `mistake`.
+    4. Answer ½ after all if |R1 - R2| is below `equal` times the return that is usual now.
+
+    The usual return is the mean reward of a step in the trajectories of the latest `observe`, or
+    in the fragments of the call before any, times the steps of the fragment. Steps 1 and 4 count
+    rewards above `floor`, so that they make sense for negative rewards; without a usual return
+    above that, they do nothing.
+
+    Source: Lee et al. 2021, "B-Pref: Benchmarking Preference-Based Reinforcement Learning", section
+    3.2 and algorithm 1, arXiv:2111.03026.
+
+    Args:
+        rng: Draws answers and mistakes.
+        rationality: B-Pref's beta; infinite for an answer that is always that of the greater
+            return, or ½ if both are equal up to rounding.
+        discount_factor: B-Pref's gamma, in [0, 1]; less than 1 forgets early steps.
+        mistake: Probability of a wrong answer, in [0, 1].
+        skip: Share of the usual return below which a pair is skipped, at least 0.
+        equal: Share of the usual return below which returns do not differ, at least 0.
+        floor: Reward of a step that counts as none, as in B-Pref 0; `None` for the least reward
+            that was seen so far.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+
+    rng: np.random.Generator
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        *,
+        rationality: float = math.inf,
+        discount_factor: float = 1.0,
+        mistake: float = 0.0,
+        skip: float = 0.0,
+        equal: float = 0.0,
+        floor: float | None = 0.0,
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        super().__init__(rng, custom_logger)
+        if not rationality > 0:
+            raise ValueError(f"rationality must be positive, not {rationality}")
+        for name, value in (("discount_factor", discount_factor), ("mistake", mistake)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], not {value}")
+        for name, value in (("skip", skip), ("equal", equal)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be at least 0, not {value}")
+        self.rationality = rationality
+        self.discount_factor = discount_factor
+        self.mistake = mistake
+        self.skip = skip
+        self.equal = equal
+        self.floor = floor
+        self._usual: float | None = None
+        self._least = math.inf
+
+    def observe(self, trajectories: Sequence[TrajectoryWithRew]) -> None:
+        """Notes the mean and the least reward of a step."""
+        rewards = np.concatenate([each.rews for each in trajectories], dtype=np.float64)
+        if len(rewards):
+            self._usual = float(rewards.mean())
+            self._least = min(self._least, float(rewards.min()))
+
+    def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
+        """Answers pairs.
+
+        Args:
+            fragment_pairs: `b` pairs of fragments; those of a pair have the same length.
+
+        Returns:
+            Shape `(b,)`, float32: 1 if the first fragment is preferred, 0 if the second is, 0.5
+            for a tie, NaN for a skipped pair.
+
+        Raises:
+            ValueError: Rewards are missing or not finite.
+        """
+        if not len(fragment_pairs):
+            return np.zeros(0, dtype=np.float32)
+        returns, _ = pair_returns(fragment_pairs)
+        usual, base = self._usual_returns(fragment_pairs)
+        answers = self._preferred(fragment_pairs)
+        mistaken = self.rng.random(len(answers)) < self.mistake
+        answers[mistaken] = 1 - answers[mistaken]
+        difference = np.abs(returns[:, 0] - returns[:, 1])
+        answers[difference < self.equal * usual] = 0.5
+        hopeless = (returns.max(axis=1) - base <= self.skip * usual) & (self.skip * usual > 0)
+        answers[hopeless] = np.nan
+        self.logger.record("skipped", float(hopeless.mean()))
+        return answers.astype(np.float32)
+
+    def _preferred(self, pairs: Sequence[TrajectoryWithRewPair]) -> Array:
+        """Answers before mistakes, shape `(b,)`."""
+        weighed, rounding = pair_returns(pairs, self.discount_factor, from_end=True)
+        difference = weighed[:, 0] - weighed[:, 1]
+        if self.rationality == math.inf:
+            decided = np.abs(difference) > rounding
+            return np.where(decided, (1 + np.sign(difference)) / 2, 0.5)
+        with np.errstate(over="ignore"):  # an infinite exponential gives probability 0
+            probabilities = 1 / (1 + np.exp(-self.rationality * difference))
+        return (self.rng.random(len(pairs)) < probabilities).astype(np.float64)
+
+    def _usual_returns(self, pairs: Sequence[TrajectoryWithRewPair]) -> tuple[Array, Array]:
+        """Usual returns above the floor, and the returns that count as none, shape `(b,)` each."""
+        if self._usual is None:
+            self.observe([fragment for pair in pairs for fragment in pair])
+        assert self._usual is not None, "observe found rewards"
+        floor = self._least if self.floor is None else self.floor
+        lengths = np.array([len(first) for first, _ in pairs], dtype=np.float64)
+        return (self._usual - floor) * lengths, floor * lengths
+
+    def state_dict(self) -> dict[str, Any]:
+        """The generator, and what the teacher knows of rewards."""
+        return {**super().state_dict(), "usual": self._usual, "least": self._least}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
+        self._usual, self._least = state["usual"], state["least"]
+
+
+class OracleTeacher(ScriptedTeacher):
+    """Always prefers the greater return.
+
+    Args:
+        rng: Not used.
+        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
+    """
+
+    def __init__(self, rng: np.random.Generator, **shared: Any) -> None:
+        super().__init__(rng, **shared)
+
+
+class StochasticTeacher(ScriptedTeacher):
+    """Prefers a fragment with the probability of Bradley and Terry's model.
+
+    Args:
+        rng: Draws answers.
+        rationality: Factor on the difference of returns, positive; infinite for the oracle.
+        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
+    """
+
+    def __init__(self, rng: np.random.Generator, rationality: float = 1.0, **shared: Any) -> None:
+        super().__init__(rng, rationality=rationality, **shared)
+
+
+class MyopicTeacher(ScriptedTeacher):
+    """Remembers the end of a fragment better than its beginning.
+
+    Args:
+        rng: Not used.
+        discount_factor: Weight of each step relative to the one after it, in [0, 1].
+        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, discount_factor: float = 0.9, **shared: Any
+    ) -> None:
+        super().__init__(rng, discount_factor=discount_factor, **shared)
+
+
+class SkippingTeacher(ScriptedTeacher):
+    """Skips pairs of which neither fragment has anything to like.
+
+    Args:
+        rng: Not used.
+        skip: Share of the usual return that one of both must exceed, at least 0.
+        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
+    """
+
+    def __init__(self, rng: np.random.Generator, skip: float = 0.1, **shared: Any) -> None:
+        super().__init__(rng, skip=skip, **shared)
+
+
+class EqualTeacher(ScriptedTeacher):
+    """Calls fragments equal whose returns hardly differ.
+
+    Args:
+        rng: Not used.
+        equal: Share of the usual return by which returns must differ, at least 0.
+        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
+    """
+
+    def __init__(self, rng: np.random.Generator, equal: float = 0.1, **shared: Any) -> None:
+        super().__init__(rng, equal=equal, **shared)
+
+
+class MistakenTeacher(ScriptedTeacher):
+    """Gives a share of wrong answers.
+
+    Args:
+        rng: Draws the mistakes.
+        mistake: Probability of a wrong answer, in [0, 1].
+        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
+    """
+
+    def __init__(self, rng: np.random.Generator, mistake: float = 0.1, **shared: Any) -> None:
+        super().__init__(rng, mistake=mistake, **shared)
+
+
+TEACHERS: dict[str, type[ScriptedTeacher]] = {
+    "oracle": OracleTeacher,
+    "stochastic": StochasticTeacher,
+    "myopic": MyopicTeacher,
+    "skipping": SkippingTeacher,
+    "equal": EqualTeacher,
+    "mistaken": MistakenTeacher,
+}
+"""B-Pref's six teachers by name."""
+
+TEACHER_PARAMETERS = {
+    "stochastic": "rationality",
+    "myopic": "discount_factor",
+    "skipping": "skip",
+    "equal": "equal",
+    "mistaken": "mistake",
+}
+"""The parameter of each teacher that has one."""
+
+
+def make_teacher(
+    name: str,
+    rng: np.random.Generator,
+    parameter: float | None = None,
+    floor: float | None = 0.0,
+) -> ScriptedTeacher:
+    """Makes one of B-Pref's teachers.
+
+    Args:
+        name: A name in `TEACHERS`.
+        rng: Draws answers and mistakes.
+        parameter: Value of the parameter that `TEACHER_PARAMETERS` names; B-Pref's when `None`.
+        floor: See `ScriptedTeacher`.
+
+    Raises:
+        ValueError: There is no such teacher, it has no parameter, or a number is out of range.
+    """
+    if name not in TEACHERS:
+        raise ValueError(f"teacher: no teacher '{name}'; choose one of {', '.join(TEACHERS)}")
+    given: dict[str, Any] = {}
+    if parameter is not None:
+        if name not in TEACHER_PARAMETERS:
+            raise ValueError(f"teacher: {name} has no parameter; leave it out, not {parameter}")
+        given = {TEACHER_PARAMETERS[name]: parameter}
+    return TEACHERS[name](rng, floor=floor, **given)

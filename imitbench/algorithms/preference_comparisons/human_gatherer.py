@@ -245,8 +245,8 @@ class SynchronousHumanGatherer(PreferenceGatherer):
         self.video_dir = Path(os.fsdecode(video_dir))
         self.video_dir.mkdir(parents=True, exist_ok=True)
         self.video_fps = video_fps
-        place = self.video_dir / "answers.jsonl" if answers is None else os.fsdecode(answers)
-        self._answers = AnswerFile(Path(place))
+        file = self.video_dir / "answers.jsonl" if answers is None else os.fsdecode(answers)
+        self._answers = AnswerFile(Path(file))
         self._show = show
         self._input, self._output = input_stream, output_stream
 

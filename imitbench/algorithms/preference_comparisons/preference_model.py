@@ -22,9 +22,8 @@ from imitbench.algorithms.preference_comparisons.fragment_batch import (
 )
 from imitbench.data.types import TrajectoryPair, Transitions
 from imitbench.rewards.base import RewardNet, frozen
-from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.reward_function import check_reward_shape
-from imitbench.rewards.wrappers import AddSTDRewardWrapper
+from imitbench.rewards.wrappers import AddSTDRewardWrapper, RewardEnsemble
 
 # Largest size of observations, in bytes, in one evaluation without gradients.
 _EVALUATED_AT_ONCE = 2**26

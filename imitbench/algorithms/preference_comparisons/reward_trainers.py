@@ -12,19 +12,19 @@ import numpy as np
 import torch as th
 from tqdm.auto import tqdm
 
-from imitbench.algorithms.base import check_batch_size
-from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
-from imitbench.algorithms.preference_comparisons.preference_model import (
-    LossAndMetrics,
-    PreferenceModel,
-    RewardLoss,
-)
-from imitbench.algorithms.preference_comparisons.training_data import (
+from imitbench.algorithms.base import HasLogger, check_batch_size
+from imitbench.algorithms.preference_comparisons.closed_form_gradient import closed_form_gradient
+from imitbench.algorithms.preference_comparisons.dataset import (
     Array,
     ComparisonDataset,
     TrainingData,
     in_batches,
     preference_collate_fn,
+)
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    LossAndMetrics,
+    PreferenceModel,
+    RewardLoss,
 )
 from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
 from imitbench.rewards.base import frozen
@@ -35,7 +35,7 @@ from imitbench.util.networks import training
 Metrics = dict[str, float]
 
 
-class RewardTrainer(ABC):
+class RewardTrainer(HasLogger, ABC):
     """Base of what trains a reward network on comparisons.
 
     `PreferenceComparisons` gathers trajectories and preferences, and trains the agent.
@@ -50,15 +50,6 @@ class RewardTrainer(ABC):
     ) -> None:
         self._preference_model = preference_model
         self._logger = custom_logger or configure()
-
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where training is logged."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, custom_logger: HierarchicalLogger) -> None:
-        self._logger = custom_logger
 
     def train(self, dataset: ComparisonDataset, epoch_multiplier: float = 1.0) -> None:
         """Trains the network, in training mode; restores the modes of its modules afterwards.
@@ -152,16 +143,9 @@ class BasicRewardTrainer(RewardTrainer):
             else None
         )
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where training is logged."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, custom_logger: HierarchicalLogger) -> None:
-        self._logger = custom_logger
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
         if self.regularizer is not None:
-            self.regularizer.logger = custom_logger
+            self.regularizer.logger = logger
 
     @property
     def requires_regularizer_update(self) -> bool:
@@ -200,20 +184,20 @@ class BasicRewardTrainer(RewardTrainer):
         """The inner loop: a gradient for each minibatch, a step after each batch."""
         means = _Means()
         self.optim.zero_grad()
-        lean = None
+        closed_form = None
         if self.regularizer is None:
-            lean = lean_gradient(self.loss, self._preference_model, data.pairs)
-        step = self.optim.step if lean is None else direct_step(self.optim)
+            closed_form = closed_form_gradient(self.loss, self._preference_model, data.pairs)
+        step = self.optim.step if closed_form is None else direct_step(self.optim)
         for batch in in_batches(self.rng.permutation(len(data)), self.batch_size):
             parts = list(in_batches(batch, self.minibatch_size))
-            if lean is not None:
+            if closed_form is not None:
                 for part in parts:
                     pairs, preferences = data.pairs.take(part), data.preferences[part]
                     share = len(part) / self.batch_size
                     weights = data.weights_of(part)
-                    means.add(lean.add(pairs, preferences, share, weights), len(part))
+                    means.add(closed_form.add(pairs, preferences, share, weights), len(part))
                 step()
-                lean.zero()
+                closed_form.zero()
             else:
                 self._differentiate(data, parts, means)
                 step()
@@ -394,16 +378,9 @@ class EnsembleTrainer(BasicRewardTrainer):
             for member in preference_model.member_pref_models
         ]
 
-    @property
-    def logger(self) -> HierarchicalLogger:
-        """Where training is logged."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, custom_logger: HierarchicalLogger) -> None:
-        self._logger = custom_logger
+    def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
         for trainer in self.member_trainers:
-            trainer.logger = custom_logger
+            trainer.logger = logger
 
     def _train(self, dataset: ComparisonDataset, epoch_multiplier: float = 1.0) -> None:
         data = TrainingData.of(dataset)

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from imitbench.algorithms.base import HasLogger
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.util import logger as imit_logger
 from imitbench.util.util import oric
 
 
-class TrajectoryGenerator(ABC):
+class TrajectoryGenerator(HasLogger, ABC):
     """A source of trajectories, perhaps with an agent to train.
 
     Args:
         custom_logger: Where to log; a new logger when `None`.
     """
-
-    _logger: imit_logger.HierarchicalLogger
 
     def __init__(self, custom_logger: imit_logger.HierarchicalLogger | None = None) -> None:
         self.logger = custom_logger or imit_logger.configure()
@@ -44,15 +43,6 @@ class TrajectoryGenerator(ABC):
             **kwargs: Options of the training.
         """
         del steps, kwargs  # there is no agent
-
-    @property
-    def logger(self) -> imit_logger.HierarchicalLogger:
-        """Where the generator logs."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
-        self._logger = value
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further use depends on; empty by default."""
@@ -171,16 +161,9 @@ class TrajectoryMixture(TrajectoryGenerator):
         for index, share in zip(learners, _split(steps, weights / weights.sum()), strict=True):
             self.generators[index].train(share, **kwargs)
 
-    @property
-    def logger(self) -> imit_logger.HierarchicalLogger:
-        """Where the mixture and its generators log."""
-        return self._logger
-
-    @logger.setter
-    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
-        self._logger = value
+    def _pass_on_logger(self, logger: imit_logger.HierarchicalLogger) -> None:
         for each in self.generators:
-            each.logger = value
+            each.logger = logger
 
     def state_dict(self) -> dict[str, Any]:
         """States of all generators."""

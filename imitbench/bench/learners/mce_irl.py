@@ -9,7 +9,7 @@ import numpy as np
 import torch as th
 
 from imitbench.algorithms.mce_irl import MCEIRL, TabularRewardNet
-from imitbench.algorithms.mce_measures import policy_value_regret, reward_rank_correlation
+from imitbench.algorithms.mce_planning import policy_value_regret, reward_rank_correlation
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.tabular import TabularModel

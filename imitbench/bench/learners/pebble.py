@@ -15,7 +15,7 @@ from imitbench.algorithms.preference_comparisons import (
     PreferenceModel,
     make_reward_trainer,
 )
-from imitbench.algorithms.preference_comparisons.replay_agent import ReplayAgent
+from imitbench.algorithms.preference_comparisons.agent_trainer import ReplayAgent
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint

@@ -9,8 +9,8 @@ import numpy as np
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
-import imitbench.rl.lean_dqn
-import imitbench.rl.lean_sac
+import imitbench.rl.dqn
+import imitbench.rl.sac
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.algorithm_learner import (
     DQN_ARGUMENTS,
@@ -43,7 +43,7 @@ class _OffPolicyRLLearner(OffPolicyLearner):
         venv: VecEnv = self.episodes
         if self._reward_fn is not None:
             venv = RewardVecEnvWrapper(venv, self._reward_fn)
-        cls = imitbench.rl.lean_dqn.DQN if self.discrete else imitbench.rl.lean_sac.SAC
+        cls = imitbench.rl.dqn.DQN if self.discrete else imitbench.rl.sac.SAC
         arguments = algorithm_arguments(self.options, task.seed, device, discrete=self.discrete)
         return cls("MlpPolicy", venv, **arguments)
 

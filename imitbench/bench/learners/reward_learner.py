@@ -20,7 +20,7 @@ from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.records.runs import Budget
 from imitbench.rl.ppo import PPO
-from imitbench.rl.return_scaling import ReturnScaling
+from imitbench.rl.rollout import ReturnScaling
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:

@@ -9,8 +9,11 @@ from support.drift import drift_venv
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import compute_train_stats
-from imitbench.algorithms.adversarial.discriminator import log_action_probability
-from imitbench.algorithms.adversarial.expert_batches import ExpertBatches, checked_batches
+from imitbench.algorithms.adversarial.discriminator import (
+    ExpertBatches,
+    checked_batches,
+    log_action_probability,
+)
 from imitbench.policies.base import NormalizeFeaturesExtractor
 
 from .conftest import make_trainer, make_venv, random_transitions

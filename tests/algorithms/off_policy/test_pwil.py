@@ -109,7 +109,7 @@ def labelled(trainer, rows, ended=False):
     for number in range(len(rows["acts"])):
         trainer._collector.ended = np.array([ended])
         row = {name: values[number : number + 1].copy() for name, values in rows.items()}
-        rewards.append(float(trainer.label(0, row)["rewards"][0]))
+        rewards.append(float(trainer.set_rewards(0, row)["rewards"][0]))
     return rewards
 
 

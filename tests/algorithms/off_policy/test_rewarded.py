@@ -6,7 +6,7 @@ import torch as th
 from support.off_policy import batch, small_options
 
 from imitbench.algorithms.off_policy.rewarded import RewardedTrainer
-from imitbench.algorithms.preference_comparisons.replay_agent import ReplayAgent
+from imitbench.algorithms.preference_comparisons.agent_trainer import ReplayAgent
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.data.wrappers import BufferingWrapper
 

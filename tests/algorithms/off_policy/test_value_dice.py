@@ -6,7 +6,7 @@ import pytest
 import torch as th
 
 from imitbench.algorithms.off_policy.agent import AgentOptions
-from imitbench.algorithms.off_policy.gradient_penalty import gradient_penalty
+from imitbench.algorithms.off_policy.discriminator import stacked_gradient_penalty
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
@@ -152,7 +152,7 @@ def test_the_penalty_lies_between_pairs_of_samples():
     net = StackedMlp((2, 1), streams.torch)
     with th.no_grad():
         net.vector.copy_(th.tensor([[0.6, 0.8, 9.0], [0.0, 3.0, 9.0]]))
-    found = gradient_penalty(net, th.zeros(2, 4, 2), th.ones(2, 4, 2), streams)
+    found = stacked_gradient_penalty(net, th.zeros(2, 4, 2), th.ones(2, 4, 2), streams)
     th.testing.assert_close(found, th.tensor([0.0, 4.0]), atol=1e-5, rtol=0)
 
 

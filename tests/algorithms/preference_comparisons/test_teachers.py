@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from imitbench.algorithms.preference_comparisons.teachers import (
+from imitbench.algorithms.preference_comparisons.gatherers import (
     TEACHER_PARAMETERS,
     TEACHERS,
     EqualTeacher,

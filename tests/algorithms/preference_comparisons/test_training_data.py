@@ -5,8 +5,8 @@ import pytest
 from support.preference_pairs import pairs_of
 from torch.utils.data import DataLoader
 
-from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
-from imitbench.algorithms.preference_comparisons.training_data import (
+from imitbench.algorithms.preference_comparisons.dataset import (
+    PreferenceDataset,
     TrainingData,
     in_batches,
     preference_collate_fn,

@@ -13,8 +13,8 @@ from imitbench.algorithms.preference_comparisons import (
     PreferenceModel,
     make_reward_trainer,
 )
-from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
-from imitbench.algorithms.preference_comparisons.training_data import TrainingData
+from imitbench.algorithms.preference_comparisons.closed_form_gradient import closed_form_gradient
+from imitbench.algorithms.preference_comparisons.dataset import TrainingData
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_closed_form_has_the_same_weighted_gradient(pairs):
     expected = loss(data.pairs, data.preferences, model, data.weights)
     expected.loss.backward()
     gradients = [each.grad.clone() for each in model.parameters()]
-    lean = lean_gradient(loss, model, data.pairs)
+    lean = closed_form_gradient(loss, model, data.pairs)
     metrics = lean.add(data.pairs, data.preferences, 1.0, data.weights)
     assert metrics["loss"] == pytest.approx(expected.loss.item(), rel=1e-5)
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):

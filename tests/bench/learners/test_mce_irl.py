@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from imitbench.algorithms.mce_irl import TabularRewardNet
-from imitbench.algorithms.mce_measures import policy_value_regret
+from imitbench.algorithms.mce_planning import policy_value_regret
 from imitbench.bench.artifacts import ArtifactLocation, load_demos
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task

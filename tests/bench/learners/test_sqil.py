@@ -3,8 +3,8 @@
 import pytest
 import stable_baselines3
 
-from imitbench.rl.lean_dqn import DQN
-from imitbench.rl.lean_sac import SAC
+from imitbench.rl.dqn import DQN
+from imitbench.rl.sac import SAC
 
 SMALL = {"n_envs": "4", "learning_starts": "40", "buffer_size": "500", "hidden_size": "8"}
 

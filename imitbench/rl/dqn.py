@@ -14,7 +14,7 @@ import torch as th
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
-from imitbench.rl.lean_algorithm import LeanOffPolicy, discount_of, flat
+from imitbench.rl.lean_algorithm import LeanOffPolicyAlgorithm, discount_of, flat
 from imitbench.rl.mlp import FlatParameters, Mlp, Stack, stack_of
 from imitbench.util.adam import FlatAdam, why_not_plain
 from imitbench.util.torch_startup import one_thread
@@ -24,7 +24,7 @@ __all__ = ["DQN"]
 Array = npt.NDArray[Any]
 
 
-class DQN(LeanOffPolicy, stable_baselines3.DQN):
+class DQN(LeanOffPolicyAlgorithm, stable_baselines3.DQN):
     """Stable-Baselines3's DQN without autograd and without operations per parameter.
 
     For Q-networks of linear layers with ReLU or Tanh and vector observations, actions and updates

@@ -7,12 +7,12 @@ from gymnasium import spaces
 from support.preference_pairs import OBS_SPACE, LinearReward, pairs_of, perceptron
 from torch import nn
 
-from imitbench.algorithms.preference_comparisons import lean_gradient as module
-from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentPairs
-from imitbench.algorithms.preference_comparisons.lean_gradient import (
+from imitbench.algorithms.preference_comparisons import closed_form_gradient as module
+from imitbench.algorithms.preference_comparisons.closed_form_gradient import (
+    closed_form_gradient,
     cross_entropies,
-    lean_gradient,
 )
+from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentPairs
 from imitbench.algorithms.preference_comparisons.preference_model import (
     CrossEntropyRewardLoss,
     PreferenceModel,
@@ -54,7 +54,7 @@ def autograd(model, pairs, preferences, share=1.0):
 
 
 def by_hand(model, pairs, preferences, share=1.0):
-    lean = lean_gradient(CrossEntropyRewardLoss(), model, pairs)
+    lean = closed_form_gradient(CrossEntropyRewardLoss(), model, pairs)
     values = lean.add(pairs, preferences, share)
     return values, [each.grad for each in model.parameters()]
 
@@ -92,7 +92,7 @@ def test_cross_entropies_equal_those_of_the_model(settings):
 
 def test_gradients_add_up_in_the_same_tensors_until_they_are_zeroed(pairs):
     model = PreferenceModel(perceptron())
-    lean = lean_gradient(CrossEntropyRewardLoss(), model, pairs)
+    lean = closed_form_gradient(CrossEntropyRewardLoss(), model, pairs)
     places = [each.grad for each in model.parameters()]
     lean.add(pairs, PREFERENCES, 1.0)
     once = [each.clone() for each in places]
@@ -193,13 +193,13 @@ def frozen(net):
     ],
 )
 def test_other_networks_use_autograd(pairs, make):
-    assert lean_gradient(CrossEntropyRewardLoss(), PreferenceModel(make()), pairs) is None
+    assert closed_form_gradient(CrossEntropyRewardLoss(), PreferenceModel(make()), pairs) is None
 
 
 def test_other_losses_models_and_lengths_use_autograd(pairs):
     loss, model = CrossEntropyRewardLoss(), PreferenceModel(perceptron())
-    assert lean_gradient(loss, model, pairs) is not None
-    assert lean_gradient(OtherLoss(), model, pairs) is None
-    assert lean_gradient(loss, OtherModel(perceptron()), pairs) is None
+    assert closed_form_gradient(loss, model, pairs) is not None
+    assert closed_form_gradient(OtherLoss(), model, pairs) is None
+    assert closed_form_gradient(loss, OtherModel(perceptron()), pairs) is None
     ragged = FragmentPairs(pairs_of(np.random.default_rng(0), [3, 4]))
-    assert lean_gradient(loss, model, ragged) is None
+    assert closed_form_gradient(loss, model, ragged) is None

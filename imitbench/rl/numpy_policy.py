@@ -1,4 +1,4 @@
-"""NumPy twins of Stable-Baselines3's actor-critic policies, and acting with them."""
+"""Copies of Stable-Baselines3's actor-critic policies in NumPy, and acting with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from imitbench.rl.mlp import Stack, stack_of
 from imitbench.util.networks import BaseNorm
 
 _NO_LAYERS = Stack((), tanh=False, activate_last=True)
-# The twin reimplements these methods, so that a policy must not override them.
+# The copy reimplements these methods, so that a policy must not override them.
 _METHODS = (
     "forward",
     "evaluate_actions",
@@ -35,8 +35,8 @@ _METHODS = (
 )
 
 
-def why_no_twin(policy: Any) -> str | None:
-    """Returns why a policy has no NumPy twin; `None` if it has one."""
+def why_no_numpy_policy(policy: Any) -> str | None:
+    """Returns why a policy has no copy in NumPy; `None` if it has one."""
     cls = type(policy)
     if not isinstance(policy, ActorCriticPolicy) or any(
         getattr(cls, name) is not getattr(ActorCriticPolicy, name) for name in _METHODS
@@ -91,7 +91,7 @@ def _is_plain(policy: ActorCriticPolicy) -> bool:
 
 
 def architecture_of(policy: ActorCriticPolicy) -> Architecture:
-    """Returns the architecture of a policy that has a twin."""
+    """Returns the architecture of a policy that has a copy in NumPy."""
     actor, critic = (each for each in _stacks(policy) if each is not None)
     return Architecture(
         features=policy.features_dim,
@@ -103,14 +103,14 @@ def architecture_of(policy: ActorCriticPolicy) -> Architecture:
     )
 
 
-class PolicyTwin:
+class NumpyPolicy:
     """A copy of a policy in NumPy.
 
     `load` copies the parameters from the policy and `store` copies them back. The statistics of a
     normalization layer are shared with the policy.
 
     Args:
-        policy: A policy for which `why_no_twin` is `None`, or would be in float32.
+        policy: A policy for which `why_no_numpy_policy` is `None`, or would be in float32.
 
     Attributes:
         policy: The policy.
@@ -136,7 +136,7 @@ class PolicyTwin:
         self._mean, self._scale = np.zeros(()), np.ones(())
 
     def fits(self, policy: ActorCriticPolicy) -> bool:
-        """Whether this is the twin of a policy, and the policy's parameters were not replaced."""
+        """Whether this is the copy of a policy, and the policy's parameters were not replaced."""
         return policy is self.policy and all(
             self.named.get(name) is each
             and each.data_ptr() == self._arrays[name].ctypes.data
@@ -193,7 +193,7 @@ class PolicyTwin:
         return features.numpy()
 
 
-class LeanActor:
+class NumpyActor:
     """Samples actions of an algorithm's policy in a fraction of the time of `predict`.
 
     With the same state of torch's global generator, actions are those of `predict` up to rounding.
@@ -204,7 +204,7 @@ class LeanActor:
 
     def __init__(self, algorithm: BaseAlgorithm) -> None:
         self._algorithm = algorithm
-        self._twin: PolicyTwin | None = None
+        self._numpy_policy: NumpyPolicy | None = None
 
     def policy(self) -> PolicyCallable:
         """Returns the policy with its current parameters; valid until the next call.
@@ -214,10 +214,10 @@ class LeanActor:
         """
         current = self._algorithm.policy
         assert isinstance(current, ActorCriticPolicy), "checked by can_act"
-        if self._twin is None or not self._twin.fits(current):
-            self._twin = PolicyTwin(current)
-        twin = self._twin
-        twin.load()
+        if self._numpy_policy is None or not self._numpy_policy.fits(current):
+            self._numpy_policy = NumpyPolicy(current)
+        numpy_policy = self._numpy_policy
+        numpy_policy.load()
         space = current.action_space
         box = space if isinstance(space, spaces.Box) else None
         shape = (-1, *(space.shape or ()))
@@ -227,7 +227,9 @@ class LeanActor:
         ) -> tuple[Array, States]:
             del starts
             assert isinstance(obs, np.ndarray), "checked by can_act"
-            actions = twin.head.sample(twin.network.act(twin.features(obs))).reshape(shape)
+            actions = numpy_policy.head.sample(
+                numpy_policy.network.act(numpy_policy.features(obs))
+            ).reshape(shape)
             if box is not None:
                 actions = np.minimum(np.maximum(actions, box.low), box.high)
             return actions, state
@@ -236,9 +238,9 @@ class LeanActor:
 
 
 def can_act(algorithm: BaseAlgorithm) -> bool:
-    """Whether `LeanActor` can replace the algorithm's `predict`."""
+    """Whether `NumpyActor` can replace the algorithm's `predict`."""
     policy = algorithm.policy
-    if why_no_twin(policy) is not None:
+    if why_no_numpy_policy(policy) is not None:
         return False
     cls: Any = type(policy)
     return (

@@ -40,9 +40,9 @@ _LARGEST_ENCODED = 2**26
 _NARROW = 8
 
 
-def lean_gradient(
+def closed_form_gradient(
     loss: RewardLoss, preference_model: PreferenceModel, pairs: FragmentPairs
-) -> LeanGradient | None:
+) -> ClosedFormGradient | None:
     """Returns the fast gradient if it applies.
 
     Args:
@@ -72,7 +72,7 @@ def lean_gradient(
         is_usual = parameter.dtype == th.float32 and parameter.device.type == "cpu"
         if id(parameter) not in own or not is_usual or not parameter.requires_grad:
             return None
-    return LeanGradient(preference_model, cast(BasicRewardNet, net), normalize, stack, length)
+    return ClosedFormGradient(preference_model, cast(BasicRewardNet, net), normalize, stack, length)
 
 
 def _is_hooked(module: nn.Module) -> bool:
@@ -92,7 +92,7 @@ def _plain_layers(net: nn.Module) -> tuple[BaseNorm | None, Stack] | None:
     return cast("BaseNorm | None", normalize), stack
 
 
-class LeanGradient:
+class ClosedFormGradient:
     """Adds the gradient of the loss on a batch to `grad` of the parameters.
 
     Args:

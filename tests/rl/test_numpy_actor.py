@@ -8,7 +8,7 @@ from stable_baselines3 import A2C, DQN
 from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor
-from imitbench.rl.policy_twin import LeanActor, can_act
+from imitbench.rl.numpy_policy import NumpyActor, can_act
 from imitbench.rl.ppo import PPO
 
 
@@ -24,7 +24,7 @@ def test_draws_are_those_of_predict(cls, name, make_venv):
     algorithm = make(cls, venv, FeedForward32Policy, policy_kwargs=kwargs, n_steps=16)
     algorithm.learn(64)  # so that features are normalized by something
     assert can_act(algorithm)
-    act = LeanActor(algorithm).policy()
+    act = NumpyActor(algorithm).policy()
     obs = venv.reset()
     for _ in range(20):
         th.manual_seed(1)
@@ -43,14 +43,14 @@ def test_actions_are_clipped_to_their_bounds(make_venv):
     algorithm = make(PPO, venv)
     with th.no_grad():
         algorithm.policy.action_net.bias.fill_(100.0)
-    actions, _ = LeanActor(algorithm).policy()(venv.reset(), None, None)
+    actions, _ = NumpyActor(algorithm).policy()(venv.reset(), None, None)
     np.testing.assert_array_equal(actions, venv.action_space.high[None].repeat(4, axis=0))
 
 
 def test_later_parameters_count_from_the_next_call(make_venv):
     venv = make_venv("CartPole-v1")
     algorithm = make(PPO, venv)
-    actor, obs = LeanActor(algorithm), venv.reset()
+    actor, obs = NumpyActor(algorithm), venv.reset()
     for action in (0, 1):
         with th.no_grad():
             algorithm.policy.action_net.bias.copy_(th.eye(2)[action] * 100)
@@ -72,7 +72,7 @@ def test_policies_that_choose_in_their_own_way_are_left_alone(policy, make_venv)
     assert not can_act(make(stable_baselines3.PPO, make_venv("CartPole-v1"), policy))
 
 
-def test_what_has_no_twin_or_is_listened_to_is_left_alone(make_venv):
+def test_what_has_no_copy_or_is_listened_to_is_left_alone(make_venv):
     venv = make_venv("CartPole-v1")
     assert not can_act(make(DQN, venv))
     listened = make(PPO, venv)

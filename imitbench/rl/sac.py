@@ -17,7 +17,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN, Actor, SACPolicy
 from torch import nn
 
-from imitbench.rl.lean_algorithm import LeanOffPolicy, discount_of, flat
+from imitbench.rl.lean_algorithm import LeanOffPolicyAlgorithm, discount_of, flat
 from imitbench.rl.mlp import FlatParameters, Mlp, Stack, stack_of
 from imitbench.util.adam import FlatAdam, why_not_plain
 from imitbench.util.torch_startup import one_thread
@@ -29,7 +29,7 @@ _EPSILON = 1e-6
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
-class SAC(LeanOffPolicy, stable_baselines3.SAC):
+class SAC(LeanOffPolicyAlgorithm, stable_baselines3.SAC):
     """Stable-Baselines3's SAC without autograd and without operations per parameter.
 
     For actors and critics of linear layers with ReLU or Tanh and vector observations, updates use

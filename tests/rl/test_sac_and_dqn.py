@@ -10,8 +10,8 @@ from stable_baselines3.common.utils import LinearSchedule
 from support.environments import Counter, DictCounter
 from torch import nn
 
-from imitbench.rl.lean_dqn import DQN
-from imitbench.rl.lean_sac import SAC
+from imitbench.rl.dqn import DQN
+from imitbench.rl.sac import SAC
 
 DQN_CASES = {
     "default": {},
