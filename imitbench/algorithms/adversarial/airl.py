@@ -155,7 +155,7 @@ class AIRL(AdversarialTrainer):
         return self._reward
 
 
-def _log_uniform(space: gym.Space[Any], clipped: ActionBounds | None) -> float:
+def _log_uniform(space: gym.Space[Any], clipped: ActionBounds | None = None) -> float:
     """Log-density of the uniform distribution over a space of actions.
 
     Args:
