@@ -21,8 +21,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from imitbench.stats.mean_test import mean_tests
-from imitbench.stats.significance import choices, holm, welch
+from imitbench.stats.mean_test import choices, mean_tests
+from imitbench.stats.significance import holm, welch
 from imitbench.stats.verdicts import verdicts
 
 RUNS, REPLICATES, SPLITS = 3, 1_000, 20_000
@@ -103,7 +103,7 @@ def normal(
 
 
 def by_labels(pairs: Pairs, _: float) -> np.ndarray:
-    """Returns p of permutations of the difference of means, as `permutation` does for one."""
+    """Returns p of permutations of the difference of means."""
     rng = np.random.default_rng(0)
     actual, shuffled = 0.0, 0.0
     few = len(pairs) == 1 and pairs[0][0].shape[1] + pairs[0][1].shape[1] <= 15

@@ -20,7 +20,7 @@ import torch as th
 
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.bench.learners.off_policy import OffPolicyImitationLearner
-from imitbench.bench.request import plan_request
+from imitbench.bench.plan import plan_request
 from imitbench.bench.training import TrainingConfig, TrainingInputs, set_up_pack
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.store.sweep_file import SweepRequest

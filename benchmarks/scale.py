@@ -234,12 +234,12 @@ def _make(out: Path, runs: str) -> dict[str, float]:
 def _sweep(out: Path, runs: str) -> dict[str, float]:
     sys.path.insert(0, str(TESTS))
     from support.observer import Recorder
+    from support.plans import make_plan
 
-    from imitbench.bench.plan import make_plan
-    from imitbench.bench.spec import SweepSettings
-    from imitbench.bench.sweep import run_sweep
+    from imitbench.bench.sweep import run_sweeps
     from imitbench.bench.worker_death import JobWorker
     from imitbench.executors.local import LocalExecutor
+    from imitbench.executors.options import RunOptions
 
     out.mkdir()
     (out / "idle_worker.py").write_text(IDLE_WORKER)
@@ -250,11 +250,15 @@ def _sweep(out: Path, runs: str) -> dict[str, float]:
         suite="classic",
         environment="Pendulum-v1",
         seeds=range(int(runs)),
-        settings=SweepSettings(),
     )
     executor = LocalExecutor(JobWorker("idle_worker"), 1)
-    outcome = run_sweep(
-        plan, executor, out=out / "runs", command="imitbench run", observer=Recorder()
+    outcome = run_sweeps(
+        [plan],
+        executor,
+        out=out / "runs",
+        command="imitbench run",
+        observer=Recorder(),
+        options=RunOptions(),
     )
     seconds = time.perf_counter() - started
     if outcome.done != int(runs):
@@ -291,9 +295,9 @@ def _collect_one_more(out: Path) -> dict[str, float]:
 
 def _report(out: Path) -> dict[str, float]:
     started = time.perf_counter()
-    from imitbench.store.overview import survey_results
+    from imitbench.store.overview import StatusSurvey
 
-    survey_results(out)
+    StatusSurvey(out).cells()
     looked = time.perf_counter()
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown

@@ -15,6 +15,7 @@ if sys.argv and (sys.argv[0] == "-m" or sys.argv[0].endswith(("imitbench", "imit
     leave_out_current_folder()
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from imitbench.errors import InputError
@@ -49,18 +50,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-def _race(*args: Any, **kwargs: Any) -> Any:
-    from imitbench.api import race
-
-    return race(*args, **kwargs)
+def _call(function: str, /, *args: Any, **kwargs: Any) -> Any:
+    return getattr(importlib.import_module("imitbench.api"), function)(*args, **kwargs)
 
 
-def _report(*args: Any, **kwargs: Any) -> Any:
-    from imitbench.api import report
-
-    return report(*args, **kwargs)
-
-
-# These functions have the names of packages.
-make_callable("imitbench.race", _race)
-make_callable("imitbench.report", _report)
+for _name in ("race", "report"):  # functions that have the names of packages
+    make_callable(f"imitbench.{_name}", partial(_call, _name))

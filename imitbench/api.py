@@ -29,6 +29,11 @@ from imitbench.api_arguments import (
     shared_settings,
 )
 from imitbench.errors import InputError, did_you_mean
+from imitbench.records.selection import Selection
+from imitbench.util.files import write_output
+from imitbench.util.hub_client import silent
+from imitbench.util.name_lists import split_names
+from imitbench.util.text_line import note
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
-    from imitbench.race.summary import RaceSummary
+    from imitbench.race.reporting import RaceSummary
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
@@ -123,30 +128,31 @@ def run(
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.request import plan_suites
+    from imitbench.bench.request import environments_by_suite, plan_requests
     from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
-    from imitbench.report.notebook import ShownSummary
-    from imitbench.util.hub_client import silent
-    from imitbench.util.name_lists import split_names
-    from imitbench.util.text_line import note
+    from imitbench.report.notebook import NotebookSummary
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
-    request = make_request(
-        algorithms=algorithm_list(algos),
-        seeds=seed_list(seeds),
-        pack=resolved.pack,
+    settings = {
         **shared_settings(given, resolved),
-    )
-    suites = split_names("--suite", suite)
-    plans = plan_suites(request, suites, demo_counts(n_demos), note if progress else silent)
+        "algorithms": algorithm_list(algos),
+        "seeds": seed_list(seeds),
+        "pack": resolved.pack,
+    }
+    by_suite = environments_by_suite(split_names("--suite", suite), env, Path.cwd())
+    requests = [
+        make_request(**settings | {"suite": name, "environment": environment})
+        for name, environment in by_suite.items()
+    ]
+    plans = plan_requests(requests, demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
             plans, resolved, out=Path(out), command=call_text("run", given), observer=observer
         )
-    return ShownSummary.of(summarize_sweep(plans, Path(out), outcome))
+    return NotebookSummary.of(summarize_sweep(plans, Path(out), outcome))
 
 
 def race(
@@ -208,10 +214,7 @@ def race(
     from imitbench.executors.registry import resolve
     from imitbench.race.driver import run_race
     from imitbench.race.planning import RaceOptions, plan_race
-    from imitbench.race.progress import RaceNotes
-    from imitbench.race.summary import RaceSummary
-    from imitbench.util.hub_client import silent
-    from imitbench.util.text_line import note
+    from imitbench.race.reporting import RaceNotes, RaceSummary
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)
@@ -267,9 +270,7 @@ def results(
         raise InputError(f"table {table}: no such table; {did_you_mean(table, get_args(Table))}")
 
     from imitbench.published.opening import open_results
-    from imitbench.records.selection import Selection
     from imitbench.store import database
-    from imitbench.util.text_line import note
 
     with open_results(_places(out), notify=note) as connection:
         return database.read_frame(connection, table, selection=Selection.of(suite, env, algo))
@@ -354,14 +355,11 @@ def report(
     Raises:
         InputError: There are no results, a value is not accepted, or a file cannot be written.
     """
-    from imitbench.records.selection import Selection
     from imitbench.report import build as building
     from imitbench.report import formats
     from imitbench.report.notebook import ShownReport
     from imitbench.report.plots import check_figures
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.util.files import write_output
-    from imitbench.util.text_line import note
 
     _choice("format", format, (*get_args(formats.ReportFormat), None))
     _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
@@ -470,12 +468,9 @@ def compare(
     Raises:
         InputError: A name has no runs, no conditions are shared, or a value is not accepted.
     """
-    from imitbench.records.selection import Selection
     from imitbench.report.build import compare_results
     from imitbench.report.pairwise import PairwiseOptions
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.util.name_lists import split_names
-    from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
     _check_statistics(replicates, level)
@@ -536,18 +531,15 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
 
 
 def _places(given: Places) -> list[Path]:
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
 
-    return [results_place(each) for each in _several(given)]
-
-
-def _several(given: Places) -> Sequence[AnyPath]:
-    return [given] if isinstance(given, (str, PathLike)) else list(given)
+    places = [given] if isinstance(given, (str, PathLike)) else given
+    return [results_location(place) for place in places]
 
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
     if value not in accepted:
-        known = [each for each in accepted if each is not None]
+        known = [choice for choice in accepted if choice is not None]
         raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
 
 

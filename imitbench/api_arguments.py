@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imitbench.errors import InputError
+from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
@@ -38,8 +39,6 @@ def algorithm_list(algos: str | Sequence[str]) -> list[str]:
     Raises:
         InputError: There are none.
     """
-    from imitbench.util.name_lists import split_names
-
     names = split_names("--algo", algos)
     if not names:
         raise InputError("algos: is empty; see `imitbench algos`")
@@ -71,7 +70,7 @@ def demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]:
     from imitbench.bench.plan import parse_demo_counts
 
     counts = [n_demos] if isinstance(n_demos, int) or n_demos is None else list(n_demos)
-    return parse_demo_counts(",".join("all" if each is None else str(each) for each in counts))
+    return parse_demo_counts(",".join("all" if count is None else str(count) for count in counts))
 
 
 def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
@@ -82,7 +81,6 @@ def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, 
         options: Execution options.
     """
     from imitbench.bench.request import lock_in_use
-    from imitbench.util.name_lists import join_names
 
     lock, overrides = given["lock"], given["overrides"] or {}
     return {

@@ -4,7 +4,7 @@
     python3 scripts/install.py test docs   # and these extras of pyproject.toml
 
 What is there already is not installed again, and what an interrupted call left is mended. Needs
-nothing but Python; the versions are those of constraints.txt.
+nothing but Python; the versions are those of constraints.txt, for Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OLDEST = (3, 10)
+# Several releases in constraints.txt do not support older versions of Python.
+OLDEST_WITH_CONSTRAINTS = (3, 11)
 RECORD = ".imitbench-installed.json"
 
 
@@ -141,6 +143,12 @@ def _usable(venv: Path) -> bool:
         return False
 
 
+def _has_tested_versions(venv: Path) -> bool:
+    """Whether the versions of constraints.txt can be installed in an environment."""
+    check = f"import sys; sys.exit(sys.version_info < {OLDEST_WITH_CONSTRAINTS})"
+    return subprocess.run([_python(venv), "-c", check]).returncode == 0
+
+
 def _remove_half_installed(venv: Path) -> None:
     """Removes the papers of packages whose installation was cut off.
 
@@ -161,7 +169,8 @@ def _run_pip(venv: Path, extras: list[str]) -> None:
     command = [
         *(str(_python(venv)), "-m", "pip", "install", "--disable-pip-version-check"),
         *("--prefer-binary", *compiling, *quiet),
-        *("--constraint", "constraints.txt", "--editable", target),
+        *(["--constraint", "constraints.txt"] if _has_tested_versions(venv) else []),
+        *("--editable", target),
     ]
     done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     if done.returncode:

@@ -1,12 +1,16 @@
 """Fixtures that any test may ask for."""
 
+import fcntl
+import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 import hypothesis
 import pytest
 from support.browser import browser
+from support.command import call_imitbench
 
 # Several tests run at once, one to a core, and networks as small as these gain nothing from more
 # threads. Said before torch and NumPy are imported, and to all processes that tests start.
@@ -44,6 +48,38 @@ def shared_dir():
     if not folder.is_dir():
         pytest.skip(f"no fixtures at {folder}: set IMITBENCH_SHARED to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def real_sweep(tmp_path_factory):
+    """Copies runs of `bc` and `random`, which real commands trained once for all test workers.
+
+    Call it with the folder that gets `runs`, and with the number of seeds, at most three.
+    """
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "real_sweep"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "done").exists():
+            words = "run --algo bc --algo random --env Pendulum-v1 --budget quick --seeds 3"
+            more = ("--executor", "inline", "--quiet")
+            assert call_imitbench(*words.split(), *more, cwd=place).code == 0
+            (place / "done").touch()
+
+    def copy(folder, seeds=3):
+        def left_out(path, names):
+            others = [
+                name
+                for name in names
+                if (spec := Path(path, name, "spec.json")).exists()
+                and json.loads(spec.read_text())["seed"] >= seeds
+            ]
+            return [*others, *(name for name in names if ".duckdb" in name)]
+
+        shutil.copytree(place / "runs", folder / "runs", ignore=left_out)
+
+    return copy
 
 
 @pytest.fixture(scope="session")

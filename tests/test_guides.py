@@ -35,7 +35,8 @@ def test_all_python_of_the_guide_runs(tmp_path):
 
 def test_the_programs_of_the_page_on_off_policy_methods_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    program, counting = blocks("off_policy.md", "python")
+    [program] = blocks("off_policy.md", "python")
+    _, counting = blocks("methods/csil.md", "python")
     assert "train(20_000)" in program
     names = {}
     exec(program.replace("20_000", "1_040"), names)

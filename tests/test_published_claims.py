@@ -6,14 +6,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from support.claims import fits, own_outcomes, read_claims
+from support.claims_page import NOT_RUN, render_claims
 from typer.testing import CliRunner
 
 from imitbench.cli import run as run_command
 from imitbench.cli.main import app
-from imitbench.published.claim_outcomes import fits, own_outcomes
-from imitbench.published.claims import read_claims
 from imitbench.published.results_sources import find_results
-from imitbench.report.claims_page import NOT_RUN, render_claims
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

@@ -73,9 +73,13 @@ def test_the_reference_has_every_command_card_and_public_name(site):
     for command in ("imitbench run", "imitbench experts train", "imitbench leaderboard verify"):
         assert f">{command}<" in commands
     assert "--checkpoint-minutes" in commands
-    algorithms = (site / "reference" / "algorithms.html").read_text()
+    methods = (site / "methods" / "index.html").read_text()
     for card in ROOT.glob("algorithms/*/card.yaml"):
-        assert f'id="{card.parent.name}"' in algorithms
+        assert f"><code>{card.parent.name}</code></a>" in methods
+    gail = (site / "methods" / "gail.html").read_text()
+    assert "<code>disc_lipschitz</code>" in gail
+    assert "imitbench-seals-gail-tuned" in gail
+    assert "&lt;!--" not in gail
     suites = (site / "reference" / "suites.html").read_text()
     assert "seals/Walker2d-v1" in suites
     library = (site / "reference" / "api" / "algorithms.html").read_text()

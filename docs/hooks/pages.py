@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from api_links import ApiLinks
 from api_pages import api_modules, api_pages
-from card_pages import algorithms_page, suites_page
 from command_page import commands_page
+from method_pages import fill_method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from suites_page import suites_page
 
 ROOT = Path(__file__).resolve().parents[2]
 API_PLACE = "api"
@@ -37,9 +40,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Adds the generated pages, and `slurm/README.md` as `cluster.md`."""
     made = {
         "reference/commands.md": commands_page(),
-        "reference/algorithms.md": algorithms_page(),
         "reference/suites.md": suites_page(),
         "cluster.md": (ROOT / "slurm" / "README.md").read_text(),
+        **{path.with_suffix(".md").as_posix(): text for path, text in _notebooks().items()},
         **{path: text for path, (_, text) in api_pages(ROOT).items()},
     }
     for path, text in made.items():
@@ -47,6 +50,23 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links the names of the library to the reference."""
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Fills in the pages of methods, and links the names of the library to the reference."""
+    if page.file.src_uri.startswith("methods/"):
+        markdown = fill_method_page(markdown, ROOT / "docs")
     return LINKS.link(markdown)
+
+
+def _notebooks() -> dict[Path, str]:
+    """Returns the notebooks of the tutorials as Markdown, without outputs, by their paths."""
+    docs = ROOT / "docs"
+    return {path.relative_to(docs): _as_page(path) for path in docs.glob("tutorials/*.ipynb")}
+
+
+def _as_page(notebook: Path) -> str:
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+    parts.append(f"This page as a notebook: [{notebook.name}]({notebook.name}).")
+    return "\n\n".join(parts) + "\n"

@@ -1,7 +1,7 @@
 """Behavioral cloning of continuous actions with other outputs than one Gaussian.
 
 The head, a policy of `imitbench.policies.action_heads`, brings its own loss; everything else is
-`BC`. See `docs/bc_family.md` for the equations.
+`BC`. See `docs/methods/bc.md` for the equations.
 """
 
 from __future__ import annotations

@@ -220,8 +220,8 @@ class CPL(BaseImitationAlgorithm):
         return losses.mean(), float((1 - order.abs() / 2).mean())
 
     def _log_probabilities(self, batch: FragmentBatch) -> th.Tensor:
-        device = next(self.policy.parameters()).device
-        obs, acts = (th.as_tensor(each, device=device) for each in (batch.obs, batch.acts))
+        device, steps = next(self.policy.parameters()).device, batch.steps
+        obs, acts = (th.as_tensor(array, device=device) for array in (steps.obs, steps.acts))
         return log_probabilities(self.policy, obs, acts)
 
     def _make_optimizer(self) -> th.optim.Adam:

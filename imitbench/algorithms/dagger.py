@@ -35,6 +35,7 @@ from imitbench.algorithms.dagger_storage import COLLECTED, GIVEN, read_demos, wr
 from imitbench.algorithms.dagger_trainer import (
     DAggerTrainer,
     NeedsDemosException,
+    check_round_size,
     check_spaces,
 )
 from imitbench.data import rollout
@@ -168,12 +169,7 @@ class SimpleDAggerTrainer(DAggerTrainer):
         Raises:
             ValueError: A number is out of range, or an observation or action is not finite.
         """
-        for name, value in (
-            ("rollout_round_min_episodes", rollout_round_min_episodes),
-            ("rollout_round_min_timesteps", rollout_round_min_timesteps),
-        ):
-            if value <= 0:
-                raise ValueError(f"{name} must be positive, not {value}")
+        check_round_size(rollout_round_min_episodes, rollout_round_min_timesteps)
         collected = self._collect(
             rollout.make_sample_until(
                 min_timesteps=max(rollout_round_min_timesteps, self.batch_size),

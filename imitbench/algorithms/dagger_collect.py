@@ -131,14 +131,7 @@ class ActionMixer(VecEnvWrapper):
         self._last_obs: Array | None = None
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Seeds the draws of who acts, and the environments.
-
-        Args:
-            seed: Random when `None`.
-
-        Returns:
-            The seed of each environment.
-        """
+        """Seeds the draws of who acts, and the environments."""
         self.rng = np.random.default_rng(seed)
         return list(self.venv.seed(seed))
 

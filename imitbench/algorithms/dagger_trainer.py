@@ -265,6 +265,13 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
             raise ValueError(f"{where}: {error}") from None
 
 
+def check_round_size(min_episodes: int, min_timesteps: int) -> None:
+    """Raises a `ValueError` unless both numbers of a round are positive."""
+    for name, value in (("episodes", min_episodes), ("timesteps", min_timesteps)):
+        if value <= 0:
+            raise ValueError(f"rollout_round_min_{name} must be positive, not {value}")
+
+
 def check_spaces(name: str, owner: Any, venv: VecEnv) -> None:
     """Raises a `ValueError` unless the argument called `name` has the spaces of `venv`."""
     for kind in ("observation_space", "action_space"):

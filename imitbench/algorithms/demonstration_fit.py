@@ -188,7 +188,7 @@ def expert_transitions(
     }
     cut = np.concatenate([_marked_as_truncated(batch) for batch in batches])
     if trajectories is not None and time_limit is not None:
-        lengths = np.array([len(each) for each in trajectories])
+        lengths = np.array([len(trajectory) for trajectory in trajectories])
         cut[np.cumsum(lengths)[lengths == time_limit] - 1] = True
     rows["timeouts"] = cut & rows["dones"].astype(bool)
     starts = np.roll(rows["dones"].astype(bool), 1)

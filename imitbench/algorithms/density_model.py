@@ -133,7 +133,7 @@ class FeatureMaker:
         trajectories, given = split_kinds(demonstrations)
         times = None
         if trajectories is not None:
-            times = np.concatenate([np.arange(len(each)) for each in trajectories])
+            times = np.concatenate([np.arange(len(trajectory)) for trajectory in trajectories])
         if isinstance(given, types.TransitionsMinimal):
             return self._of_batch(vars(given)), times
         return np.concatenate([self._of_batch(batch) for batch in given]), None

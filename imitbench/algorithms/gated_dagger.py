@@ -20,7 +20,7 @@ from imitbench.algorithms import base
 from imitbench.algorithms.bc_heads import BCWithHead
 from imitbench.algorithms.dagger import CollectedRound
 from imitbench.algorithms.dagger_collect import check_observations
-from imitbench.algorithms.dagger_trainer import check_spaces
+from imitbench.algorithms.dagger_trainer import check_round_size, check_spaces
 from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.algorithms.expert_queries import Array, GatedTurns, QueryCounts, QueryGate
 from imitbench.data import rollout
@@ -174,12 +174,7 @@ class GatedDAgger(base.BaseImitationAlgorithm, QueryGate):
         Raises:
             ValueError: A number is out of range, or an observation or action is not finite.
         """
-        for name, value in (
-            ("rollout_round_min_episodes", rollout_round_min_episodes),
-            ("rollout_round_min_timesteps", rollout_round_min_timesteps),
-        ):
-            if value <= 0:
-                raise ValueError(f"{name} must be positive, not {value}")
+        check_round_size(rollout_round_min_episodes, rollout_round_min_timesteps)
         least = max(rollout_round_min_timesteps, self.bc_trainer.batch_size)
         if self.round_num > 0:
             self.begin_round(least)

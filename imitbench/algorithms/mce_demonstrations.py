@@ -87,14 +87,16 @@ def _of_trajectories(
     discount: float,
     decode: ObservationDecoder,
 ) -> Floats:
-    observations = [_as_array(each.obs) for each in trajectories]
+    observations = [_as_array(trajectory.obs) for trajectory in trajectories]
     lengths = np.array([len(trajectory) for trajectory in trajectories])
     weights = discount ** np.arange(model.horizon, dtype=np.float64)
     short = np.flatnonzero(lengths < model.horizon)
     if (lengths > model.horizon).any():
         raise _wrong_length(int(lengths.max()), model)
     # No action is taken on the last observation of an episode, so it does not count.
-    states = decode(np.concatenate([each[:-1] for each in observations]), "demonstrations")
+    states = decode(
+        np.concatenate([observation[:-1] for observation in observations]), "demonstrations"
+    )
     taken: Floats = np.concatenate([weights[:length] for length in lengths])
     visits = np.bincount(states, taken, minlength=model.states).astype(np.float64)
     if len(short):

@@ -206,7 +206,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         return self._planner.cumulate(self._planner.occupancies())
 
     def _log(self, iteration: int, distance: float, length: float) -> None:
-        weights = [each.detach() for each in self.reward_net.parameters()]
+        weights = [parameter.detach() for parameter in self.reward_net.parameters()]
         self.logger.record("iteration", iteration)
         self.logger.record("linf_delta", distance)
         self.logger.record("weight_norm", float(th.nn.utils.get_total_norm(weights)))

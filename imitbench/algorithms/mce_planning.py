@@ -335,28 +335,6 @@ def optimal_policy(model: TabularModel, rewards: Floats | None = None) -> tuple[
     return policy, values[:-1]
 
 
-def occupancy_distance(env: Any, pi: Array, other: Array) -> float:
-    """How differently two policies visit states.
-
-    The total variation distance between the distributions of states, half the sum of absolute
-    differences, averaged over the steps of an episode.
-
-    Args:
-        env: A tabular environment.
-        pi: A policy, shape (horizon, states, actions).
-        other: Another one, that of the expert usually.
-
-    Returns:
-        From 0, where visits are the same at each step, to 1, where no state is shared at any.
-
-    Raises:
-        ValueError: `env` is not tabular, or a policy does not fit it.
-    """
-    model = TabularModel.of(env)
-    difference = _occupancies(model, pi, "pi") - _occupancies(model, other, "other")
-    return float(np.abs(difference).sum(axis=1).mean() / 2)
-
-
 def policy_value(env: Any, pi: Array) -> float:
     """Expected undiscounted return of a policy under the environment's own reward.
 
@@ -430,52 +408,6 @@ def reward_rank_correlation(learnt: Array, true: Array, weights: Array | None = 
     covariance = (ranks * share) @ ranks.T
     scale = float(np.sqrt(covariance[0, 0] * covariance[1, 1]))
     return float(covariance[0, 1]) / scale if scale > 0 else float("nan")
-
-
-def policy_table(policy: Any, env: Any) -> Floats:
-    """The probabilities with which a policy acts on a tabular environment.
-
-    Args:
-        policy: A tabular policy, a Stable-Baselines3 actor-critic policy, or uniformly random.
-        env: A tabular environment.
-
-    Returns:
-        Shape (horizon, states, actions), float64; the same at each step for policies without
-        memory.
-
-    Raises:
-        ValueError: The policy is of another kind, or made for other spaces.
-    """
-    import torch as th
-    from stable_baselines3.common.distributions import CategoricalDistribution
-    from stable_baselines3.common.policies import ActorCriticPolicy
-
-    from imitbench.policies.base import RandomPolicy
-    from imitbench.policies.tabular import TabularPolicy
-
-    model = TabularModel.of(env)
-    shape = (model.horizon, model.states, model.actions)
-    if isinstance(policy, TabularPolicy):
-        model.check_policy(policy.pi, "policy")
-        return policy.pi.copy()
-    if isinstance(policy, RandomPolicy):
-        return np.full(shape, 1 / model.actions)
-    if not isinstance(policy, ActorCriticPolicy):
-        raise ValueError(f"policy: the probabilities of a {type(policy).__name__} are not known")
-    known = np.arange(model.states) if model.observations is None else model.observations
-    observations, _ = policy.obs_to_tensor(known)
-    training = policy.training
-    policy.set_training_mode(False)
-    with th.no_grad():
-        distribution = policy.get_distribution(observations)
-    policy.set_training_mode(training)
-    if not isinstance(distribution, CategoricalDistribution):
-        raise ValueError("policy: it does not choose among discrete actions")
-    by_state = distribution.distribution.probs.double().cpu().numpy()
-    if by_state.shape != shape[1:]:
-        raise ValueError(f"policy: it has {by_state.shape[1]} actions, not {model.actions}")
-    table: Floats = np.broadcast_to(by_state / by_state.sum(axis=1, keepdims=True), shape).copy()
-    return table
 
 
 def _occupancies(model: TabularModel, pi: Array, argument: str) -> Floats:

@@ -113,7 +113,7 @@ class NetworkRewards(StateRewards):
     def __init__(self, net: RewardNet, states: th.Tensor) -> None:
         self._net = net
         self._states = states
-        self._parameters = [each for each in net.parameters() if each.requires_grad]
+        self._parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
         self._output = th.zeros(len(states))
 
     def compute(self) -> Floats:
@@ -313,10 +313,10 @@ def _is_plain(net: RewardNet) -> bool:
     return not any(
         module._forward_hooks or module._forward_pre_hooks for module in net.modules()
     ) and all(
-        each.device.type == "cpu"
-        and each.requires_grad
-        and each.is_contiguous()
-        and each.dtype in (th.float32, th.float64)
-        and not each._backward_hooks
-        for each in net.parameters()
+        parameter.device.type == "cpu"
+        and parameter.requires_grad
+        and parameter.is_contiguous()
+        and parameter.dtype in (th.float32, th.float64)
+        and not parameter._backward_hooks
+        for parameter in net.parameters()
     )

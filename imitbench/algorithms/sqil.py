@@ -128,24 +128,11 @@ class SQILReplayBuffer(ReplayBuffer):
         done: Array,
         infos: list[dict[str, Any]],
     ) -> None:
-        """Adds one transition of the learner per environment, with reward 0.
-
-        Args:
-            obs: Shape (n_envs, *observation_shape).
-            next_obs: Shape (n_envs, *observation_shape).
-            action: Shape (n_envs, *action_shape).
-            reward: Ignored.
-            done: Whether episodes ended, shape (n_envs,).
-            infos: `TimeLimit.truncated` marks truncated episodes.
-        """
+        """Adds one transition of the learner per environment, with reward 0, whatever is given."""
         super().add(obs, next_obs, action, np.zeros(self.n_envs, np.float32), done, infos)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        """Draws a batch, with replacement.
-
-        Args:
-            batch_size: Transitions of learner and expert together.
-            env: Normalizes observations; `None` for no normalization.
+        """Draws a batch of learner and expert together, with replacement.
 
         Raises:
             ValueError: There are no demonstrations.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -27,22 +27,6 @@ if TYPE_CHECKING:
 
     from imitbench.data.minari_source import MinariCopy
     from imitbench.data.types import TrajectoryWithRew
-    from imitbench.policies.expert import Spaces
-
-__all__ = [
-    "ArtifactLocation",
-    "count_trajectories",
-    "demonstrated_returns",
-    "demos_of_run",
-    "expert_of_run",
-    "load_demos",
-    "load_expert",
-    "locate_artifact",
-    "minari_copy",
-    "pin_demos",
-    "pin_expert",
-    "source_root",
-]
 
 HUB = "hub"
 MINARI = "minari:"
@@ -188,43 +172,46 @@ def locate_artifact(
         return ArtifactLocation(root, part, source, hub.repo, hub.revision, suite)
     if source.startswith(MINARI) and part == "demos":
         return ArtifactLocation(root, part, source, source.removeprefix(MINARI), suite=suite)
-    place = ArtifactLocation(root, part, source, recipe.repo, suite=suite)
-    if source != "bundled" and hub is not None and not place.folder.exists():
+    location = ArtifactLocation(root, part, source, recipe.repo, suite=suite)
+    if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
-        return pulled if pulled.folder.exists() else place
-    return place
+        return pulled if pulled.folder.exists() else location
+    return location
 
 
-def pin_expert(place: ArtifactLocation) -> ArtifactSpec:
+def pin_expert(location: ArtifactLocation) -> ArtifactSpec:
     """Pins an expert by the content of the files that it is read from.
 
     Raises:
         InputError: A file is missing, or cannot be read.
     """
-    place.files()
-    if not gate.is_bundled(place.folder):
-        gate.try_reading(_reader_of_expert(place), place.folder)
+    location.files()
+    if not gate.is_bundled(location.folder):
+        gate.try_reading(_reader_of_expert(location), location.folder)
     return ArtifactSpec(
-        source=place.source, repo=place.repo, revision=place.revision, digest=_digest(place)
+        source=location.source,
+        repo=location.repo,
+        revision=location.revision,
+        digest=_digest(location),
     )
 
 
-def _reader_of_expert(place: ArtifactLocation) -> Callable[[], object]:
+def _reader_of_expert(location: ArtifactLocation) -> Callable[[], object]:
     """Reads an expert as far as that is possible without the spaces of its environment."""
     from imitbench.policies.sb3_zip import read_sb3_zip
     from imitbench.policies.storage import load_policy
 
-    policy = find_policy(place.folder, place.repo)
+    policy = find_policy(location.folder, location.repo)
     assert policy is not None, "its files were listed just now"
     return partial(read_sb3_zip if policy.is_file() else load_policy, policy)
 
 
-def pin_demos(place: ArtifactLocation, available: int, count: int | None) -> DemoSpec:
+def pin_demos(location: ArtifactLocation, available: int, count: int | None) -> DemoSpec:
     """Pins a set of demonstrations by content, and how many of them to use.
 
     Args:
-        place: Location of the set.
+        location: Location of the set.
         available: How many trajectories the set has.
         count: How many to use; `None` for all.
 
@@ -233,20 +220,20 @@ def pin_demos(place: ArtifactLocation, available: int, count: int | None) -> Dem
     """
     if count is not None and not 1 <= count <= available:
         raise InputError(
-            f"--n-demos {count}: {place.repo} of source '{place.source}' has {available} "
+            f"--n-demos {count}: {location.repo} of source '{location.source}' has {available} "
             f"trajectories; choose 1 to {available}"
         )
     return DemoSpec(
-        source=place.source,
-        repo=place.repo,
-        revision=place.revision,
-        digest=_digest(place),
+        source=location.source,
+        repo=location.repo,
+        revision=location.revision,
+        digest=_digest(location),
         available=available,
         count=count or available,
     )
 
 
-def count_trajectories(place: ArtifactLocation) -> int:
+def count_trajectories(location: ArtifactLocation) -> int:
     """Returns the number of trajectories in a set of demonstrations.
 
     Raises:
@@ -257,8 +244,8 @@ def count_trajectories(place: ArtifactLocation) -> int:
 
     from imitbench.data.demonstrations import read_demonstrations
 
-    files = place.files()
-    gate.try_reading(lambda: read_demonstrations(place.folder), place.folder)
+    files = location.files()
+    gate.try_reading(lambda: read_demonstrations(location.folder), location.folder)
     total = 0
     for path in files:
         try:
@@ -269,11 +256,11 @@ def count_trajectories(place: ArtifactLocation) -> int:
     return total
 
 
-def demonstrated_returns(place: ArtifactLocation) -> npt.NDArray[np.float64]:
+def demonstrated_returns(location: ArtifactLocation) -> npt.NDArray[np.float64]:
     """Returns the undiscounted returns of the whole episodes in a set of demonstrations.
 
     Args:
-        place: Location of the set.
+        location: Location of the set.
 
     Returns:
         One return per trajectory that is marked as the end of an episode, shape `(episodes,)`;
@@ -286,7 +273,7 @@ def demonstrated_returns(place: ArtifactLocation) -> npt.NDArray[np.float64]:
     from imitbench.data.parquet_source import read_whole
 
     found: list[float] = []
-    for path in place.files():
+    for path in location.files():
         table = read_whole(path, ["rews", "terminal"], rewards=False)
         if "rews" not in table.column_names:
             return np.empty(0)
@@ -313,83 +300,54 @@ def expert_of_run(
         device: Device of the policy's weights.
 
     Raises:
-        InputError: As `load_expert_policy`.
+        InputError: Its content is not what was pinned, or cannot be read.
     """
     if spec.expert is None:
         return None
     import gymnasium as gym
 
-    from imitbench.policies.expert import Spaces
+    from imitbench.policies.expert import Spaces, load_expert_policy
 
+    location = ArtifactLocation.of_spec(root, "experts", spec.expert, spec.suite)
+    _check_digest(location, spec.expert.digest)
+    policy = find_policy(location.folder, location.repo)
+    assert policy is not None, "its files were hashed just now"
     longest = gym.spec(spec.environment.id).max_episode_steps
-    place = ArtifactLocation.of_spec(root, "experts", spec.expert, spec.suite)
-    env_spaces = Spaces(observation_space, action_space, longest)
-    return load_expert(place, spec.expert, env_spaces, device)
+    return load_expert_policy(policy, Spaces(observation_space, action_space, longest)).to(device)
 
 
 def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
-    """Loads the demonstrations of a run; an empty list for a run without.
+    """Loads the demonstrations of a run in their order in the set; empty for a run without.
 
     Args:
         spec: Specification of the run.
         root: As `ArtifactLocation.root`.
 
     Raises:
-        InputError: As `load_demos`.
-    """
-    if spec.demos is None:
-        return []
-    return list(
-        load_demos(ArtifactLocation.of_spec(root, "demos", spec.demos, spec.suite), spec.demos)
-    )
-
-
-def load_expert(
-    place: ArtifactLocation, spec: ArtifactSpec, env_spaces: Spaces, device: str
-) -> BasePolicy:
-    """Loads the expert that `spec` pins, in this library's format or Stable-Baselines3's.
-
-    Args:
-        place: Location of the expert.
-        spec: Digest of the expected content.
-        env_spaces: Spaces and time limit of its environment, which the policy must fit.
-        device: Device of the policy's weights.
-
-    Raises:
-        InputError: Its content is not what was pinned, or cannot be read.
-    """
-    from imitbench.policies.expert import load_expert_policy as load
-
-    _check_digest(place, spec.digest)
-    policy = find_policy(place.folder, place.repo)
-    assert policy is not None, "its files were hashed just now"
-    return load(policy, env_spaces).to(device)
-
-
-def load_demos(place: ArtifactLocation, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
-    """Loads the trajectories that `spec` pins, in their order in the set.
-
-    Raises:
         InputError: Their content is not what was pinned, or cannot be read.
     """
+    demos = spec.demos
+    if demos is None:
+        return []
     from imitbench.data.demonstrations import read_demonstrations
 
-    _check_digest(place, spec.digest)
-    if spec.count == spec.available:
-        return read_demonstrations(place.folder)
-    rng = np.random.default_rng(spec.subsample_seed)
-    chosen = np.sort(rng.choice(spec.available, size=spec.count, replace=False))
-    return read_demonstrations(place.folder, rows=chosen.tolist())
+    location = ArtifactLocation.of_spec(root, "demos", demos, spec.suite)
+    _check_digest(location, demos.digest)
+    if demos.count == demos.available:
+        return list(read_demonstrations(location.folder))
+    rng = np.random.default_rng(demos.subsample_seed)
+    chosen = np.sort(rng.choice(demos.available, size=demos.count, replace=False))
+    return list(read_demonstrations(location.folder, rows=chosen.tolist()))
 
 
-def _digest(place: ArtifactLocation) -> str:
-    return digest_files(place.folder, place.files())
+def _digest(location: ArtifactLocation) -> str:
+    return digest_files(location.folder, location.files())
 
 
-def _check_digest(place: ArtifactLocation, expected: str) -> None:
-    found = _digest(place)
+def _check_digest(location: ArtifactLocation, expected: str) -> None:
+    found = _digest(location)
     if found != expected:
         raise InputError(
-            f"{place.folder}: content changed since the run was planned (digest {found[:12]}, "
+            f"{location.folder}: content changed since the run was planned (digest {found[:12]}, "
             f"expected {expected[:12]}); run the command again to plan with the new content"
         )

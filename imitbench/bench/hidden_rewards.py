@@ -102,5 +102,5 @@ def hide_demo_rewards(
     if view == "all":
         return demos
     return [
-        dataclasses.replace(each, rews=np.full(len(each), math.nan), infos=None) for each in demos
+        dataclasses.replace(demo, rews=np.full(len(demo), math.nan), infos=None) for demo in demos
     ]

@@ -11,7 +11,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import ALGORITHM_CARD, inner_module
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError
-from imitbench.util.source_import import import_source, place_of_source
+from imitbench.util.source_import import import_source, location_of_source
 
 if TYPE_CHECKING:
     from imitbench.bench.learner import Learner
@@ -36,10 +36,10 @@ def learner_class(implementation: str, digest: str | None, what: str) -> type[Le
     module, _, name = implementation.partition(":")
     if digest is None or module.partition(".")[0] == "imitbench":
         if digest is not None:
-            place_of_source(digest, what)
+            location_of_source(digest, what)
         found = importlib.import_module(module)
     else:
-        place = place_of_source(digest, what)
+        place = location_of_source(digest, what)
         found = import_source(digest, inner_module(place.folder, module), what)
     made = getattr(found, name, None)
     if made is None:
@@ -73,7 +73,7 @@ def folder_of(spec: RunSpec) -> Path | None:
     """
     if spec.implementation_digest is None:
         return None
-    return place_of_source(spec.implementation_digest, f"algorithm {spec.algo}").folder
+    return location_of_source(spec.implementation_digest, f"algorithm {spec.algo}").folder
 
 
 def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:

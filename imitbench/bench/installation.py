@@ -12,10 +12,10 @@ from pathlib import Path
 
 from imitbench.bench import artifacts, provenance
 from imitbench.bench.environments import make_environment
-from imitbench.bench.spec import environment_spec
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
 from imitbench.executors.devices import explain_cuda, find_cuda
+from imitbench.records.runs import EnvironmentSpec
 
 _LEAST_FREE_BYTES = 1_000_000_000
 
@@ -97,7 +97,7 @@ def _suite(name: str) -> str:
     suite = load_suite(name)
     root = artifacts.source_root("bundled", suite.origin.folder)
     for env_id, card in suite.environments.items():
-        make_environment(environment_spec(env_id, card)).close()
+        make_environment(EnvironmentSpec.of_card(env_id, card)).close()
         if card.expert is not None:
             artifacts.pin_expert(artifacts.locate_artifact(root, "experts", "bundled", card, name))
         demos = artifacts.locate_artifact(root, "demos", "bundled", card, name)

@@ -7,59 +7,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
-from imitbench.records.runs import Record, ReferenceScores, RunSpec
+from imitbench.records.runs import ReferenceScores, RunSpec
 from imitbench.store import lease
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
-from imitbench.util.source_import import SourcePlace, register
+from imitbench.util.source_import import SourceLocation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 JOBS_FOLDER = ".jobs"
-
-
-class SourceRecord(Record):
-    """Location of source outside this package: `SourcePlace` in the form of a job file."""
-
-    folder: str
-    package: str = ""
-    root: str = ""
-    patterns: list[str] = Field(default_factory=list)
-    settings: dict[str, Any] | None = None
-    method: str = ""
-
-    @classmethod
-    def of(cls, place: SourcePlace) -> SourceRecord:
-        """Converts a `SourcePlace` to a record."""
-        return cls(
-            folder=str(place.folder),
-            package=place.package,
-            root=str(place.root),
-            patterns=list(place.patterns),
-            settings=place.settings,
-            method=place.method,
-        )
-
-    def register(self, digest: str) -> None:
-        """Allows this process to import the source."""
-        register(
-            digest,
-            SourcePlace(
-                Path(self.folder),
-                self.package,
-                Path(self.root),
-                tuple(self.patterns),
-                self.settings,
-                self.method,
-            ),
-        )
 
 
 class Job(JobOptions):
@@ -82,7 +45,7 @@ class Job(JobOptions):
 
     out: str
     source_root: str
-    sources: dict[str, SourceRecord] = Field(default_factory=dict)
+    sources: dict[str, SourceLocation] = Field(default_factory=dict)
     runs: list[RunSpec]
     companions: list[RunSpec] = Field(default_factory=list)
     references: ReferenceScores

@@ -8,7 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,17 +19,19 @@ from rich.table import Table
 from rich.text import Text
 
 from imitbench.errors import InputError
-from imitbench.store.live_runs import TrainingProgress
+from imitbench.records.runs import RunSpec, RunTime
+from imitbench.store.live_runs import LiveRun, TrainingProgress, read_live_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import on_terminal, one_line, printable
 
-Look = Callable[[], Sequence[TrainingProgress]]
+ReadProgress = Callable[[], Sequence[TrainingProgress]]
 """Returns how far the running runs are."""
+Head = Callable[[], RenderableType | None]
 
-_LOOK_S = 1.0
+_EVERY_S = 1.0
 _NARROW, _WIDE, _WIDEST = 50, 80, 120  # columns of terminals that show metric, step, message
-_SHORTEST, _LABEL, _METRIC, _GAP = 8, 44, 28, 2
+_LABEL, _METRIC = 44, 28
 
 
 def share_text(run: TrainingProgress) -> str:
@@ -116,24 +121,22 @@ def run_table(runs: Sequence[TrainingProgress], width: int) -> Table:
         runs: Runs to show.
         width: Columns of the terminal.
     """
-    columns = [[one_line(run.label, None) for run in runs], [share_text(run) for run in runs]]
-    if width >= _WIDE:
-        columns.append([step_text(run) for run in runs])
-    if width >= _NARROW:
-        columns.append([one_line(metric_text(run), _METRIC) for run in runs])
-    columns.append([left_text(run) for run in runs])
-    taken = sum(_GAP + max(map(len, texts), default=0) for texts in columns[1:])
-    label = max(_SHORTEST, min(_LABEL, width - taken))
-    columns[0] = [one_line(text, label) for text in columns[0]]
-    if width >= _WIDEST:
-        taken += _GAP + max(map(len, columns[0]), default=0)
-        columns.append([one_line(run.message, max(1, width - taken)) for run in runs])
-    table = Table.grid(padding=(0, _GAP))
-    right = {1, 2} if width >= _WIDE else {1}
-    for index, _ in enumerate(columns):
-        table.add_column(no_wrap=True, justify="right" if index in right else "left")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="ellipsis", max_width=_LABEL)  # made narrower if necessary
+    columns = [[one_line(run.label, None) for run in runs]]
+
+    def add(text: Callable[[TrainingProgress], str], least: int, **style: Any) -> None:
+        if width >= least:
+            table.add_column(**style)
+            columns.append([text(run) for run in runs])
+
+    add(share_text, 0, justify="right", no_wrap=True)
+    add(step_text, _WIDE, justify="right", no_wrap=True)
+    add(lambda run: one_line(metric_text(run), _METRIC), _NARROW, no_wrap=True)
+    add(left_text, 0, no_wrap=True)
+    add(lambda run: run.message, _WIDEST, overflow="ellipsis")
     for cells in zip(*columns, strict=True):
-        table.add_row(*map(Text, cells))
+        table.add_row(*(Text(cell, no_wrap=True) for cell in cells))
     return table
 
 
@@ -155,61 +158,45 @@ def make_console() -> Console:
 
 @contextmanager
 def shown_runs(
-    look: Look, head: Callable[[], RenderableType | None] = lambda: None
+    read: ReadProgress, head: Head = lambda: None, *, messages: bool = False
 ) -> Iterator[None]:
     """Context in which running runs are shown on stderr.
 
     Args:
-        look: Returns them; called about once a second, from another thread.
+        read: Returns them; called about once a second, from another thread.
         head: Returns what stands above them on a terminal.
+        messages: Whether their last messages are shown even where that takes more lines.
     """
-    if on_terminal():
-        console = make_console()
-        area = _Area(look, head, console)
-        with Live(
-            get_renderable=area.render,
-            console=console,
-            transient=True,
-            refresh_per_second=2,
-            redirect_stdout=sys.stdout.isatty(),
-        ):
+    if not on_terminal():
+        with _Lines(read):
             yield
         return
-    with _Lines(look):
+    console = make_console()
+    runs: Sequence[TrainingProgress] = ()
+    read_at = -_EVERY_S
+
+    def content() -> RenderableType:
+        nonlocal runs, read_at
+        if time.monotonic() - read_at >= _EVERY_S:  # reads files
+            runs, read_at = read(), time.monotonic()
+        above, width = head(), console.width
+        below = [message_table(runs, width)] if messages else []
+        return Group(*([] if above is None else [above]), run_table(runs, width), *below)
+
+    # What is printed on stdout is data: it stays there if that is a file.
+    redirect = sys.stdout.isatty()
+    with Live(
+        get_renderable=content, console=console, transient=True, refresh_per_second=2,
+        redirect_stdout=redirect,
+    ):  # fmt: skip
         yield
-
-
-class _Area:
-    """The live area of a terminal."""
-
-    def __init__(
-        self, look: Look, head: Callable[[], RenderableType | None], console: Console
-    ) -> None:
-        self._look = look
-        self._head = head
-        self._console = console
-        self._runs: Sequence[TrainingProgress] = ()
-        self._at = -_LOOK_S
-
-    def render(self) -> RenderableType:
-        """Returns the present content; reads files at most once a second."""
-        if time.monotonic() - self._at >= _LOOK_S:
-            self._runs, self._at = self._look(), time.monotonic()
-        head = self._head()
-        room = max(1, self._console.height - 3)
-        shown = list(self._runs[:room])
-        parts: list[RenderableType] = [] if head is None else [head]
-        parts.append(run_table(shown, self._console.width))
-        if len(self._runs) > len(shown):
-            parts.append(Text(f"and {len(self._runs) - len(shown)} more"))
-        return Group(*parts)
 
 
 class _Lines:
     """A thread that prints lines about running runs."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, read: ReadProgress) -> None:
+        self._read = read
         # A worker in this process redirects stderr to the log of its run.
         self._stream = sys.stderr
         self._rate = LineRate()
@@ -224,8 +211,59 @@ class _Lines:
         self._thread.join()
 
     def _print_often(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            for run in self._look():
+        while not self._ended.wait(_EVERY_S):
+            for run in self._read():
                 if self._rate.is_due(run):
                     line = printable(f"{run.label}: {describe(run)}")
                     print(line, file=self._stream, flush=True)
+
+
+@dataclass(frozen=True)
+class _Given:
+    job: int
+    spec: RunSpec
+    directory: RunDirectory
+    expected: RunTime | None
+
+
+class RunWatch:
+    """The runs that workers have and that have not ended; for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs = 0
+        self._given: dict[Path, _Given] = {}
+
+    def add(self, runs: Sequence[RunSpec], out: Path, expected: Sequence[RunTime | None]) -> None:
+        """Adds the runs of a job that a worker started.
+
+        Args:
+            runs: Its runs.
+            out: Results folder of the runs.
+            expected: Expected time of each run; `None` if it is unknown.
+        """
+        with self._lock:
+            self._jobs += 1
+            for spec, time in zip(runs, expected, strict=True):
+                directory = RunDirectory.of(out, spec)
+                self._given[directory.path] = _Given(self._jobs, spec, directory, time)
+
+    def remove(self, run: RunSpec, out: Path) -> None:
+        """Removes a run that ended."""
+        with self._lock:
+            self._given.pop(RunDirectory.of(out, run).path, None)
+
+    def read_progress(self) -> list[LiveRun]:
+        """Reads how far the runs are; of a job, those in progress, or else the next one."""
+        with self._lock:
+            given = list(self._given.values())
+        jobs: dict[int, list[LiveRun]] = {}
+        for entry in given:
+            with suppress(OSError):  # the display must not end the sweep
+                if not entry.directory.has_outcome:
+                    run = read_live_run(entry.directory, entry.spec, entry.expected)
+                    jobs.setdefault(entry.job, []).append(run)
+        begun = (
+            [run for run in runs if run.phase != "start"] or runs[:1] for runs in jobs.values()
+        )
+        return [run for runs in begun for run in runs]

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.job import SourceRecord
-from imitbench.bench.spec import SweepSettings, make_spec
-from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, Scalar
-from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
+from imitbench.bench.spec import make_spec, reference_scores
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.catalog import (
+    algorithm_names,
+    load_algorithm,
+    select_environments,
+    suite_names,
+)
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard, mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
-from imitbench.hub.lock_file import HubLock
+from imitbench.hub.lock_file import HubLock, read_lock
 from imitbench.hub.suite_sources import (
     pull_sources,
     suite_sources,
     warn_of_pins,
     with_commits,
 )
-from imitbench.records.runs import Budget, RunSpec, RunTime
+from imitbench.records.runs import ReferenceScores, RunSpec
+from imitbench.store.live_runs import DurationEstimates
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.source_import import SourceLocation
 from imitbench.util.text_line import one_line
 
 _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
@@ -61,8 +65,8 @@ class Plan:
         tuned: All hyper-parameters by algorithm and environment, for algorithms that have tuned
             values; empty unless tuned values are requested.
         seeds: Seeds of every cell.
-        settings: Choices that apply to the whole sweep.
-        request: The request, so that it can be planned again; `None` if it is not to be saved.
+        request: The request, so that it can be planned again; it names algorithms and suite as
+            their cards do.
         only: Ids of the runs to do; `None` for all.
     """
 
@@ -70,9 +74,8 @@ class Plan:
     environments: dict[str, EnvironmentCard]
     algorithms: list[tuple[AlgorithmCard, dict[str, str]]]
     seeds: Sequence[int]
-    settings: SweepSettings
+    request: SweepRequest
     tuned: Mapping[str, Mapping[str, dict[str, Scalar]]] = field(default_factory=dict)
-    request: SweepRequest | None = None
     only: frozenset[str] | None = None
 
     def __iter__(self) -> Iterator[RunSpec]:
@@ -89,7 +92,7 @@ class Plan:
                 values = algorithm.resolve(overrides, tuned)
                 for seed in self.seeds:
                     spec = make_spec(
-                        self.suite, env_id, algorithm, values, seed, self.settings, tuned
+                        self.suite, env_id, algorithm, values, seed, self.request, tuned
                     )
                     if self.only is None or spec.run_id in self.only:
                         yield spec
@@ -105,34 +108,54 @@ class Plan:
         ]
 
     @property
-    def sources(self) -> dict[str, SourceRecord]:
+    def sources(self) -> dict[str, SourceLocation]:
         """Locations of source outside this package, by digest."""
         origins = [self.suite.origin, *(card.origin for card, _ in self.algorithms)]
         return {
-            origin.digest: SourceRecord.of(origin.place)
+            origin.digest: origin.place
             for origin in origins
             if origin.place is not None and origin.digest is not None
         }
+
+    @property
+    def source(self) -> str:
+        """Where experts and demonstrations come from, in the spelling of records."""
+        return artifacts.format_source(self.request.source)
+
+    @property
+    def source_root(self) -> Path:
+        """Folder that holds `experts/` and `demos/`."""
+        folder = Path(self.request.folder)
+        return artifacts.source_root(self.source, self.suite.origin.folder, folder)
+
+    def references(self, env_id: str) -> ReferenceScores:
+        """Returns the reference scores of an environment.
+
+        Raises:
+            InputError: The suite has not been measured.
+        """
+        return reference_scores(self.suite, env_id, self.source, Path(self.request.folder))
+
+    def estimates(self, out: Path) -> DurationEstimates:
+        """Returns expected times of the runs, from a results folder and the cards."""
+        return DurationEstimates([card for card, _ in self.algorithms], self.environments, out)
 
     def _mismatch(
         self, algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard
     ) -> str | None:
         if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
             return "has no tuned values for this environment; --config default has"
-        return _source_mismatch(algorithm, env_id, environment, self.settings.source) or mismatch(
+        return _source_mismatch(algorithm, env_id, environment, self.source) or mismatch(
             algorithm, environment
         )
 
 
-def make_plan(
-    *,
-    algorithms: Sequence[str | AlgorithmCard],
-    suite: str | SuiteCard,
-    environment: str | None,
-    seeds: Sequence[int],
-    settings: SweepSettings,
-    lock: HubLock | None = None,
+def plan_request(
+    request: SweepRequest,
     notify: Notify = silent,
+    *,
+    algorithms: Sequence[AlgorithmCard] | None = None,
+    suite: SuiteCard | None = None,
 ) -> Plan:
     """Checks a request and plans it.
 
@@ -140,36 +163,44 @@ def make_plan(
     find them; commits that the suite's card does not pin are looked up.
 
     Args:
-        algorithms: Cards, or names in any form that `imitbench.cards.plugins` accepts; `all`
-            means every algorithm except controls, and the controls of the suite.
-        suite: Name of the suite, its folder, or its card.
-        environment: Globs over environment ids, separated by commas; `None` for all.
-        seeds: Seeds of every cell.
-        settings: Choices that apply to the whole sweep.
-        lock: Commits and digests of earlier downloads.
+        request: Algorithms, suite, seeds and settings, as requested. The algorithm `all` means
+            every algorithm except controls, and the controls of the suite.
         notify: Called with messages about downloads.
+        algorithms: Cards of its algorithms, if they have been found already.
+        suite: Card of its suite, if it has been found already.
 
     Raises:
         InputError: Something requested does not exist, does not fit or cannot be fetched.
     """
-    settings = replace(settings, source=artifacts.format_source(settings.source))
-    card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
-    cards = _named(algorithms, card, settings.folder)
-    resolved = _with_overrides(cards, settings.overrides)
-    _check_seeds(len(seeds), seeds, "seeds")
-    if settings.pack is not None:
-        _check_pack(settings.pack, cards, len(seeds))
-    environments = select_environments(card, environment)
-    if settings.source == HUB:
-        environments = _fetch(card.name, environments, cards, lock, notify)
-        card = card.model_copy(update={"environments": {**card.environments, **environments}})
+    folder = Path(request.folder)
+    lock = None
+    if request.source == HUB and request.lock is not None:
+        lock = read_lock(folder / request.lock, missing_ok=False)
+    suite = find_suite(request.suite, folder) if suite is None else suite
+    cards = _named(request.algorithms if algorithms is None else algorithms, suite, folder)
+    resolved = _with_overrides(cards, request.overrides)
+    _check_seeds(len(request.seeds), request.seeds, "seeds")
+    if request.pack is not None:
+        _check_pack(request.pack, cards, len(request.seeds))
+    environments = select_environments(suite, request.environment)
+    if request.source == HUB:
+        environments = _fetch(suite.name, environments, cards, lock, notify)
+        suite = suite.model_copy(update={"environments": {**suite.environments, **environments}})
+    outside = {card.name: card.origin.reference for card in cards if card.origin.place}
+    if suite.name not in suite_names():
+        outside[suite.name] = suite.origin.reference
+    found = {
+        "algorithms": [card.name for card in cards],  # `all` is replaced by names
+        "suite": suite.name,
+        "plugins": outside,
+    }
     return Plan(
-        suite=card,
+        suite=suite,
         environments=environments,
         algorithms=resolved,
-        seeds=seeds,
-        settings=settings,
-        tuned=_tuned(cards, settings, environments),
+        seeds=request.seeds,
+        request=request.model_copy(update=found),
+        tuned=_tuned(cards, request, environments),
     )
 
 
@@ -194,12 +225,12 @@ def parse_seeds(text: str) -> list[int]:
         named = [range(int(low), int(high if dash else low) + 1) for low, dash, high in ends]
     except ValueError:
         named = []
-    if not any(each.start < each.stop for each in named):
+    if not any(part.start < part.stop for part in named):
         raise InputError(
             f"--seeds {one_line(text, 60)}: must be a count such as 3, or seeds and ranges such as "
             "0,3,5-9"
         )
-    ends_at = (bound for each in named for bound in (each.start, each.stop - 1))
+    ends_at = (bound for part in named for bound in (part.start, part.stop - 1))
     _check_seeds(sum(map(len, named)), ends_at, f"--seeds {one_line(text, 60)}")
     return list(dict.fromkeys(chain.from_iterable(named)))
 
@@ -273,13 +304,13 @@ def _named(
 
 
 def _tuned(
-    cards: list[AlgorithmCard], settings: SweepSettings, environments: Iterable[str]
+    cards: list[AlgorithmCard], request: SweepRequest, environments: Iterable[str]
 ) -> dict[str, Mapping[str, dict[str, Scalar]]]:
     """Returns tuned values by algorithm; algorithms without any keep their defaults."""
-    if settings.config == "default":
+    if request.config == "default":
         return {}
     names = ", ".join(card.name for card in cards)
-    if settings.config == "tuned":
+    if request.config == "tuned":
         found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
         if not found:
             raise InputError(f"--config tuned: there are no tuned values for {names}; omit it")
@@ -292,10 +323,10 @@ def _tuned(
                 "or choose another suite"
             )
         return found
-    path = settings.folder / settings.config
+    path = Path(request.folder, request.config)
     if not path.is_file():
         raise InputError(
-            f"--config {settings.config}: must be default, tuned, or a file such as tuned.yaml; "
+            f"--config {request.config}: must be default, tuned, or a file such as tuned.yaml; "
             f"{path} is not a file"
         )
     file = read_tuned(path)
@@ -303,7 +334,7 @@ def _tuned(
         if card.name == file.algorithm:
             return {card.name: resolve_tuned(path, file, card)}
     raise InputError(
-        f"--config {settings.config}: holds values of {file.algorithm}, and not of {names}"
+        f"--config {request.config}: holds values of {file.algorithm}, and not of {names}"
     )
 
 
@@ -392,102 +423,3 @@ def _source_mismatch(
         if algorithm.needs.expert and environment.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
     return None
-
-
-_SETUP_S = 1.0  # to build environments, read demonstrations and write results
-# Part of a training's time that a pack takes once, not for each seed (benchmarks/README.md).
-_SHARED = 0.6
-
-History = Mapping[tuple[str, str, str, int], float]
-"""Median seconds of finished runs by (algorithm, environment, budget unit, amount)."""
-
-
-def expected_seconds(
-    run: RunSpec, algorithm: AlgorithmCard, environment: EnvironmentCard, history: History
-) -> float:
-    """Estimates the seconds of one run on one core.
-
-    Uses finished runs of the same cell and budget if there are any, else the rates on the cards.
-    """
-    budget = run.budget
-    known = history.get((run.algo_label, run.environment.id, budget.unit, budget.amount))
-    return time_on_cards(run, algorithm, environment).total_s if known is None else known
-
-
-def time_on_cards(run: RunSpec, algorithm: AlgorithmCard, environment: EnvironmentCard) -> RunTime:
-    """Estimates the time of one run on one core from the rates on the cards."""
-    steps = 2 * run.protocol.episodes * environment.max_episode_steps
-    return RunTime(
-        train_s=training_seconds(
-            run.budget, algorithm, run.hyperparameters, environment.steps_per_second, run.pack or 1
-        ),
-        other_s=_SETUP_S + steps / environment.steps_per_second,
-    )
-
-
-def training_seconds(
-    budget: Budget,
-    algorithm: AlgorithmCard,
-    hyperparameters: Mapping[str, Scalar],
-    steps_per_second: float = math.inf,
-    pack: int = 1,
-) -> float:
-    """Estimates the seconds of a training on one core.
-
-    Args:
-        budget: Amount of training.
-        algorithm: Card of the algorithm.
-        hyperparameters: All of them. The time of a method with `updates` every `steps_per_update`
-            steps is in proportion to their ratio.
-        steps_per_second: Speed of the environment; unknown speeds cost nothing.
-        pack: Number of seeds that are trained together.
-    """
-    work = _updates_per_step(hyperparameters) / _updates_per_step(algorithm.resolve({}))
-    work *= 1 - _SHARED + _SHARED / pack
-    training = budget.amount / 1000 * algorithm.seconds_per_1000 * work
-    return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
-
-
-def _updates_per_step(hyperparameters: Mapping[str, Scalar]) -> float:
-    updates, steps = map(hyperparameters.get, ("updates", "steps_per_update"))
-    # A plug-in may use these names for something else.
-    if isinstance(updates, int) and isinstance(steps, int) and updates > 0 and steps > 0:
-        return updates / steps
-    return 1.0
-
-
-class DurationEstimates:
-    """Expected seconds of a plan's runs.
-
-    Args:
-        plan: The plan whose runs are estimated.
-        out: Results folder; its finished runs give the best estimates.
-    """
-
-    def __init__(self, plan: Plan, out: Path) -> None:
-        self._cards = {card.name: card for card, _ in plan.algorithms}
-        self._environments = plan.environments
-        self._out = out
-
-    @cached_property
-    def _history(self) -> History:
-        return _history(self._out)
-
-    def on_cards(self, run: RunSpec) -> RunTime:
-        """Returns the expected time of one run by the rates on the cards; reads no file."""
-        return time_on_cards(run, self._cards[run.algo], self._environments[run.environment.id])
-
-    def seconds(self, run: RunSpec) -> float:
-        """Returns the expected seconds of one run on one core."""
-        environment = self._environments[run.environment.id]
-        return expected_seconds(run, self._cards[run.algo], environment, self._history)
-
-
-def _history(out: Path) -> History:
-    from imitbench.store import database
-
-    try:
-        with database.reader(out) as connection:
-            return database.read_durations(connection)
-    except InputError:
-        return {}

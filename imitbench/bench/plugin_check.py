@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from imitbench.bench.job import SourceRecord
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec, Record
 from imitbench.util.interpreter import module_command
+from imitbench.util.source_import import SourceLocation, register
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -39,7 +39,7 @@ class PluginRequirement(Record):
 
     what: str
     digest: str
-    source: SourceRecord
+    source: SourceLocation
     implementation: str | None = None
     environment: EnvironmentSpec | None = None
 
@@ -106,7 +106,7 @@ def main() -> int:
     from imitbench.bench.implementation import learner_class
 
     for question in _QUESTIONS.validate_json(sys.stdin.buffer.read()):
-        question.source.register(question.digest)
+        register(question.digest, question.source)
         try:
             if question.implementation is not None:
                 learner_class(question.implementation, question.digest, question.what)
@@ -116,18 +116,18 @@ def main() -> int:
             print(f"{error}", file=sys.stderr)
             return _REFUSED
         except BaseException as error:
-            print(f"{question.what}: {_told(error, question)}", file=sys.stderr)
+            print(f"{question.what}: {_in_one_line(error, question)}", file=sys.stderr)
             return _REFUSED
     return 0
 
 
-def _told(error: BaseException, question: PluginRequirement) -> str:
+def _in_one_line(error: BaseException, question: PluginRequirement) -> str:
     """Returns an error as one line, with the place in the plug-in's source that raised it."""
     where = ""
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if file.startswith(question.source.folder):
+        if file.startswith(str(question.source.folder)):
             where = f"{file}:{trace.tb_lineno}: "
         trace = trace.tb_next
     message = (str(error) or "no message").splitlines()[0]

@@ -13,12 +13,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.bench.live_display import shown_runs, success_text
-from imitbench.bench.run_watch import RunWatch
+from imitbench.bench.live_display import RunWatch, shown_runs, success_text
 from imitbench.bench.sweep import SweepObserver, SweepStart
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
-from imitbench.store.live_runs import LiveRun
-from imitbench.store.overview import finished_time, median_time
+from imitbench.store.live_runs import LiveRun, finished_time, median_time
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import note
@@ -27,21 +25,7 @@ _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops immedia
 _SAMPLES = 9  # latest runs of a cell from which the time of the next one is expected
 
 
-class _SilentObserver:
-    def planned(self, start: SweepStart) -> None:
-        pass
-
-    def started(self, runs: list[RunSpec]) -> None:
-        pass
-
-    def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
-        pass
-
-    def stopping(self) -> None:
-        pass
-
-
-class _ShownSweep(_SilentObserver):
+class _ShownSweep(SweepObserver):
     """Prints a line for each run that ends, and knows what is in progress.
 
     Before a run of a cell has finished, the time that its runs take is expected from the costs on
@@ -83,9 +67,9 @@ class _ShownSweep(_SilentObserver):
     def stopping(self) -> None:
         note(_STOPPING)
 
-    def look(self) -> list[LiveRun]:
+    def read_progress(self) -> list[LiveRun]:
         """Reads how far the running runs are."""
-        running = self._watch.look()
+        running = self._watch.read_progress()
         self._at_once = max(self._at_once, len(running), 1)
         waiting = {key: len(cell.open) for key, cell in self._cells.items()}
         left = []
@@ -95,8 +79,8 @@ class _ShownSweep(_SilentObserver):
             usual_s = cell.expected.total_s / 2 if cell else 0.0  # half done on average
             left.append(usual_s if run.left_s is None else run.left_s)
         ahead = [(waiting[key], cell.expected.total_s) for key, cell in self._cells.items()]
-        whole = sum(left) + sum(count * each_s for count, each_s in ahead)
-        longest = max([0.0, *left, *(each_s for count, each_s in ahead if count > 0)])
+        whole = sum(left) + sum(count * run_s for count, run_s in ahead)
+        longest = max([0.0, *left, *(run_s for count, run_s in ahead if count > 0)])
         self._left_s = max(longest, whole / self._at_once)
         return running
 
@@ -156,8 +140,8 @@ def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
         quiet: Whether to show nothing.
     """
     if quiet:
-        yield _SilentObserver()
+        yield SweepObserver()
         return
     observer = _ShownSweep()
-    with shown_runs(observer.look, observer.head):
+    with shown_runs(observer.read_progress, observer.head):
         yield observer

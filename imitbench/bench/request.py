@@ -8,20 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.plan import Plan, make_plan
-from imitbench.bench.spec import SweepSettings
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.cards.algorithm import AlgorithmCard
-from imitbench.cards.catalog import load_algorithm, load_suite, suite_names
+from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub import DEFAULT_LOCK
-from imitbench.hub.lock_file import read_lock
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest, read_sweeps
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
-from imitbench.util.name_lists import matches, split_names
+from imitbench.util.name_lists import Names, matches, split_names
 
 
 @dataclass(frozen=True)
@@ -109,74 +107,73 @@ class PluginSelection:
         return self.suites.get(name) or load_suite(name)
 
 
-def plan_request(
-    request: SweepRequest,
-    notify: Notify = silent,
-    *,
-    algorithms: Sequence[AlgorithmCard] | None = None,
-    suite: SuiteCard | None = None,
-) -> Plan:
-    """Checks a request and plans it.
+def environments_by_suite(
+    suites: Sequence[str], environment: Names, folder: Path
+) -> dict[str, str | None]:
+    """Returns the patterns of environments that concern each suite, as a request has them.
 
     Args:
-        request: Algorithms, suite, seeds and settings, as requested.
-        notify: Called with messages about downloads.
-        algorithms: Cards of its algorithms, if they have been found already.
-        suite: Card of its suite, if it has been found already.
+        suites: Names or folders of suites.
+        environment: Globs over environment ids; none for all.
+        folder: Base of relative paths.
+
+    Returns:
+        With several suites, each gets the patterns that match something in it.
 
     Raises:
-        InputError: Something requested does not exist, does not fit or cannot be fetched.
+        InputError: A pattern matches no environment of any suite, or a suite has no environment
+            that was asked for.
     """
-    lock = None
-    if request.source == HUB and request.lock is not None:
-        lock = read_lock(Path(request.folder, request.lock), missing_ok=False)
-    plan = make_plan(
-        algorithms=request.algorithms if algorithms is None else algorithms,
-        suite=request.suite if suite is None else suite,
-        environment=request.environment,
-        seeds=request.seeds,
-        settings=SweepSettings(
-            source=request.source,
-            budget=request.budget,
-            n_demos=request.n_demos,
-            overrides=request.overrides,
-            config=request.config,
-            device=request.device,
-            pack=request.pack,
-            folder=Path(request.folder),
-        ),
-        lock=lock,
-        notify=notify,
-    )
-    cards = [card for card, _ in plan.algorithms]
-    outside = {card.name: card.origin.reference for card in cards if card.origin.place}
-    if plan.suite.name not in suite_names():
-        outside[plan.suite.name] = plan.suite.origin.reference
-    found = {
-        "algorithms": [card.name for card in cards],  # `all` is replaced by names
-        "suite": plan.suite.name,
-        "plugins": outside,
-    }
-    return replace(plan, request=request.model_copy(update=found))
+    wanted = split_names("--env", environment)
+    if len(suites) == 1 or not wanted:
+        return dict.fromkeys(suites, ",".join(wanted) or None)
+    ids = {name: list(find_suite(name, folder).environments) for name in suites}
+    every = [env_id for known in ids.values() for env_id in known]
+    for pattern in wanted:
+        if not any(matches(env_id, [pattern]) for env_id in every):
+            raise InputError(
+                f"--env '{pattern}': matches no environment of suites {', '.join(suites)}; "
+                f"{did_you_mean(pattern, every)}"
+            )
+    found: dict[str, str | None] = {}
+    for name, known in ids.items():
+        own = [pattern for pattern in wanted if any(matches(env_id, [pattern]) for env_id in known)]
+        if not own:
+            raise InputError(
+                f"--suite {name}: has none of the environments {', '.join(wanted)}; leave it out"
+            )
+        found[name] = ",".join(own)
+    return found
 
 
 def plan_requests(
-    request: SweepRequest, demo_counts: Sequence[int | None], notify: Notify = silent
+    requests: Sequence[SweepRequest], demo_counts: Sequence[int | None], notify: Notify = silent
 ) -> list[Plan]:
-    """Plans a request for several numbers of demonstrations.
+    """Plans requests, each for several numbers of demonstrations.
 
     Args:
-        request: As for `plan_request`; its number of demonstrations is replaced.
+        requests: As for `plan_request`; their numbers of demonstrations are replaced.
         demo_counts: Numbers of demonstrations; `None` for all.
         notify: Called with messages about downloads.
 
     Returns:
-        A plan for each number; methods that use no demonstrations are only in the first.
+        A plan for each request and number; methods that use no demonstrations are only in the
+        first of a request.
 
     Raises:
         InputError: As `plan_request`, or no method takes demonstrations while several numbers
-            are given.
+            are given, or no method applies to any environment.
     """
+    plans = [
+        plan for request in requests for plan in _with_demo_counts(request, demo_counts, notify)
+    ]
+    _check_some_run(plans)
+    return plans
+
+
+def _with_demo_counts(
+    request: SweepRequest, demo_counts: Sequence[int | None], notify: Notify
+) -> list[Plan]:
     first, *others = demo_counts
     plans = [plan_request(request.model_copy(update={"n_demos": first}), notify)]
     cards = [card for card, _ in plans[0].algorithms if card.needs.demos]
@@ -188,61 +185,10 @@ def plan_requests(
     settable = {name for card in cards for name in card.hyperparameters}
     settable |= {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
     overrides = {name: value for name, value in request.overrides.items() if name in settable}
-    suite = plans[0].suite if others else None
     for count in others:
         update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
         changed = request.model_copy(update=update)
-        plans.append(plan_request(changed, notify, algorithms=cards, suite=suite))
-    return plans
-
-
-def plan_suites(
-    request: SweepRequest,
-    suites: Sequence[str],
-    demo_counts: Sequence[int | None],
-    notify: Notify = silent,
-) -> list[Plan]:
-    """Plans a request for several suites.
-
-    Args:
-        request: As for `plan_request`; its suite is replaced.
-        suites: Names or folders of suites.
-        demo_counts: Numbers of demonstrations; `None` for all.
-        notify: Called with messages about downloads.
-
-    Returns:
-        The plans of each suite. With several suites, each gets the environment patterns that match
-        something in it.
-
-    Raises:
-        InputError: As `plan_requests`, or a pattern matches no environment of any suite, or a suite
-            has no environment that was asked for, or no method applies to any environment.
-    """
-    wanted = split_names("--env", request.environment)
-    if len(suites) > 1 and wanted:
-        ids = {name: find_suite(name, Path(request.folder)).environments for name in suites}
-        every = [env_id for known in ids.values() for env_id in known]
-        for pattern in wanted:
-            if not any(matches(env_id, [pattern]) for env_id in every):
-                raise InputError(
-                    f"--env '{pattern}': matches no environment of suites {', '.join(suites)}; "
-                    f"{did_you_mean(pattern, every)}"
-                )
-        patterns = {
-            name: [each for each in wanted if any(matches(env_id, [each]) for env_id in known)]
-            for name, known in ids.items()
-        }
-    else:
-        patterns = dict.fromkeys(suites, wanted)
-    plans = []
-    for name in suites:
-        if wanted and not patterns[name]:
-            raise InputError(
-                f"--suite {name}: has none of the environments {', '.join(wanted)}; leave it out"
-            )
-        own = {"suite": name, "environment": ",".join(patterns[name]) or None}
-        plans += plan_requests(request.model_copy(update=own), demo_counts, notify)
-    _check_some_run(plans)
+        plans.append(plan_request(changed, notify, algorithms=cards, suite=plans[0].suite))
     return plans
 
 

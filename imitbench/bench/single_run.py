@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imitbench.bench import provenance
-from imitbench.bench.checkpoint import RunProgress
+from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.stopping import InterruptFlag, RunStoppedError, catch_interrupts
 from imitbench.bench.training import (
     Monitor,
     Phase,
     Trained,
+    Training,
     TrainingConfig,
     TrainingInputs,
-    run_training,
+    run_trainings,
 )
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.errors import InputError
@@ -96,15 +97,8 @@ class TrainingSetup(TrainingConfig):
         }
 
 
-def claim_training_folder(training: TrainingSetup, folder: Path) -> bool:
-    """Creates the folder of a training, or checks that it holds the same training.
-
-    Returns:
-        Whether the folder holds an interrupted training to resume.
-
-    Raises:
-        InputError: The folder holds something else, or cannot be created.
-    """
+def _claim_folder(training: TrainingSetup, folder: Path) -> bool:
+    """Creates the folder of a training; returns whether it is interrupted, and to be resumed."""
     record = training.record()
     path = folder / RECORD_FILE
     if path.is_file():
@@ -161,16 +155,14 @@ def train_single(
         InputError: The folder is in use, or the algorithm rejects its inputs.
         RunStoppedError: Ctrl-C was pressed; the training can resume from a checkpoint.
     """
-    resumes = claim_training_folder(training, folder)
+    resumes, directory = _claim_folder(training, folder), RunDirectory(folder)
     with catch_interrupts() as interruption:
         monitor = _Monitor(folder, make_logger, watch or Monitor(), interruption)
         try:
             with contextlib.closing(monitor):
-                trained = run_training(
-                    training,
-                    training.inputs,
-                    RunDirectory(folder),
-                    checkpoint_s,
+                [trained] = run_trainings(
+                    [Training(training, training.inputs, directory)],
+                    CheckpointManager(directory.checkpoints, checkpoint_s),
                     monitor,
                     keep_trained=True,
                 )
@@ -188,7 +180,7 @@ def train_single(
         ),
     }
     atomic_write_text(folder / RESULT_FILE, json.dumps(document, indent=1) + "\n")
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    shutil.rmtree(directory.checkpoints, ignore_errors=True)
     return trained
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from imitbench.bench import artifacts
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
-from imitbench.executors.devices import DeviceClass
 from imitbench.hub.reported_results import read_reported_return
 from imitbench.records.runs import (
     Budget,
@@ -22,34 +20,7 @@ from imitbench.records.runs import (
     RunSpec,
     variant_label,
 )
-
-
-@dataclass(frozen=True)
-class SweepSettings:
-    """Choices of the user that apply to a whole sweep.
-
-    Attributes:
-        source: Where experts and demonstrations come from: `bundled`, `path:DIR`, `hub` or
-            `minari:NAME`.
-        budget: Name of the budget on the suite's card.
-        n_demos: Trajectories to use; `None` for all.
-        overrides: Hyper-parameters as text, by `name` or `algorithm.name`.
-        config: `default` for the hyper-parameters on an algorithm's card; `tuned` for those tuned
-            for each environment, where an algorithm has them; or a file with tuned values of one
-            algorithm.
-        device: Class of the processor, on which numbers depend.
-        pack: Number of seeds to train together as one batched network; `None` to train each alone.
-        folder: Base folder of a relative path in `source` or `config`.
-    """
-
-    source: str = "bundled"
-    budget: BudgetName = "default"
-    n_demos: int | None = None
-    overrides: dict[str, str] = field(default_factory=dict)
-    config: str = "default"
-    device: DeviceClass = "cpu"
-    pack: int | None = None
-    folder: Path = Path()
+from imitbench.store.sweep_file import SweepRequest
 
 
 def make_spec(
@@ -58,7 +29,7 @@ def make_spec(
     algorithm: AlgorithmCard,
     hyperparameters: dict[str, Scalar],
     seed: int,
-    settings: SweepSettings,
+    request: SweepRequest,
     tuned: Mapping[str, Scalar] | None = None,
 ) -> RunSpec:
     """Makes the specification of one run.
@@ -69,18 +40,19 @@ def make_spec(
         algorithm: Card of the algorithm.
         hyperparameters: Every hyper-parameter, resolved.
         seed: Seed of the run.
-        settings: Choices that apply to the whole sweep.
+        request: Source, budget and further settings.
         tuned: All hyper-parameters as tuned for this environment, if tuned values are in use.
 
     Raises:
         InputError: An expert or demonstrations that the algorithm needs are missing.
     """
     environment = suite.environments[env_id]
-    root = artifacts.source_root(settings.source, suite.origin.folder, settings.folder)
+    source = artifacts.format_source(request.source)
+    root = artifacts.source_root(source, suite.origin.folder, Path(request.folder))
     needs = algorithm.needs
 
-    def place(part: artifacts.Part) -> artifacts.ArtifactLocation:
-        return artifacts.locate_artifact(root, part, settings.source, environment, suite.name)
+    def locate(part: artifacts.Part) -> artifacts.ArtifactLocation:
+        return artifacts.locate_artifact(root, part, source, environment, suite.name)
 
     role, from_outside = algorithm.role, algorithm.origin.digest is not None
     return RunSpec(
@@ -89,30 +61,23 @@ def make_spec(
         implementation=algorithm.implementation,
         implementation_digest=algorithm.origin.digest,
         hyperparameters=algorithm.recorded(hyperparameters),
-        environment=environment_spec(env_id, environment, hyperparameters),
-        demos=_pin_demos(place("demos"), settings, environment, seed) if needs.demos else None,
-        expert=_pin_expert(place("experts")) if needs.expert else None,
+        environment=EnvironmentSpec.of_card(env_id, environment, hyperparameters),
+        demos=_pin_demos(locate("demos"), request, environment, seed) if needs.demos else None,
+        expert=_pin_expert(locate("experts")) if needs.expert else None,
         seed=seed,
-        budget=_budget(algorithm, environment, settings.budget),
+        budget=_budget(algorithm, environment, request.budget),
         protocol=Protocol(),
-        device=settings.device,
-        pack=settings.pack,
+        device=request.device,
+        pack=request.pack,
         uses_reward=needs.true_reward,
         role=role if from_outside and role in ("reference", "control") else None,
         variant=variant_label(
             algorithm.changed(hyperparameters, tuned),
-            settings.device,
+            request.device,
             tuned=tuned is not None,
-            pack=settings.pack,
+            pack=request.pack,
         ),
     )
-
-
-def environment_spec(
-    env_id: str, card: EnvironmentCard, hyperparameters: Mapping[str, Scalar] | None = None
-) -> EnvironmentSpec:
-    """Returns the specification of a suite's environment; as `EnvironmentSpec.of_card`."""
-    return EnvironmentSpec.of_card(env_id, card, hyperparameters)
 
 
 def reference_scores(
@@ -144,16 +109,16 @@ def reference_scores(
     if source != "bundled" and not (source == artifacts.HUB and recipe.hub is None):
         root = artifacts.source_root(source, suite.origin.folder, folder)
         part: artifacts.Part = "demos" if card.expert is None else "experts"
-        place = artifacts.locate_artifact(root, part, source, card, suite.name)
-        at = f":{place.revision[:8]}" if place.revision else ""
+        location = artifacts.locate_artifact(root, part, source, card, suite.name)
+        at = f":{location.revision[:8]}" if location.revision else ""
         if part == "demos":
-            measured = artifacts.demonstrated_returns(place)
+            measured = artifacts.demonstrated_returns(location)
             shown = float(measured.mean()) if len(measured) else None
             if shown is not None and scale.score_one == "demonstrations":
                 version = f"{suite.version}+{source}{at}"
                 scale = scale._replace(one=shown)
             scale = scale._replace(demonstrations=shown)
-        elif (published := read_reported_return(place.folder)) is not None:
+        elif (published := read_reported_return(location.folder)) is not None:
             version = f"{suite.version}+{source}{at}"
             scale = scale._replace(one=published.mean)
     return ReferenceScores(
@@ -171,12 +136,11 @@ def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: Budget
 
 
 def _pin_demos(
-    place: artifacts.ArtifactLocation, settings: SweepSettings, card: EnvironmentCard, seed: int
+    location: artifacts.ArtifactLocation, request: SweepRequest, card: EnvironmentCard, seed: int
 ) -> DemoSpec:
-    available = (
-        card.demos.trajectories if settings.source == "bundled" else _count_trajectories(place)
-    )
-    demos = _pin_demo_set(place, available, settings.n_demos)
+    bundled = location.source == "bundled"
+    available = card.demos.trajectories if bundled else _count_trajectories(location)
+    demos = _pin_demo_set(location, available, request.n_demos)
     # Each seed draws its own subset, so that one lucky draw does not decide a comparison.
     return demos.model_copy(update={"subsample_seed": seed}) if demos.count < available else demos
 

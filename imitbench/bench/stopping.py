@@ -34,11 +34,6 @@ class StopRequest:
         self._since: float | None = None
         self._idle = False
 
-    @property
-    def made(self) -> bool:
-        """Whether a stop was requested."""
-        return self._since is not None
-
     def check(self, grace_s: float = 0.0) -> None:
         """Raises if a stop was requested; called where stopping loses no work.
 

@@ -81,7 +81,7 @@ def summarize_sweep(plans: Sequence[Plan], out: Path, outcome: SweepOutcome) -> 
 
     left_out = collect(out).quarantined
     wanted = {spec.run_id for plan in plans for spec in plan}
-    places = {(plan.suite.name, env_id) for plan in plans for env_id in plan.environments}
+    cells = {(plan.suite.name, env_id) for plan in plans for env_id in plan.environments}
     with database.reader(out) as connection:
         return SweepSummary(
             out=out,
@@ -91,9 +91,7 @@ def summarize_sweep(plans: Sequence[Plan], out: Path, outcome: SweepOutcome) -> 
                 row for row in database.read_failures(connection) if row.run_id in wanted
             ),
             references=tuple(
-                row
-                for row in database.read_references(connection)
-                if (row.suite, row.env) in places
+                row for row in database.read_references(connection) if (row.suite, row.env) in cells
             ),
             not_applicable=tuple(pair for plan in plans for pair in plan.not_applicable),
             left_out=tuple(left_out),

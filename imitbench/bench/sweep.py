@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from imitbench.bench import artifacts
 from imitbench.bench.job import Job, group_runs, remove_orphans
-from imitbench.bench.plan import DurationEstimates, Plan
+from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.spec import reference_scores
 from imitbench.bench.stopping import InterruptFlag, catch_interrupts
 from imitbench.bench.worker_death import JobWorker
 from imitbench.errors import InputError
@@ -27,9 +25,8 @@ from imitbench.executors.registry import executor_class
 from imitbench.published.submission import check_no_submission
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store import lease
-from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
-from imitbench.store.sweep_file import SweepFile
+from imitbench.store.sweep_file import SweepFile, active_sweep
 from imitbench.untrusted.files import require_utf8
 
 _POLL_S = 0.2
@@ -52,8 +49,8 @@ class SweepStart:
     ahead: Sequence[tuple[RunSpec, RunTime]]
 
 
-class SweepObserver(Protocol):
-    """Notified of the progress of a sweep."""
+class SweepObserver:
+    """Notified of the progress of a sweep; this base class does nothing."""
 
     def planned(self, start: SweepStart) -> None:
         """Called first."""
@@ -121,7 +118,7 @@ def carry_out(
     """
     check_no_submission(out)
     outcome = SweepOutcome()
-    by_device = itertools.groupby(plans, key=lambda plan: plan.settings.device)
+    by_device = itertools.groupby(plans, key=lambda plan: plan.request.device)
     for device, group in [(device, list(group)) for device, group in by_device]:
         if outcome.left or (options.fail_fast and outcome.failed):
             open_runs = (not RunDirectory.of(out, run).is_done for plan in group for run in plan)
@@ -146,28 +143,6 @@ def carry_out(
     return outcome
 
 
-def run_sweep(
-    plan: Plan,
-    executor: Executor,
-    *,
-    out: Path,
-    command: str,
-    observer: SweepObserver,
-    options: RunOptions | None = None,
-    runs_per_job: int = 1,
-) -> SweepOutcome:
-    """Runs one plan; arguments, result and errors are those of `run_sweeps`."""
-    return run_sweeps(
-        [plan],
-        executor,
-        out=out,
-        command=command,
-        observer=observer,
-        options=options,
-        runs_per_job=runs_per_job,
-    )
-
-
 def run_sweeps(
     plans: Sequence[Plan],
     executor: Executor,
@@ -175,7 +150,7 @@ def run_sweeps(
     out: Path,
     command: str,
     observer: SweepObserver,
-    options: RunOptions | None = None,
+    options: RunOptions,
     runs_per_job: int = 1,
 ) -> SweepOutcome:
     """Runs plans together until all are complete or stopped.
@@ -197,9 +172,8 @@ def run_sweeps(
     Raises:
         InputError: A plan cannot be run as requested, or the folder cannot be written.
     """
-    options = options or RunOptions()
     sweeps = [(plan, list(plan)) for plan in plans]
-    estimates = [DurationEstimates(plan, out).on_cards for plan in plans]
+    estimates = [plan.estimates(out).on_cards for plan in plans]
     check_writable(out)
     distinct = {run.run_id: run for _, runs in sweeps for run in runs}
     open_ids = {key for key, run in distinct.items() if options.force or not _is_done(out, run)}
@@ -223,7 +197,7 @@ def run_sweeps(
                 SweepFile.of(out, runs, command, plan.request, estimate).write(out)
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
             remove_orphans(out)
-            open_ids -= sweep.adopt(open_ids)
+            open_ids -= sweep.take_over(open_ids)
             for plan, runs in sweeps:
                 own = [run for run in runs if run.run_id in open_ids]
                 open_ids.difference_update(run.run_id for run in own)
@@ -268,7 +242,7 @@ def check_writable(out: Path) -> None:
 
 def _is_done(out: Path, run: RunSpec) -> bool:
     directory = RunDirectory.of(out, run)
-    directory.tidy()
+    directory.remove_leftover_checkpoints()
     return directory.is_done
 
 
@@ -284,7 +258,7 @@ def _grouped(plan: Plan, left: list[RunSpec], size: int) -> Iterator[_Group]:
         left: Runs to do.
         size: Largest number of runs in one job.
     """
-    if plan.settings.pack is None:
+    if plan.request.pack is None:
         for group in group_runs(left, size):
             yield group, []
         return
@@ -308,48 +282,46 @@ class _Sweep:
         self._jobs: dict[Path, Job] = {}
         self._stamps: dict[str, str | None] = {}
 
-    def adopt(self, wanted: Set[str]) -> set[str]:
+    def take_over(self, wanted: Set[str]) -> set[str]:
         """Takes over jobs that an earlier process submitted; returns the ids of their runs."""
-        adopted: set[str] = set()
+        taken: set[str] = set()
         for path in self._executor.adopt():
             try:
                 job = Job.read(path)
             except InputError:  # completed in the meantime
                 continue
             ids = {run.run_id for run in job.runs}
-            if ids & (wanted - adopted):
-                self._take(path, job)
-                adopted |= ids
-        return adopted
+            if ids & (wanted - taken):
+                self._add(path, job)
+                taken |= ids
+        return taken
 
     def submit(
         self, plan: Plan, groups: Iterable[_Group], command: str, options: JobOptions
     ) -> None:
-        source, suite = plan.settings.source, plan.suite
-        folder = plan.settings.folder
-        root = artifacts.source_root(source, suite.origin.folder, folder)
-        estimates = DurationEstimates(plan, self._out) if self._executor.combines_jobs else None
+        root = str(plan.source_root.resolve())
+        estimates = plan.estimates(self._out) if self._executor.combines_jobs else None
         sources = plan.sources
         submitted: dict[Path, float] = {}
         for members, companions in groups:
             job = Job(
                 out=str(self._out.resolve()),
-                source_root=str(root.resolve()),
+                source_root=root,
                 sources=sources,
                 runs=members,
                 companions=companions,
-                references=reference_scores(suite, members[0].environment.id, source, folder),
+                references=plan.references(members[0].environment.id),
                 command=command,
                 owner="" if self._executor.outlives else lease.process_mark(),
                 **dict(options),
             )
             path = job.write()
-            self._take(path, job)
+            self._add(path, job)
             submitted[path] = sum(map(estimates.seconds, members)) if estimates else 0.0
         if submitted:
             self._executor.submit(list(submitted), list(submitted.values()))
 
-    def _take(self, path: Path, job: Job) -> None:
+    def _add(self, path: Path, job: Job) -> None:
         self._jobs[path] = job
         for run in job.runs:
             self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
@@ -404,14 +376,14 @@ class _Sweep:
         if event.kind == "died":
             how, *further = event.detail.splitlines()
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
-        fates = [self._fate(job, run) for run in job.runs]
-        if "open" in fates and not (ending or self._executor.outlives):
+        states = [self._state(job, run) for run in job.runs]
+        if "open" in states and not (ending or self._executor.outlives):
             # Another process is working on a run. A worker waits for it, and takes over if
             # necessary. Or the worker was killed while it waited, or its failure was cleared.
             self._executor.submit([event.job])
             return
-        for run, fate in zip(job.runs, fates, strict=True):
-            match fate:
+        for run, state in zip(job.runs, states, strict=True):
+            match state:
                 case "done":
                     self._finished(run, None)
                 case "lost":
@@ -423,7 +395,7 @@ class _Sweep:
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
 
-    def _fate(self, job: Job, run: RunSpec) -> RunFailure | Literal["done", "lost", "open"]:
+    def _state(self, job: Job, run: RunSpec) -> RunFailure | Literal["done", "lost", "open"]:
         """Returns the state of a run after its job ended; `open` without an outcome."""
         directory = RunDirectory.of(self._out, run)
         untouched = directory.outcome_stamp() == self._stamps[run.run_id]

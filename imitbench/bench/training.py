@@ -1,8 +1,8 @@
 """One training from its seed to saved results: seed, task, setup, train, evaluate, save.
 
-Runs of the harness and single trainings call `run_training`, or `run_trainings` for several seeds
-that are trained together; the conformance checks use only its first part, `seed_generators` and
-`set_up`. Numbers depend on the order of the steps here.
+Runs of the harness and single trainings call `run_trainings`, with several seeds if these are
+trained together; the conformance checks use only its first part, `seed_generators` and `set_up`.
+Numbers depend on the order of the steps here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 from imitbench.bench.artifacts import demos_of_run, expert_of_run
 from imitbench.bench.checkpoint import (
     CheckpointManager,
+    CurveFlusher,
     RunProgress,
     generator_states,
     restore_generators,
 )
-from imitbench.bench.curve_flusher import CurveFlusher
 from imitbench.bench.hidden_rewards import (
     RewardView,
     hidden_environment_rewards,
@@ -286,10 +286,10 @@ def set_up_pack(
     """
     learner = inputs[0].learner
     assert isinstance(learner, PackedLearner), "its card says that it packs"
-    made = [_task(*each, obs, acts) for each in zip(configs, inputs, strict=True)]
+    made = [_task(*pair, obs, acts) for pair in zip(configs, inputs, strict=True)]
     learner.setup_pack(
         [task for task, _ in made],
-        [hide_demo_rewards(each.demos, configs[0].rewards) for each in inputs],
+        [hide_demo_rewards(own.demos, configs[0].rewards) for own in inputs],
         [rng for _, rng in made],
         configs[0].device,
     )
@@ -316,17 +316,11 @@ def _task(
     return task, np.random.default_rng(config.derive_training_seed("learner"))
 
 
-def check_policy_storable(learner: Learner) -> None:
+def _check_policy_storable(learner: Learner) -> None:
     """Checks before training that the policy of a learner can be stored.
 
     Nothing is checked if the learner has no policy before training. Global generators of random
     numbers are left as they were.
-
-    Args:
-        learner: A learner that was set up.
-
-    Raises:
-        InputError: It cannot be stored.
     """
     from imitbench.policies.storage import check_storable
 
@@ -341,39 +335,6 @@ def check_policy_storable(learner: Learner) -> None:
         restore_generators(before)
 
 
-def run_training(
-    config: TrainingConfig,
-    load: Callable[[], TrainingInputs],
-    directory: RunDirectory,
-    checkpoint_s: float,
-    monitor: Monitor,
-    *,
-    keep_trained: bool = False,
-) -> Trained:
-    """Seeds, loads, sets up, trains, evaluates and saves.
-
-    Args:
-        config: Configuration of the training.
-        load: Loads the method and its data.
-        directory: Receives policy, learned reward, learning curve and episodes. Training resumes
-            from a checkpoint that an earlier attempt left there.
-        checkpoint_s: Least seconds between two checkpoints.
-        monitor: Notified of progress; may end the training.
-        keep_trained: Whether a checkpoint is saved after training, in case the evaluation is
-            interrupted.
-
-    Raises:
-        InputError: Something cannot be loaded or does not fit the environment.
-    """
-    (trained,) = run_trainings(
-        [Training(config, load, directory)],
-        CheckpointManager(directory.checkpoints, checkpoint_s),
-        monitor,
-        keep_trained=keep_trained,
-    )
-    return trained
-
-
 def run_trainings(
     members: Sequence[Training],
     checkpoints: CheckpointManager,
@@ -381,13 +342,14 @@ def run_trainings(
     *,
     keep_trained: bool = False,
 ) -> list[Trained]:
-    """Like `run_training`, for the seeds of a pack.
+    """Seeds, loads, sets up, trains, evaluates and saves.
 
     Args:
-        members: The seeds; their configurations differ only in the seed.
-        checkpoints: Checkpoints of the whole pack.
+        members: A training, or the seeds of a pack; their configurations differ only in the seed.
+        checkpoints: Its checkpoints, from which it resumes.
         monitor: Notified of progress; may end the training. Points are those of the first seed.
-        keep_trained: See `run_training`.
+        keep_trained: Whether a checkpoint is saved after training, in case the evaluation is
+            interrupted.
 
     Returns:
         Results of the members that have a directory, in order.
@@ -398,7 +360,7 @@ def run_trainings(
     first = members[0].config
     seed_generators(first)
     monitor.enter("load")
-    inputs = [each.load() for each in members]
+    inputs = [member.load() for member in members]
     with Evaluator(first.evaluated, first.protocol.environments, check=monitor.check) as evaluator:
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
@@ -406,20 +368,20 @@ def run_trainings(
             if len(members) == 1:
                 learner = set_up(first, inputs[0], *spaces, monitor.check)
             else:
-                learner = set_up_pack([each.config for each in members], inputs, *spaces)
+                learner = set_up_pack([member.config for member in members], inputs, *spaces)
             if inputs[0].folder is not None:
-                check_policy_storable(learner)
+                _check_policy_storable(learner)
             monitor.enter("train")
-            directories = [each.directory for each in members]
+            directories = [member.directory for member in members]
             env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
         if keep_trained:
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
-        products = _products(learner, progress)
+        made = zip(members, _policies(learner), _curves(learner, progress), strict=True)
         evaluated = [
-            (each, product, _evaluate(evaluator, each.config, product))
-            for each, product in zip(members, products, strict=True)
-            if each.directory is not None
+            (member.directory, policy, curve, _evaluate(evaluator, member.config, policy))
+            for member, policy, curve in made
+            if member.directory is not None
         ]
         measures = learner.measures()
         with hidden_environment_rewards(first.environment.id, first.rewards):
@@ -431,25 +393,16 @@ def run_trainings(
             )
     monitor.enter("save")
     results = []
-    for each, product, episodes in evaluated:
-        assert each.directory is not None, "only these were evaluated"
-        _save(each.directory, product, learner.reward(), *episodes)
+    for directory, policy, curve, episodes in evaluated:
+        _save(directory, policy, curve, learner.reward(), episodes)
         seconds = progress.train_s / len(members)
         results.append(Trained(*episodes, env_steps, seconds, measures, transfer))
     return results
 
 
-@dataclass(frozen=True)
-class _Product:
-    """What a training made, for one seed."""
-
-    policy: BasePolicy
-    curve: list[Mapping[str, float]]
-
-
-def _products(learner: Learner, progress: RunProgress) -> list[_Product]:
-    policies = learner.policies() if isinstance(learner, PackedLearner) else [learner.policy()]
-    return [_Product(*each) for each in zip(policies, _curves(learner, progress), strict=True)]
+def _policies(learner: Learner) -> Sequence[BasePolicy]:
+    """Returns the policy of each seed."""
+    return learner.policies() if isinstance(learner, PackedLearner) else [learner.policy()]
 
 
 def _curves(learner: Learner, progress: RunProgress) -> list[list[Mapping[str, float]]]:
@@ -459,11 +412,11 @@ def _curves(learner: Learner, progress: RunProgress) -> list[list[Mapping[str, f
 
 
 def _evaluate(
-    evaluator: Evaluator, config: TrainingConfig, product: _Product
+    evaluator: Evaluator, config: TrainingConfig, policy: BasePolicy
 ) -> tuple[Episodes, Episodes]:
     """Returns stochastic and deterministic episodes."""
     evaluate = partial(
-        evaluator.evaluate, product.policy, episodes=config.protocol.episodes, seed=config.seed
+        evaluator.evaluate, policy, episodes=config.protocol.episodes, seed=config.seed
     )
     return evaluate(deterministic=False), evaluate(deterministic=True)
 
@@ -524,23 +477,18 @@ def _train(
 
 
 def _save(
-    directory: RunDirectory, product: _Product, reward: RewardNet | None, *evaluated: Episodes
+    directory: RunDirectory,
+    policy: BasePolicy,
+    curve: list[Mapping[str, float]],
+    reward: RewardNet | None,
+    evaluated: Sequence[Episodes],
 ) -> None:
     from imitbench.policies.storage import save_policy
 
-    save_policy(product.policy, directory.policy)
+    save_policy(policy, directory.policy)
     if reward is not None:
         from imitbench.rewards.storage import save_reward
 
         save_reward(reward, directory.reward)
-    directory.write_curve(product.curve)
-    directory.write_episodes(
-        EpisodeTable(
-            returns=np.concatenate([each.returns for each in evaluated]),
-            lengths=np.concatenate([each.lengths for each in evaluated]),
-            terminated=np.concatenate([each.terminated for each in evaluated]),
-            deterministic=np.concatenate(
-                [np.full(len(each.returns), each.deterministic) for each in evaluated]
-            ),
-        )
-    )
+    directory.write_curve(curve)
+    directory.write_episodes(EpisodeTable.of(evaluated))

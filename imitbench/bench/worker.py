@@ -29,9 +29,9 @@ from typing import TextIO
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.implementation import make_learner
-from imitbench.bench.isolation import isolation_of
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
+from imitbench.bench.provenance import isolation_of
 from imitbench.bench.stopping import (
     GRACE_S,
     RunStoppedError,
@@ -57,6 +57,7 @@ from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 from imitbench.util.library_patches import leave_compiler_unloaded
+from imitbench.util.source_import import register
 from imitbench.util.text_line import encodable
 from imitbench.util.torch_startup import use_one_thread
 
@@ -93,7 +94,7 @@ def run_job(
     """
     stop = stop or StopRequest()
     for digest, source in job.sources.items():
-        source.register(digest)
+        register(digest, source)
 
     def do(runs: list[RunSpec], *, wait: bool) -> bool:
         return _claim_and_run(job, runs, stop, learner_of, supervised=supervised, wait=wait)
@@ -128,14 +129,14 @@ def _claim_and_run(
             entered = claim.directory.claim(wait=wait, while_waiting=stop.check)
             if not held.enter_context(entered):
                 return False
-        while open_ := [each for each in claims if not each.is_settled(job, waited=wait)]:
+        while open_ := [claim for claim in claims if not claim.is_settled(job, waited=wait)]:
             stop.check()
-            begun = any(each.is_begun(job) for each in open_)
+            begun = any(claim.is_begun(job) for claim in open_)
             try:
                 run = _RunAttempt(job, open_, stop, learner_of, supervised)
                 run.execute(rebuild=job.force and not begun)
             except LeaseLostError as error:
-                print(f"{run.label}: {error}; that process continues it", file=sys.stderr)
+                print(f"{run.name}: {error}; that process continues it", file=sys.stderr)
                 return False
             except OSError as error:  # the failure could not be recorded either
                 path = open_[0].directory.path
@@ -191,7 +192,7 @@ class _RunAttempt(Monitor):
     train_s: float = 0.0
 
     @property
-    def label(self) -> str:
+    def name(self) -> str:
         """Name in messages."""
         return ", ".join(claim.spec.label for claim in self.claims)
 
@@ -223,12 +224,12 @@ class _RunAttempt(Monitor):
             except RunStoppedError:
                 print("stop requested")
                 with contextlib.suppress(OSError):
-                    self._tell("interrupted")
+                    self._write_status("interrupted")
                 raise
             except Exception as error:
                 self._failed(error)
             else:
-                self._tell("done")
+                self._write_status("done")
                 for claim, result in reversed(list(zip(self.claims, results, strict=True))):
                     claim.directory.finish(result)
 
@@ -246,10 +247,10 @@ class _RunAttempt(Monitor):
             print(f"{self._attempt_in_words()} failed")
         if self.attempt <= self.job.retries:
             self.attempt += 1
-            self._tell("interrupted")
+            self._write_status("interrupted")
         else:
             with contextlib.suppress(OSError):
-                self._tell("failed")
+                self._write_status("failed")
             for claim in reversed(self.claims):
                 claim.directory.fail(self._failure(claim.spec, error))
         if self.supervised and self.spec.device == "cuda":
@@ -267,8 +268,8 @@ class _RunAttempt(Monitor):
         )
         wall_s = (time.monotonic() - started) / (self.spec.pack or 1)
         return [
-            self._result(claim.spec, each, wall_s, started_at)
-            for claim, each in zip(self.claims, trained, strict=True)
+            self._result(claim.spec, own, wall_s, started_at)
+            for claim, own in zip(self.claims, trained, strict=True)
         ]
 
     def _trainings(self) -> list[Training]:
@@ -325,7 +326,7 @@ class _RunAttempt(Monitor):
         """Records what the run is doing."""
         self.phase = phase
         self.check()
-        self._tell("running")
+        self._write_status("running")
 
     def begin(self, progress: RunProgress) -> None:
         """Writes to the log how long earlier attempts trained."""
@@ -335,7 +336,7 @@ class _RunAttempt(Monitor):
     def flushed(self, step: int, train_s: float) -> None:
         """Records how far training is, for processes that follow it."""
         self.step, self.train_s = step, train_s
-        self._tell("running")
+        self._write_status("running")
 
     def check(self) -> None:
         """Raises if the run must stop, unless it is about to be complete."""
@@ -346,13 +347,10 @@ class _RunAttempt(Monitor):
             self.stop.check(grace_s)
             self.limit.check(self.phase, grace_s)
 
-    def _tell(self, state: State) -> None:
-        status = RunStatus(
-            state=state,
-            phase=self.phase,
-            pid=os.getpid(),
-            host=socket.gethostname(),
-            updated_at=provenance.now(),
+    def _write_status(self, state: State) -> None:
+        status = RunStatus.now(
+            state,
+            self.phase,
             job=self.job.id,
             attempt=self.attempt,
             step=self.step,

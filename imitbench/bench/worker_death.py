@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import signal
-import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench import provenance
-from imitbench.bench.isolation import isolation_of
 from imitbench.bench.job import Job
+from imitbench.bench.provenance import isolation_of
 from imitbench.bench.stopping import explain_alarm
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
@@ -39,28 +36,25 @@ class JobWorker:
         return code
 
     def after_death(self, job: Path, detail: str) -> bool:
-        """Records a crash of the worker and returns whether runs of the job remain."""
-        return on_worker_death(job, detail, self.job_type.read)
+        """Records a crash of a worker in the directory of the run, or pack, that it worked on.
+
+        Every call uses up an attempt or a run, so a job always ends.
+
+        Args:
+            job: The worker's job file.
+            detail: How the worker ended (first line), and the end of its output.
+
+        Returns:
+            Whether runs of the job remain to be done.
+
+        Raises:
+            InputError: The job file or the results folder cannot be read or written.
+            OSError: The file system raised an error.
+        """
+        return _record_death(self.job_type.read(job), detail)
 
 
-def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
-    """Records a crash of a worker in the directory of the run, or pack, that it was working on.
-
-    Every call uses up an attempt or a run, so a job always ends.
-
-    Args:
-        path: The worker's job file.
-        detail: How the worker ended (first line), and the end of its output.
-        read: Reads the job file.
-
-    Returns:
-        Whether runs of the job remain to be done.
-
-    Raises:
-        InputError: The job file or the results folder cannot be read or written.
-        OSError: The file system raised an error.
-    """
-    job = read(path)
+def _record_death(job: Job, detail: str) -> bool:
     recorded = False
     for spec in _suspects(job):
         directory = RunDirectory.of(Path(job.out), spec)
@@ -112,17 +106,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
         directory.begin(spec)
 
     def notify(state: State, attempt: int) -> None:
-        directory.write_status(
-            RunStatus(
-                state=state,
-                phase=phase,
-                pid=os.getpid(),
-                host=socket.gethostname(),
-                updated_at=provenance.now(),
-                job=job.id,
-                attempt=attempt,
-            )
-        )
+        directory.write_status(RunStatus.now(state, phase, job=job.id, attempt=attempt))
 
     kind = "WorkerDied"
     if job.timeout_s is not None and signal.SIGALRM.name in how:
@@ -133,6 +117,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
     if attempt <= job.retries:
         notify("interrupted", attempt + 1)
         return
+    log_end = read_end(directory.log, _LOG_TAIL)
     notify("failed", attempt)
     directory.fail(
         RunFailure(
@@ -140,14 +125,10 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
             phase="worker",
             error_type=kind,
             message=message,
-            traceback=f"{last_words}\n\nEnd of {directory.log.name}:\n{_tail(directory.log)}",
+            traceback=f"{last_words}\n\nEnd of {directory.log.name}:\n{log_end}",
             failed_at=provenance.now(),
             references=job.references,
             # Describes this process, which must not use a GPU.
             provenance=provenance.describe_provenance(job.command, "cpu", isolation_of(spec)),
         )
     )
-
-
-def _tail(log: Path) -> str:
-    return read_end(log, _LOG_TAIL)

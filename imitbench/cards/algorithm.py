@@ -20,7 +20,7 @@ from pydantic import (
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
-from imitbench.util.source_import import SourcePlace
+from imitbench.util.source_import import SourceLocation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -97,7 +97,7 @@ class Origin:
 
     folder: Path
     reference: str
-    place: SourcePlace | None = None
+    place: SourceLocation | None = None
     digest: str | None = None
 
 

@@ -25,7 +25,7 @@ from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_text, require_utf8
-from imitbench.util.source_import import SourcePlace, module_file, register
+from imitbench.util.source_import import SourceLocation, module_file, register
 
 ENTRY_POINTS = "imitbench.algorithms"
 ALGORITHM_CARD = "card.yaml"
@@ -55,7 +55,7 @@ def find_algorithm(reference: str, folder: Path = Path()) -> AlgorithmCard:
                 f"--algo {reference}: {home / ALGORITHM_CARD}: no such file; name a folder with a "
                 "card, as `imitbench init-algo` writes it"
             )
-        return _plugin(home, str(home), SourcePlace(home), None)
+        return _plugin(home, str(home), SourceLocation(home), None)
     if reference in algorithm_names():
         return load_algorithm(reference)
     entries = entry_points()
@@ -110,7 +110,7 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
     beside = {module for module in modules if module_file(home, module) is not None}
     if not beside:
         return card.found_at(Origin(home, str(home)))
-    place = SourcePlace(home)
+    place = SourceLocation(home)
     digest = place.digest
     register(digest, place)
     environments = {
@@ -160,7 +160,7 @@ def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None
     home, package, root = located
     if not (home / ALGORITHM_CARD).is_file():
         return None
-    return _plugin(home, reference, SourcePlace(home, package, root), (module, name))
+    return _plugin(home, reference, SourceLocation(home, package, root), (module, name))
 
 
 def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
@@ -193,7 +193,7 @@ def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
 
 
 def _plugin(
-    home: Path, reference: str, place: SourcePlace, asked: tuple[str, str] | None
+    home: Path, reference: str, place: SourceLocation, asked: tuple[str, str] | None
 ) -> AlgorithmCard:
     path = home / ALGORITHM_CARD
     card = gate.checked(lambda: read_yaml_model(path, AlgorithmCard), path)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument
+from imitbench.cli.output import Column, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Paper
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 def algos(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Show the hyper-parameters of this algorithm or plug-in.",
-            autocompletion=completion.algorithms,
+        argument(
+            "NAME", "Show the hyper-parameters of this algorithm or plug-in.", completion.algorithms
         ),
     ] = None,
     json: options.Json = False,
@@ -31,7 +29,6 @@ def algos(
     """
     from imitbench.cards.catalog import algorithm_names
     from imitbench.cards.plugins import entry_points, find_algorithm, find_algorithms
-    from imitbench.cli.output import Column, print_json, print_table, print_text
 
     if name is None:
         bundled = algorithm_names()

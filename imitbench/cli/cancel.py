@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from imitbench.cli import options
+from imitbench.cli.output import count, note, print_json
+from imitbench.errors import InputError
 
 
 def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
@@ -13,8 +15,6 @@ def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
 
     Example: imitbench cancel --out runs
     """
-    from imitbench.cli.output import count, note, print_json
-    from imitbench.errors import InputError
     from imitbench.executors.registry import executors_of
 
     if not out.is_dir():

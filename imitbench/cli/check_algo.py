@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options, run_options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
+from imitbench.util.name_lists import join_names
 
 if TYPE_CHECKING:
     from imitbench.conformance.checks import ConformanceReport
@@ -15,21 +18,14 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
 
 
 def check_algo(
-    algo: Annotated[
-        str, typer.Argument(metavar="ALGO", help="Algorithm: name, ./plugin or package.module.")
-    ],
+    algo: Annotated[str, argument("ALGO", "Algorithm: name, ./plugin or package.module.")],
     suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite", metavar="NAME", help="Name of a suite, or its folder [one that fits]."
-        ),
+        str | None, option("--suite", "Name of a suite, or its folder [one that fits].", "NAME")
     ] = None,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     amount: Annotated[
         int | None,
-        typer.Option(
-            "--amount", min=1, help="Amount of training of each trial [a quarter of quick]."
-        ),
+        option("--amount", "Amount of training of each trial [a quarter of quick].", min=1),
     ] = None,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,
@@ -45,9 +41,7 @@ def check_algo(
     Example: imitbench check-algo bc
     """
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.output import note, print_json
     from imitbench.conformance.checks import check_method
-    from imitbench.util.name_lists import join_names
 
     report = check_method(
         algo,
@@ -66,15 +60,13 @@ def check_algo(
 
 
 def _print(report: ConformanceReport) -> None:
-    from imitbench.cli.output import Column, by_word, print_table, print_text
-
     print_table(
         [
             "check",
             Column("", color=by_word(ok="green", FAILED="bold red", skipped="yellow")),
             Column("what was seen", below=True),
         ],
-        [[each.check, _MARKS[each.verdict], each.what] for each in report.findings],
+        [[finding.check, _MARKS[finding.verdict], finding.what] for finding in report.findings],
     )
     verdict = "conforms" if report.conforms else "does NOT conform"
     print_text(f"{report.algo} on {report.env}, {report.amount} a trial: {verdict}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from imitbench.cli import options
+from imitbench.cli.output import note, print_json
+from imitbench.errors import InputError
 
 
 def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
@@ -14,14 +18,10 @@ def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) 
 
     Example: imitbench collect --out runs
     """
-    from dataclasses import asdict
-
-    from imitbench.cli.output import note, print_json
-    from imitbench.errors import InputError
-    from imitbench.published.opening import ResultsPlace
+    from imitbench.published.opening import ResultsLocation
     from imitbench.store.collector import collect as collect_runs
 
-    place = ResultsPlace.of(out)
+    place = ResultsLocation.of(out)
     if not place.has_runs:
         raise InputError(
             f"--out {out}: holds published results, which need no database: `imitbench report` "

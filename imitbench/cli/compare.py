@@ -2,69 +2,70 @@
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import note, print_json, print_table, print_text
+from imitbench.records.selection import Selection
+from imitbench.util.name_lists import split_names
+from imitbench.util.text_line import width_of
+from imitbench.util.text_table import format_text
 
 if TYPE_CHECKING:
     from imitbench.report.pairwise import PairwiseComparison
     from imitbench.report.pairwise import PairwiseOptions as Method
 
 
-New = Annotated[
-    str,
-    typer.Argument(
-        metavar="NEW", help="Algorithm to compare.", autocompletion=completion.algorithms
-    ),
-]
+New = Annotated[str, argument("NEW", "Algorithm to compare.", completion.algorithms)]
 Baseline = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--baseline",
-        metavar="ALGO",
-        help="Algorithm to compare with; repeatable [all others].",
-        autocompletion=completion.algorithms,
+        "Algorithm to compare with; repeatable [all others].",
+        "ALGO",
+        completion.algorithms,
     ),
 ]
-Place = typer.Option(
+Place = option(
     "--out",
-    metavar="PATH",
-    help="Results folder, published results, a database, a CSV table or leaderboard.json; "
-    "repeatable.",
-    autocompletion=completion.results_places,
+    "Results folder, published results, a database, a CSV table or leaderboard.json; repeatable.",
+    "PATH",
+    completion.results_locations,
 )
 Against = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--against",
-        metavar="PATH",
-        help="Separate results of the baselines, in any of these forms, or 'published'; "
+        "Separate results of the baselines, in any of these forms, or 'published'; "
         "repeatable. The default baseline is then NEW itself, if it is among them.",
-        autocompletion=completion.results_places,
+        "PATH",
+        completion.results_locations,
     ),
 ]
 
 
 Suites = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--suite",
-        metavar="NAME",
-        help="Only these suites; repeatable [all]. The references of one also serve tables without "
+        "Only these suites; repeatable [all]. The references of one also serve tables without "
         "scores.",
-        autocompletion=completion.suites,
+        "NAME",
+        completion.suites,
     ),
 ]
 Algos = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--algo",
-        metavar="GLOB",
-        help="Only compare with these algorithms, e.g. 'gail*'; repeatable [all].",
-        autocompletion=completion.algorithms,
+        "Only compare with these algorithms, e.g. 'gail*'; repeatable [all].",
+        "GLOB",
+        completion.algorithms,
     ),
 ]
 
@@ -86,21 +87,16 @@ def compare(
     suite: Suites = [],  # noqa: B006
     env: options.Envs = [],  # noqa: B006
     algo: Algos = [],  # noqa: B006
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="NAME", help="Only use this budget.")
-    ] = None,
+    budget: Annotated[str | None, option("--budget", "Only use this budget.", "NAME")] = None,
     fail_if: Annotated[
-        list[FailIf] | None,
-        typer.Option("--fail-if", help="Exit with 1 for this result; repeatable."),
+        list[FailIf] | None, option("--fail-if", "Exit with 1 for this result; repeatable.")
     ] = None,
     failed_runs: Annotated[
         Literal["either", "count-as-random", "exclude"],
-        typer.Option(
-            "--failed-runs", help="How failed runs count; either: the result must not depend on it."
-        ),
+        option("--failed-runs", "How failed runs count; either: the result must not depend on it."),
     ] = "either",
     level: Annotated[
-        float, typer.Option("--level", min=0.5, max=0.999, help="Confidence level of intervals.")
+        float, option("--level", "Confidence level of intervals.", min=0.5, max=0.999)
     ] = 0.95,
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
@@ -114,22 +110,19 @@ def compare(
 
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
-    from imitbench.cli.output import note, print_json
-    from imitbench.published.opening import results_place
-    from imitbench.records.selection import Selection
+    from imitbench.published.opening import results_location
     from imitbench.report.build import compare_results
     from imitbench.report.pairwise import PairwiseOptions as Method
     from imitbench.report.pairwise_text import pairwise_document
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.util.name_lists import split_names
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     method = Method(policy=policy, level=level, replicates=replicates)
     found = compare_results(
         algorithm,
         split_names("--baseline", baseline),
-        [results_place(name) for name in out],
-        [results_place(name) for name in against],
+        [results_location(name) for name in out],
+        [results_location(name) for name in against],
         method,
         notify=note,
         selection=Selection.of(suite, env, algo),
@@ -156,12 +149,7 @@ def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
 
 
 def _print(found: list[PairwiseComparison], method: Method) -> None:
-    import sys
-
-    from imitbench.cli.output import note, print_table, print_text
     from imitbench.report import pairwise_text
-    from imitbench.util.terminal import width_of
-    from imitbench.util.text_table import format_text
 
     for comparison in found:
         print_text(pairwise_text.heading(comparison))

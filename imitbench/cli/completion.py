@@ -76,7 +76,7 @@ def log_formats(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
 
 
-def results_places(incomplete: str) -> list[str]:
+def results_locations(incomplete: str) -> list[str]:
     """Returns folders, and the name of the results that ship with this package."""
     from pathlib import Path
 

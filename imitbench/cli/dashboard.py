@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import option
+from imitbench.cli.output import note, print_json
+from imitbench.errors import InputError
 
 
 def dashboard(
     out: Annotated[
         str,
-        typer.Option(
+        option(
             "--out",
-            metavar="DIR",
-            help="Results folder, or a folder of published results, or 'published'.",
-            autocompletion=completion.results_places,
+            "Results folder, or a folder of published results, or 'published'.",
+            "DIR",
+            completion.results_locations,
         ),
     ] = str(options.DEFAULT_OUT),
     port: Annotated[
-        int,
-        typer.Option(
-            "--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 for any free one."
-        ),
+        int, option("--port", "Port to listen on; 0 for any free one.", "N", min=0, max=65535)
     ] = 8042,
     browser: Annotated[
-        bool,
-        typer.Option("--browser/--no-browser", help="Whether to open the page in a browser."),
+        bool, option("--browser/--no-browser", "Whether to open the page in a browser.")
     ] = True,
     json: options.Json = False,
 ) -> None:
@@ -40,13 +41,10 @@ def dashboard(
 
     Example: imitbench dashboard --out runs --port 8042
     """
-    from imitbench.cli.output import note, print_json
-    from imitbench.dashboard.browser import open_browser
     from imitbench.dashboard.server import Dashboard, DashboardServer
-    from imitbench.errors import InputError
-    from imitbench.published.opening import ResultsPlace, results_place
+    from imitbench.published.opening import ResultsLocation, results_location
 
-    place = ResultsPlace.of(results_place(out))
+    place = ResultsLocation.of(results_location(out))
     if place.board is not None:
         raise InputError(f"--out {out}: is a file; name a folder of results")
     with DashboardServer(Dashboard(place, note), port) as server:
@@ -56,8 +54,23 @@ def dashboard(
             typer.echo(server.url)
         try:
             note("Ctrl-C ends the dashboard")
-            if browser and not open_browser(server.url):
+            if browser and not _open_browser(server.url):
                 note("no browser found: open the address yourself")
             server.wait()
         except KeyboardInterrupt:
             note("stopped")
+
+
+def _open_browser(url: str) -> bool:
+    """Opens a page in a browser with windows.
+
+    Returns:
+        Whether one was found. Browsers for terminals are not used: they would take over the one
+        that the command runs in.
+    """
+    import webbrowser
+
+    screens = (os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if sys.platform.startswith("linux") and not any(screens):
+        return False
+    return webbrowser.open(url)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import (
+    Column,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    progress_bar,
+    typed_command,
+)
 from imitbench.cli.pull import pull_demos
 from imitbench.cli.push import push_demos
 from imitbench.errors import InputError
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -20,31 +32,28 @@ if TYPE_CHECKING:
     from imitbench.data.trajectory_source import TrajectorySource
 
 
-Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Read pickles: this executes code in the file."),
-]
+Trust = Annotated[bool, option("--trust", "Read pickles: this executes code in the file.")]
 Observation = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--obs",
-        metavar="NAME",
-        help="Recording that is part of the observation, in HDF5 and LeRobot; repeatable, in order "
+        "Recording that is part of the observation, in HDF5 and LeRobot; repeatable, in order "
         "[all of flat numbers].",
+        "NAME",
     ),
 ]
-OneEnv = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="Environment whose spaces the set must fit."),
+Limit = Annotated[
+    int | None, option("--limit", "Only read the first N trajectories [all].", "N", min=1)
 ]
+OneEnv = Annotated[str | None, option("--env", "Environment whose spaces the set must fit.", "ID")]
 
 
 def convert(
     places: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[IN] OUT",
-            help="Set to read (a folder, .parquet, .arrow, .npz, .csv, .jsonl, .hdf5, a pickle, a "
+        argument(
+            "[IN] OUT",
+            "Set to read (a folder, .parquet, .arrow, .npz, .csv, .jsonl, .hdf5, a pickle, a "
             "bundled set or minari:NAME), and folder to write.",
             show_default=False,
         ),
@@ -52,28 +61,17 @@ def convert(
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
     source: Annotated[
-        str | None,
-        typer.Option("--source", metavar="minari:NAME", help="Read this Minari set instead of IN."),
+        str | None, option("--source", "Read this Minari set instead of IN.", "minari:NAME")
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
-        ),
-    ] = None,
+    limit: Limit = None,
     float32: Annotated[
-        bool,
-        typer.Option("--float32", help="Store float64 as float32 where the error is at most 1e-6."),
+        bool, option("--float32", "Store float64 as float32 where the error is at most 1e-6.")
     ] = False,
     infos: Annotated[bool, typer.Option(help="Keep infos, as JSON text.")] = True,
     obs: Observation = None,
     trust: Trust = False,
-    download: Annotated[
-        bool, typer.Option("--download", help="Let Minari download a missing set.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing data set folder OUT.")
-    ] = False,
+    download: Annotated[bool, option("--download", "Let Minari download a missing set.")] = False,
+    force: Annotated[bool, option("--force", "Replace an existing data set folder OUT.")] = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
@@ -81,13 +79,15 @@ def convert(
 
     Example: imitbench demos convert rollouts/final.npz demos/CartPole --env CartPole-v1
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.data.conversion import convert_demonstrations
 
     wanted, target = _read_places(places, source)
     opened = open_set(wanted, trust=trust, download=download, obs=obs or (), limit=limit)
     environment_id = env or getattr(opened, "environment_id", None)
-    with environment_of(env, suite) as environment, progress(quiet=quiet) as report:
+    with (
+        environment_of(env, suite) as environment,
+        progress_bar("trajectories", quiet=quiet) as report,
+    ):
         summary = convert_demonstrations(
             opened,
             target,
@@ -111,22 +111,12 @@ def convert(
 
 
 def export(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help="Set to read, as IN of `imitbench demos convert`."),
-    ],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File to write: .jsonl or .csv.", dir_okay=True)
-    ],
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
-        ),
-    ] = None,
+    source: Annotated[str, argument("IN", "Set to read, as IN of `imitbench demos convert`.")],
+    target: Annotated[Path, argument("OUT", "File to write: .jsonl or .csv.", dir_okay=True)],
+    limit: Limit = None,
     obs: Observation = None,
     trust: Trust = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file OUT.")] = False,
+    force: Annotated[bool, option("--force", "Replace an existing file OUT.")] = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
@@ -136,11 +126,10 @@ def export(
 
     Example: imitbench demos export ppo-seals-CartPole-v0 cartpole.jsonl --limit 10
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.data.conversion import export_demonstrations
 
     opened = open_set(source, trust=trust, obs=obs or (), limit=limit)
-    with progress(quiet=quiet) as report:
+    with progress_bar("trajectories", quiet=quiet) as report:
         summary = export_demonstrations(opened, target, limit=limit, replace=force, progress=report)
     if json:
         print_json({"file": str(target), **vars(summary)})
@@ -172,9 +161,6 @@ def open_set(
     Raises:
         InputError: There is no such set, or it cannot be read.
     """
-    import warnings
-
-    from imitbench.cli.output import note
     from imitbench.data.minari_source import PREFIX, MinariSource
     from imitbench.data.sources import open_trajectories
     from imitbench.experts.lookup import find_demos
@@ -219,26 +205,6 @@ def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[An
         environment.close()
 
 
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields a callback for a progress bar on stderr; None when quiet or without a terminal."""
-    import os
-
-    from imitbench.cli.output import on_terminal
-
-    if quiet or not on_terminal():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
-    columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def _read_places(places: list[str], source: str | None) -> tuple[str, Path]:
     if source is not None and not source.startswith("minari:"):
         raise InputError(f"--source {source}: must be minari:NAME; name files as IN instead")
@@ -256,20 +222,12 @@ _SHOWN = 20
 
 
 def validate(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="Set to check, as IN of `imitbench demos convert`."),
-    ],
+    path: Annotated[str, argument("PATH", "Set to check, as IN of `imitbench demos convert`.")],
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
-        ),
-    ] = None,
+    limit: Limit = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Count notes as problems, e.g. values out of bounds.")
+        bool, option("--strict", "Count notes as problems, e.g. values out of bounds.")
     ] = False,
     trust: Trust = False,
     json: options.Json = False,
@@ -278,7 +236,6 @@ def validate(
 
     Example: imitbench demos validate ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.cli.output import note, print_json
     from imitbench.data.inspection import inspect_demonstrations
 
     opened = open_set(path, trust=trust)
@@ -303,11 +260,7 @@ def validate(
         raise typer.Exit(1)
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List, collect, fetch, convert, export, check and show demonstrations.",
-)
+app = options.command_group("List, collect, fetch, convert, export, check and show demonstrations.")
 app.command("pull")(pull_demos)
 app.command("push")(push_demos)
 app.command("convert")(convert)
@@ -326,7 +279,6 @@ def list_demos(
     """
     from imitbench.cards.catalog import suite_names
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, print_json, print_table
 
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
@@ -361,12 +313,10 @@ def collect(
     suite: options.Suite,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     experts: Annotated[
-        Path | None,
-        typer.Option("--experts", metavar="DIR", help="Folder that has experts/ [bundled]."),
+        Path | None, option("--experts", "Folder that has experts/ [bundled].", "DIR")
     ] = None,
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Folder to write [collected/SUITE/demos]."),
+        Path | None, option("--to", "Folder to write [collected/SUITE/demos].", "DIR")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -376,9 +326,7 @@ def collect(
     """
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json, typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     suite_card = find_suite(suite)
@@ -404,12 +352,7 @@ def collect(
 @app.command("show")
 def show(
     path: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR_OR_REPO",
-            help="Folder, file, or bundled set.",
-            autocompletion=completion.demos,
-        ),
+        str, argument("DIR_OR_REPO", "Folder, file, or bundled set.", completion.demos)
     ],
     trust: Trust = False,
     json: options.Json = False,
@@ -418,13 +361,11 @@ def show(
 
     Example: imitbench demos show ppo-seals-CartPole-v0
     """
-    from imitbench.cli.output import print_json, print_text
     from imitbench.data.rollout import rollout_stats
     from imitbench.data.types import TrajectoryWithRew, assert_not_dictobs
-    from imitbench.errors import InputError
 
     read = open_set(path, trust=trust).read()
-    trajectories = [each for each in read if isinstance(each, TrajectoryWithRew)]
+    trajectories = [episode for episode in read if isinstance(episode, TrajectoryWithRew)]
     if len(trajectories) < len(read):
         raise InputError(
             f"{path}: has no rewards to sum; `imitbench demos validate` shows the rest"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.output import print_json, print_text
 
 
 def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
@@ -13,7 +14,6 @@ def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     Example: imitbench doctor
     """
     from imitbench.bench.installation import check_installation
-    from imitbench.cli.output import print_json, print_text
 
     findings = check_installation(out)
     if json:

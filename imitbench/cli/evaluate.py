@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from imitbench.cli import completion, options
 from imitbench.cli.experts import Revision
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import (
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    typed_command,
+)
+from imitbench.errors import InputError
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.experts.lookup import NamedPolicy
@@ -21,83 +30,53 @@ if TYPE_CHECKING:
 
 AnyPolicy = Annotated[
     str,
-    typer.Argument(
-        metavar="POLICY",
-        help="Run id, folder, zip, bundled expert, or repository owner/name.",
-        autocompletion=completion.policies,
+    argument(
+        "POLICY",
+        "Run id, folder, zip, bundled expert, or repository owner/name.",
+        completion.policies,
     ),
 ]
 TrustPlugins = Annotated[
     bool,
-    typer.Option(
-        "--trust",
-        help="Import the plug-in of a run, or unpickle a file, if necessary: executes code.",
+    option(
+        "--trust", "Import the plug-in of a run, or unpickle a file, if necessary: executes code."
     ),
 ]
 
 
 OtherPolicy = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[OTHER]",
-        help="With --race: the policy to compare it with.",
-        autocompletion=completion.policies,
-    ),
+    argument("[OTHER]", "With --race: the policy to compare it with.", completion.policies),
 ]
 OneEnv = Annotated[
     str | None,
-    typer.Option(
-        "--env",
-        metavar="ID",
-        help="Environment id [as recorded with the policy].",
-        autocompletion=completion.environments,
-    ),
+    option("--env", "Environment id [as recorded with the policy].", "ID", completion.environments),
 ]
 Algo = Annotated[
-    str | None,
-    typer.Option(
-        "--algo", metavar="PLUGIN", help="The plug-in that made the policy; it is imported."
-    ),
+    str | None, option("--algo", "The plug-in that made the policy; it is imported.", "PLUGIN")
 ]
-EpisodeCount = Annotated[
-    int | None, typer.Option("--episodes", min=1, help="Number of episodes [50].")
-]
+EpisodeCount = Annotated[int | None, option("--episodes", "Number of episodes [50].", min=1)]
 Deterministic = Annotated[
-    bool,
-    typer.Option("--deterministic/--stochastic", help="Take the most likely action, or sample."),
+    bool, option("--deterministic/--stochastic", "Take the most likely action, or sample.")
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Seed of the evaluation [the run's, or 0].")
-]
+Seed = Annotated[int | None, option("--seed", "Seed of the evaluation [the run's, or 0].", min=0)]
 Video = Annotated[
-    Path | None,
-    typer.Option("--video", metavar="FILE.mp4", help="Also record a video.", dir_okay=False),
+    Path | None, option("--video", "Also record a video.", "FILE.mp4", dir_okay=False)
 ]
 VideoEpisodes = Annotated[
-    int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video.")
+    int, option("--video-episodes", "Number of episodes in the video.", min=1)
 ]
-IsRace = Annotated[
-    bool,
-    typer.Option("--race", help="Run episodes of two policies until it is decided."),
-]
-Batch = Annotated[
-    int | None, typer.Option("--batch", metavar="N", help="Episodes between two looks [25].")
-]
+IsRace = Annotated[bool, option("--race", "Run episodes of two policies until it is decided.")]
+Batch = Annotated[int | None, option("--batch", "Episodes between two looks [25].", "N")]
 MaxEpisodes = Annotated[
-    int | None,
-    typer.Option(
-        "--max-episodes", metavar="N", help="Episodes after which a race ends, undecided [500]."
-    ),
+    int | None, option("--max-episodes", "Episodes after which a race ends, undecided [500].", "N")
 ]
 Alpha = Annotated[
-    float | None,
-    typer.Option("--alpha", help="Chance of any false decision, over the whole race [0.05]."),
+    float | None, option("--alpha", "Chance of any false decision, over the whole race [0.05].")
 ]
 Margin = Annotated[
     float | None,
-    typer.Option(
-        "--margin", help="Difference of scores up to which policies are equivalent [0.05]."
-    ),
+    option("--margin", "Difference of scores up to which policies are equivalent [0.05]."),
 ]
 DEFAULT_EPISODES = 50
 
@@ -136,9 +115,7 @@ def evaluate(
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
-    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts.lookup import find_named_policy
-    from imitbench.util.torch_startup import use_one_thread
 
     looks = {"batch": batch, "max_episodes": max_episodes, "alpha": alpha, "margin": margin}
     _check_words(race, other, {"--episodes": episodes, "--video": video}, looks)
@@ -174,8 +151,6 @@ def _check_words(
     race: bool, other: str | None, alone: Mapping[str, object], looks: Mapping[str, object]
 ) -> None:
     """Checks that options are those of a race, or of a measurement, and not of both."""
-    from imitbench.errors import InputError
-
     if race and other is None:
         raise InputError("--race: needs two policies; name the one to compare with as well")
     if not race:
@@ -209,8 +184,7 @@ def _race(
     json: bool,
 ) -> None:
     """Carries out a race of two policies and prints its result."""
-    from imitbench.cli.output import print_json, print_table, typed_command
-    from imitbench.race import policy_text
+    from imitbench.race import reporting
     from imitbench.race.policies import PolicyRaceOptions, plan_policy_race, run_policy_race
 
     if request.trust and request.plugin is None:
@@ -229,12 +203,12 @@ def _race(
         ),
         command=typed_command(),
     )
-    notes = policy_text.PolicyRaceNotes(out)
+    notes = reporting.PolicyRaceNotes(out)
     result = run_policy_race(planned, out, looked=notes.looked, waiting=notes.waiting)
     if json:
-        print_json(policy_text.document(result))
+        print_json(reporting.document(result))
     else:
-        print_table(*policy_text.verdict_table(result))
+        print_table(*reporting.verdict_table(result))
 
 
 @dataclass(frozen=True)
@@ -254,7 +228,7 @@ class _EvaluationRequest:
 
 def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates the policy, and records a video if one is requested."""
-    from imitbench.experts import evaluation, loading, measurement
+    from imitbench.experts import loading, measurement
     from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
 
@@ -263,7 +237,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     policy = loading.load_subject(subject, spec, trust=request.trust, plugin=request.plugin)
     # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
-    with evaluation.check_arguments_accepted(spec):
+    with measurement.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec.model_copy(update=free),
             policy,
@@ -273,7 +247,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
         )
     known = subject.references if spec == subject.environment else None
     references = known or find_references(spec, request.suite)
-    document = _document(subject.label, spec.id, measured.episodes, references)
+    document = _document(subject.name, spec.id, measured.episodes, references)
     if rendered is not None and request.video is not None:
         recorded = record_video(
             rendered.model_copy(update=free),
@@ -314,7 +288,6 @@ def _document(
 
 
 def _print(document: dict[str, Any]) -> None:
-    from imitbench.cli.output import print_table, print_text
     from imitbench.report.text import score_one_owner
 
     acting = "deterministic" if document["deterministic"] else "stochastic"

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, typed_command
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
-    from imitbench.experts.evaluation import MeasurementComparison
+    from imitbench.experts.measurement import MeasurementComparison
     from imitbench.hub.reported_results import ReportedReturn
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List, train, pull, push, convert and evaluate experts.",
-)
+app = options.command_group("List, train, pull, push, convert and evaluate experts.")
 app.command("pull")(pull_experts)
 app.command("push")(push_experts)
 
@@ -36,7 +35,6 @@ def list_experts(
     """
     from imitbench.cards.catalog import suite_names
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, print_json, print_table
 
     rows = []
     for found in map(find_suite, [suite] if suite else suite_names()):
@@ -77,14 +75,11 @@ def train(
     suite: options.Suite,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="DIR", help="Folder to write [trained/SUITE/experts]."),
+        Path | None, option("--to", "Folder to write [trained/SUITE/experts].", "DIR")
     ] = None,
-    episodes: Annotated[
-        int, typer.Option("--episodes", min=1, help="Episodes of the measurement.")
-    ] = 100,
+    episodes: Annotated[int, option("--episodes", "Episodes of the measurement.", min=1)] = 100,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Training steps [from the card].")
+        int | None, option("--steps", "Training steps [from the card].", min=1)
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -94,17 +89,15 @@ def train(
     """
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json, typed_command
 
     suite_card = find_suite(suite)
     environments = select_trained(suite_card, env)
 
     # Training libraries take seconds to import, so the request is checked first.
-    from imitbench.bench.spec import environment_spec
     from imitbench.experts import measurement
     from imitbench.experts.training import train_expert, write_expert_card
     from imitbench.policies.storage import load_policy
-    from imitbench.util.torch_startup import use_one_thread
+    from imitbench.records.runs import EnvironmentSpec
 
     use_one_thread()
     target = to or Path("trained") / suite_card.name / "experts"
@@ -126,7 +119,7 @@ def train(
         )
         directory = target / recipe.repo
         measured = measurement.measure(
-            environment_spec(env_id, card),
+            EnvironmentSpec.of_card(env_id, card),
             load_policy(directory),
             episodes=episodes,
             deterministic=False,
@@ -152,39 +145,25 @@ def train(
 
 Expert = Annotated[
     str,
-    typer.Argument(
-        metavar="DIR_OR_REPO",
-        help="Folder, zip, bundled expert, or repository owner/name.",
-        autocompletion=completion.experts,
+    argument(
+        "DIR_OR_REPO", "Folder, zip, bundled expert, or repository owner/name.", completion.experts
     ),
 ]
-EnvId = Annotated[
-    str,
-    typer.Option(
-        "--env", metavar="ID", help="Environment id.", autocompletion=completion.environments
-    ),
-]
+EnvId = Annotated[str, option("--env", "Environment id.", "ID", completion.environments)]
 Revision = Annotated[
-    str | None,
-    typer.Option("--revision", metavar="REV", help="Commit, branch or tag of a repository."),
+    str | None, option("--revision", "Commit, branch or tag of a repository.", "REV")
 ]
 Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Unpickle files if necessary: this executes code in the file."),
+    bool, option("--trust", "Unpickle files if necessary: this executes code in the file.")
 ]
 
 
 @app.command("convert")
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="Zip, folder, or repository owner/name.")
-    ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    source: Annotated[str, argument("IN", "Zip, folder, or repository owner/name.")],
+    target: Annotated[Path, argument("OUT", "Folder to write.")],
     env: Annotated[
-        str | None,
-        typer.Option(
-            "--env", metavar="ID", help="Environment that the policy must fit [from the zip]."
-        ),
+        str | None, option("--env", "Environment that the policy must fit [from the zip].", "ID")
     ] = None,
     suite: options.SuiteOfEnv = None,
     revision: Revision = None,
@@ -197,11 +176,9 @@ def convert(
 
     Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
     """
-    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts import lookup
     from imitbench.experts.conversion import convert_expert
     from imitbench.experts.lookup import locate_expert
-    from imitbench.util.torch_startup import use_one_thread
 
     located = locate_expert(source, revision, make_notifier())
     use_one_thread()
@@ -237,15 +214,15 @@ def evaluate(
     expert: Expert,
     env: EnvId,
     suite: options.SuiteOfEnv = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Number of episodes.")] = 50,
+    episodes: Annotated[int, option("--episodes", "Number of episodes.", min=1)] = 50,
     deterministic: Annotated[
         bool | None,
-        typer.Option(
+        option(
             "--deterministic/--stochastic",
-            help="Take the most likely action, or sample [as published, else sample].",
+            "Take the most likely action, or sample [as published, else sample].",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the evaluation.")] = 0,
+    seed: Annotated[int, option("--seed", "Seed of the evaluation.", min=0)] = 0,
     revision: Revision = None,
     trust: Trust = False,
     json: options.Json = False,
@@ -256,33 +233,31 @@ def evaluate(
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.cli.output import make_notifier, note, print_json
-    from imitbench.experts import evaluation, lookup, measurement
+    from imitbench.experts import lookup, measurement
     from imitbench.experts.lookup import locate_expert
     from imitbench.hub.reported_results import read_reported_return
     from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
     from imitbench.untrusted import gate
-    from imitbench.util.torch_startup import use_one_thread
 
     located = locate_expert(expert, revision, make_notifier())
     use_one_thread()
     found = open_expert_folder(located.path)
-    spec = evaluation.with_own_arguments(lookup.find_environment(env, suite), found)
-    spaces = evaluation.spaces_of(spec)
+    spec = measurement.with_own_arguments(lookup.find_environment(env, suite), found)
+    spaces = measurement.spaces_of(spec)
     policy = gate.checked(
         lambda: load_expert_policy(found, spaces, trust=trust), located.path, trusted=trust
     )
     published = read_reported_return(found.folder)
     if deterministic is None:
         deterministic = bool(published and published.deterministic)
-    with evaluation.check_arguments_accepted(spec):
+    with measurement.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
         )
     returns = measured.episodes.returns
     compared = (
-        evaluation.compare_with_published(returns, deterministic, published) if published else None
+        measurement.compare_with_published(returns, deterministic, published) if published else None
     )
     if json:
         print_json(

@@ -9,39 +9,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import Column, count, nonzero, note, print_json, print_table
+from imitbench.errors import InputError
 from imitbench.untrusted import gate
+from imitbench.util.name_lists import split_names
+from imitbench.version import __version__
 
 if TYPE_CHECKING:
     from imitbench.store.external_results import ImportedResults
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Import results of other tools; they stay separate from your own runs.",
-)
+app = options.command_group("Import results of other tools; they stay separate from your own runs.")
 
-_Name = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Label of the import [name of the source]."),
-]
+_Name = Annotated[str | None, option("--name", "Label of the import [name of the source].", "NAME")]
 _Suite = Annotated[
-    str | None,
-    typer.Option(
-        "--suite", metavar="NAME", help="Suite whose references convert returns to scores."
-    ),
+    str | None, option("--suite", "Suite whose references convert returns to scores.", "NAME")
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Replace different results of this name.")]
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only report the contents; write nothing.")
-]
+_Force = Annotated[bool, option("--force", "Replace different results of this name.")]
+_DryRun = Annotated[bool, option("--dry-run", "Only report the contents; write nothing.")]
 _MAX_SHOWN = 20
 
 
 @app.command("sacred")
 def import_sacred_runs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder that has Sacred's run folders.")
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder that has Sacred's run folders.")],
     out: options.Out = options.DEFAULT_OUT,
     name: _Name = None,
     suite: _Suite = None,
@@ -65,7 +56,7 @@ def import_sacred_runs(
 
 @app.command("csv")
 def import_table(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV table, one row per run.")],
+    file: Annotated[Path, argument("FILE", "CSV table, one row per run.")],
     out: options.Out = options.DEFAULT_OUT,
     name: _Name = None,
     suite: _Suite = None,
@@ -81,7 +72,6 @@ def import_table(
 
     Example: imitbench import csv published.csv --suite classic
     """
-    from imitbench.cli.output import note
     from imitbench.store.importers.long_table import InvalidLinesError, import_csv
 
     try:
@@ -96,13 +86,10 @@ def import_table(
 
 @app.command("rliable")
 def import_arrays(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="npz or JSON, runs by tasks per algorithm.")
-    ],
+    file: Annotated[Path, argument("FILE", "npz or JSON, runs by tasks per algorithm.")],
     out: options.Out = options.DEFAULT_OUT,
     env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="ID", help="Name of a task; once per column, in order."),
+        list[str] | None, option("--env", "Name of a task; once per column, in order.", "ID")
     ] = None,
     name: _Name = None,
     force: _Force = False,
@@ -115,7 +102,6 @@ def import_arrays(
     Example: imitbench import rliable scores.npz --env Ant-v4 --env Hopper-v4
     """
     from imitbench.store.importers.rliable_scores import import_rliable
-    from imitbench.util.name_lists import split_names
 
     tasks = [name for text in env or [] for name in split_names("--env", text)]
     results = gate.checked(lambda: import_rliable(file, tasks=tasks), file)
@@ -124,18 +110,12 @@ def import_arrays(
 
 @app.command("human-preferences")
 def import_human_preferences(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of label files, or of several tasks.")
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder of label files, or of several tasks.")],
     data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", metavar="FILE.hdf5", help="The labelled D4RL data set.", dir_okay=False
-        ),
+        Path | None, option("--data", "The labelled D4RL data set.", "FILE.hdf5", dir_okay=False)
     ] = None,
     to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="OUT", help="Folder of the new data set.", file_okay=False),
+        Path | None, option("--to", "Folder of the new data set.", "OUT", file_okay=False)
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -148,8 +128,6 @@ def import_human_preferences(
     Example: imitbench import human-preferences hopper-medium-v2_human_labels --data
     hopper_medium-v2.hdf5 --to preferences
     """
-    from imitbench.cli.output import count, note, print_json, print_table
-    from imitbench.errors import InputError
     from imitbench.labelling.human_preferences import (
         LABEL_NAMES,
         read_d4rl,
@@ -209,7 +187,6 @@ def _record(
     quiet: bool,
 ) -> None:
     """Writes the results of an importer, and prints them."""
-    from imitbench.cli.output import print_json
     from imitbench.published.submission import check_no_submission
     from imitbench.store.external_results import (
         check_name,
@@ -217,7 +194,6 @@ def _record(
         external_path,
         write_external,
     )
-    from imitbench.version import __version__
 
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:
@@ -289,8 +265,6 @@ def _mean(values: list[float | None]) -> float | None:
 def _print_results(
     results: ImportedResults, label: str, path: Path, written: bool, dry_run: bool
 ) -> None:
-    from imitbench.cli.output import Column, nonzero, note, print_table
-
     print_table(
         [
             "algorithm",
@@ -308,8 +282,8 @@ def _print_results(
         note(f"{run.status}: {run.place}{what}: {run.reason}")
     if len(others) > _MAX_SHOWN:
         note(f"… and {len(others) - _MAX_SHOWN} more; --json names all")
-    for each in results.notes:
-        note(f"note: {each}")
+    for text in results.notes:
+        note(f"note: {text}")
     told = ", ".join(f"{number} {status}" for status, number in results.counts.items())
     done = "would be written" if dry_run else "written" if written else "is up to date"
     note(f"{label}: {told}; {path} {done}")

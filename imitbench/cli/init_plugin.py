@@ -8,21 +8,22 @@ from typing import Annotated, Literal
 
 import typer
 
-from imitbench.cli.demos import Observation, open_set, progress
+from imitbench.cli.demos import Observation, open_set
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import note, progress_bar
+from imitbench.errors import InputError
 
-To = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Folder in which to create it.", file_okay=False)
-]
+To = Annotated[Path, option("--to", "Folder in which to create it.", "DIR", file_okay=False)]
 
 
 def init_algo(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the method.")],
+    name: Annotated[str, argument("NAME", "Name of the method.")],
     to: To = Path(),
     kind: Annotated[
         Literal["bc-like", "reward", "chunking", "command"],
-        typer.Option(
+        option(
             "--kind",
-            help="Kind of method: supervised learning, a learned reward, an own policy class, or "
+            "Kind of method: supervised learning, a learned reward, an own policy class, or "
             "an external program in Python and in JavaScript.",
         ),
     ] = "bc-like",
@@ -33,7 +34,6 @@ def init_algo(
 
     Example: imitbench init-algo my_method --kind reward
     """
-    from imitbench.cli.output import note
     from imitbench.templates.writing import write_template
 
     folder = write_template("algorithm" if kind == "bc-like" else kind, name, to)
@@ -43,32 +43,25 @@ def init_algo(
 
 
 def init_suite(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the suite.")],
+    name: Annotated[str, argument("NAME", "Name of the suite.")],
     to: To = Path(),
     from_demos: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--from-demos",
-            metavar="IN",
-            help="Use these demonstrations, in any format of `imitbench demos convert`, and no "
-            "expert.",
+            "Use these demonstrations, in any format of `imitbench demos convert`, and no expert.",
+            "IN",
         ),
     ] = None,
     env: Annotated[
         str | None,
-        typer.Option(
-            "--env",
-            metavar="ID",
-            help="Gymnasium id of the demonstrations' environment, perhaps as module:id.",
+        option(
+            "--env", "Gymnasium id of the demonstrations' environment, perhaps as module:id.", "ID"
         ),
     ] = None,
     score_one: Annotated[
         float | None,
-        typer.Option(
-            "--score-one",
-            metavar="RETURN",
-            help="Mean return of score 1 [that of the demonstrators].",
-        ),
+        option("--score-one", "Mean return of score 1 [that of the demonstrators].", "RETURN"),
     ] = None,
     obs: Observation = None,
 ) -> None:
@@ -80,16 +73,14 @@ def init_suite(
 
     Example: imitbench init-suite my_suite --from-demos demos.csv --env CartPole-v1
     """
-    from imitbench.cli.output import note
-    from imitbench.errors import InputError
     from imitbench.templates.writing import write_template
 
     if from_demos is not None:
         _init_from_demos(name, to, from_demos, env, score_one, obs or ())
         return
-    for option, given in (("--env", env), ("--score-one", score_one), ("--obs", obs)):
+    for flag, given in (("--env", env), ("--score-one", score_one), ("--obs", obs)):
         if given is not None:
-            raise InputError(f"{option}: needs --from-demos, too")
+            raise InputError(f"{flag}: needs --from-demos, too")
     folder = write_template("suite", name, to)
     place = _typed(folder)
     typer.echo(str(folder))
@@ -107,15 +98,14 @@ def _init_from_demos(
     score_one: float | None,
     obs: Sequence[str],
 ) -> None:
-    from imitbench.cli.output import note
-    from imitbench.experts.demos_suite import write_demos_suite
+    from imitbench.experts.demonstrations import write_demonstrations_suite
     from imitbench.templates.writing import write_template
 
     opened = open_set(from_demos, trust=False, obs=obs)
 
     def fill(folder: Path) -> None:
-        with progress(quiet=False) as report:
-            summary = write_demos_suite(
+        with progress_bar("trajectories", quiet=False) as report:
+            summary = write_demonstrations_suite(
                 opened, folder, name=name, env_id=env, score_one=score_one, progress=report
             )
         for text in summary.notes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,14 +13,18 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import count, make_notifier, note, print_json, print_table, progress_bar
 from imitbench.cli.push import push_preferences
+from imitbench.errors import InputError
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.labelling.answers import AnswerStore
-    from imitbench.labelling.build import Progress, SetRequest
+    from imitbench.labelling.build import SetRequest
     from imitbench.labelling.fragments import Actor
     from imitbench.labelling.label_set import LabelSet
-    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+    from imitbench.labelling.queue import LabelQueue
 
 _DEFAULT_COMMAND = "open"
 
@@ -34,85 +39,58 @@ class _LabelGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=_LabelGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Compare clips of behavior on a local page: imitbench label --env Pendulum-v1 --pairs 40, "
+app = options.command_group(
+    "Compare clips of behavior on a local page: imitbench label --env Pendulum-v1 --pairs 40, "
     "or imitbench label SET.",
+    cls=_LabelGroup,
 )
 
-_Set = Annotated[Path, typer.Argument(metavar="SET", help="Folder of the set.")]
+_Set = Annotated[Path, argument("SET", "Folder of the set.")]
 
 
-_OptionalSet = Annotated[
-    Path | None,
-    typer.Argument(metavar="SET", help="Folder of a set.", show_default=False),
-]
-_Env = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="Make a set of episodes of this environment."),
-]
+_OptionalSet = Annotated[Path | None, argument("SET", "Folder of a set.", show_default=False)]
+_Env = Annotated[str | None, option("--env", "Make a set of episodes of this environment.", "ID")]
 _Policies = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--policy",
-        metavar="NAME",
-        help="Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
+        "Policy that acts: a run, a folder, a bundled expert, a repository, or 'random'; "
         "repeatable [random].",
+        "NAME",
     ),
 ]
 _Demos = Annotated[
-    str | None,
-    typer.Option("--demos", metavar="SET", help="Make a set of stored episodes, in any format."),
+    str | None, option("--demos", "Make a set of stored episodes, in any format.", "SET")
 ]
 _PairFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--pairs-from",
-        metavar="FILE",
-        help="Make a set of the pairs in a file: preferences in Parquet, a folder of label export, "
+        "Make a set of the pairs in a file: preferences in Parquet, a folder of label export, "
         "or a PreferenceDataset in safetensors. --env renders them.",
+        "FILE",
     ),
 ]
-_Question = Annotated[
-    str | None, typer.Option("--question", metavar="TEXT", help="Question on the page.")
-]
-_Goal = Annotated[
-    int, typer.Option("--goal", min=1, help="Answers after which the page suggests a break.")
-]
+_Question = Annotated[str | None, option("--question", "Question on the page.", "TEXT")]
+_Goal = Annotated[int, option("--goal", "Answers after which the page suggests a break.", min=1)]
 _To = Annotated[
-    Path | None,
-    typer.Option(
-        "--to", metavar="DIR", help="Folder of the new set [labels/ENV].", file_okay=False
-    ),
+    Path | None, option("--to", "Folder of the new set [labels/ENV].", "DIR", file_okay=False)
 ]
-_MakeOnly = Annotated[
-    bool, typer.Option("--make-only", help="Make the set, and do not open the page.")
-]
+_MakeOnly = Annotated[bool, option("--make-only", "Make the set, and do not open the page.")]
 _Queue = Annotated[
     bool,
-    typer.Option(
-        "--queue",
-        help="SET is the answers=SET of a run with gatherer=human, which may start later.",
+    option(
+        "--queue", "SET is the answers=SET of a run with gatherer=human, which may start later."
     ),
 ]
 _Annotators = Annotated[
-    list[str] | None,
-    typer.Option("--annotator", metavar="NAME", help="Annotator; repeatable [me]."),
+    list[str] | None, option("--annotator", "Annotator; repeatable [me].", "NAME")
 ]
-_Host = Annotated[
-    str,
-    typer.Option("--host", metavar="ADDRESS", help="Address to listen on, e.g. 0.0.0.0."),
-]
-_NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Only print the links.")]
-_Runs = Annotated[
-    Path,
-    typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
-]
+_Host = Annotated[str, option("--host", "Address to listen on, e.g. 0.0.0.0.", "ADDRESS")]
+_NoBrowser = Annotated[bool, option("--no-browser", "Only print the links.")]
+_Runs = Annotated[Path, option("--out", "Results folder, for run ids.", "DIR", file_okay=False)]
 _Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Import a plug-in, or unpickle a policy: executes code."),
+    bool, option("--trust", "Import a plug-in, or unpickle a policy: executes code.")
 ]
 
 
@@ -124,13 +102,9 @@ def open_page(
     policy: _Policies = None,
     demos: _Demos = None,
     pairs_from: _PairFile = None,
-    pairs: Annotated[
-        int | None, typer.Option("--pairs", min=1, help="Number of pairs [40].")
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option("--length", min=1, help="Steps of each clip [50].")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the set.")] = 0,
+    pairs: Annotated[int | None, option("--pairs", "Number of pairs [40].", min=1)] = None,
+    length: Annotated[int | None, option("--length", "Steps of each clip [50].", min=1)] = None,
+    seed: Annotated[int, option("--seed", "Seed of the set.", min=0)] = 0,
     question: _Question = None,
     goal: _Goal = 20,
     to: _To = None,
@@ -138,7 +112,7 @@ def open_page(
     queue: _Queue = False,
     annotator: _Annotators = None,
     host: _Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any.")] = 8899,
+    port: Annotated[int, option("--port", "Port; 0 for any.", min=0, max=65535)] = 8899,
     no_browser: _NoBrowser = False,
     out: _Runs = options.DEFAULT_OUT,
     trust: _Trust = False,
@@ -153,7 +127,6 @@ def open_page(
 
     Example: imitbench label --env Pendulum-v1 --pairs 40
     """
-    from imitbench.errors import InputError
     from imitbench.labelling.answers import check_name
     from imitbench.labelling.label_set import SET_FILE, LabelSet
     from imitbench.labelling.queue import is_queue
@@ -217,8 +190,6 @@ class _Options:
 
     def check(self) -> None:
         """Raises InputError for options that contradict each other."""
-        from imitbench.errors import InputError
-
         sources = {
             "--demos": self.demos, "--policy": self.policies, "--pairs-from": self.pairs_from
         }  # fmt: skip
@@ -239,21 +210,19 @@ class _Options:
     def default_name(self) -> str:
         """Name of the new folder, if none is given."""
         named = [self.demos, *(self.policies or []), self.pairs_from and self.pairs_from.stem]
-        name = self.env or next(Path(each).name for each in named if each)
+        name = self.env or next(Path(source).name for source in named if source)
         return name.replace("/", "-").replace(":", "-")
 
     def request(self, *, quiet: bool) -> SetRequest:
         """Loads the policies, and says what to make."""
         from imitbench.experts.lookup import find_demos, find_environment_if_named
         from imitbench.labelling.build import DEFAULT_QUESTION, SetRequest
-        from imitbench.labelling.policies import load_actors
+        from imitbench.labelling.fragments import load_actors
 
         spec = find_environment_if_named(self.env, self.suite)
         demos = None if self.demos is None else find_demos(self.demos)
         actors: Sequence[Actor] = ()
         if demos is None and self.pairs_from is None:
-            from imitbench.cli.output import make_notifier
-
             spec, actors = load_actors(
                 self.policies or ["random"],
                 spec,
@@ -275,13 +244,11 @@ class _Options:
 
 
 def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
-    from imitbench.cli.output import count, note
     from imitbench.labelling.build import build_set
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    with _bars(quiet=quiet) as progress:
-        built = build_set(request, folder, progress)
+    with progress_bar("clips", quiet=quiet) as report:
+        built = build_set(request, folder, lambda _step, done, total: report(done, total))
     if quiet:
         return
     obvious = sum(pair.expected is not None for pair in built.header.pairs)
@@ -289,26 +256,6 @@ def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
     note(f"{folder}: {count(ordinary, 'pair')} and {count(obvious, 'obvious pair')}")
     if built.unrendered is not None:
         note(f"clips are traces of the observations: {built.unrendered}")
-
-
-@contextmanager
-def _bars(*, quiet: bool) -> Iterator[Progress]:
-    """Yields a function that shows a bar for each step of the work, on terminals only."""
-    from tqdm import tqdm
-
-    from imitbench.cli.output import on_terminal
-
-    with ExitStack() as stack:
-        bars: dict[str, tqdm[Any]] = {}
-
-        def update(what: str, done: int, total: int) -> None:
-            if quiet or not on_terminal():
-                return
-            if what not in bars:
-                bars[what] = stack.enter_context(tqdm(total=total, desc=what, leave=False))
-            bars[what].update(done - bars[what].n)
-
-        yield update
 
 
 @dataclass(frozen=True)
@@ -327,11 +274,10 @@ def _show_queue(
     folder: Path, env: tuple[str | None, str | None], question: str | None, goal: int, page: _Page
 ) -> None:
     """Shows the pairs of a running training, as they come."""
-    from imitbench.cli.output import note
     from imitbench.experts.lookup import find_environment_if_named
     from imitbench.labelling.build import DEFAULT_QUESTION
-    from imitbench.labelling.posing import FragmentPainter
-    from imitbench.labelling.queue import LabelQueue, QueueWatcher
+    from imitbench.labelling.clips import FragmentPainter
+    from imitbench.labelling.queue import LabelQueue, queue_growing
 
     painter = FragmentPainter(find_environment_if_named(*env))
     if not page.quiet and not painter.rendered:
@@ -341,23 +287,24 @@ def _show_queue(
         )
     labels = LabelQueue(folder, painter, question=question or DEFAULT_QUESTION, goal=goal)
     try:
-        _serve(labels, page, QueueWatcher(labels, note))
+        _serve(labels, page, queue_growing(labels, note))
     finally:
         painter.close()
 
 
-def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | None = None) -> None:
+def _serve(
+    labels: LabelSet | LabelQueue, page: _Page, growing: AbstractContextManager[None] | None = None
+) -> None:
     import signal
     import webbrowser
 
-    from imitbench.cli.output import count, note
     from imitbench.labelling.server import LabellingServer
     from imitbench.util.local_server import is_loopback
 
     host, quiet, json = page.host, page.quiet, page.json
     with (
         LabellingServer(labels, host=host, port=page.port) as server,
-        watcher or nullcontext(),
+        growing or nullcontext(),
     ):
         links = [(name, server.link(server.store.annotator(name))) for name in page.names]
         if json:
@@ -380,14 +327,12 @@ def _serve(labels: LabelSet | LabelQueue, page: _Page, watcher: QueueWatcher | N
 
 
 def _print_set(labels: LabelSet | LabelQueue, links: dict[str, str]) -> None:
-    from imitbench.cli.output import print_json
-
     print_json({"set": labels.set_id, "folder": str(labels.folder), "links": links})
 
 
 _Weights = Annotated[
     Literal["equal", "obvious"],
-    typer.Option("--weights", help="Weigh annotators equally, or by their obvious pairs."),
+    option("--weights", "Weigh annotators equally, or by their obvious pairs."),
 ]
 
 
@@ -400,12 +345,8 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
 
     Example: imitbench label status labels/Pendulum-v1
     """
-    import math
-
-    from imitbench.cli.output import print_json, print_table
     from imitbench.labelling.agreement import agreement
-    from imitbench.labelling.card import alpha_text, share_text
-    from imitbench.labelling.exchange import summaries
+    from imitbench.labelling.exchange import alpha_text, share_text, summaries
     from imitbench.labelling.queue import QueueSet
     from imitbench.labelling.schedule import schedule
 
@@ -458,15 +399,15 @@ def export_labels(
     folder: _Set,
     to: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT",
-            help="New folder for a data set with a card; or FILE.safetensors, a preference data "
+        argument(
+            "OUT",
+            "New folder for a data set with a card; or FILE.safetensors, a preference data "
             "set to train on; or FILE.jsonl, a line per answer.",
         ),
     ],
     weights: _Weights = "equal",
     names: Annotated[
-        bool, typer.Option("--names", help="Keep the names of annotators: personal data.")
+        bool, option("--names", "Keep the names of annotators: personal data.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -474,7 +415,6 @@ def export_labels(
 
     Example: imitbench label export labels/Pendulum-v1 preferences
     """
-    from imitbench.cli.output import count, note, print_json
     from imitbench.labelling.exchange import export
 
     with _opened(folder) as (labels, store):
@@ -493,13 +433,10 @@ app.command("push")(push_preferences)
 def import_labels(
     folder: _Set,
     source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FROM", help="Folder or file of label export, or answers at the terminal."
-        ),
+        Path, argument("FROM", "Folder or file of label export, or answers at the terminal.")
     ],
     annotator: Annotated[
-        str, typer.Option("--annotator", metavar="NAME", help="Name for answers without one.")
+        str, option("--annotator", "Name for answers without one.", "NAME")
     ] = "imported",
     json: options.Json = False,
 ) -> None:
@@ -518,9 +455,7 @@ def import_labels(
 @app.command("merge")
 def merge_labels(
     folder: _Set,
-    copies: Annotated[
-        list[Path], typer.Argument(metavar="COPY...", help="Copies of the set with more answers.")
-    ],
+    copies: Annotated[list[Path], argument("COPY...", "Copies of the set with more answers.")],
     json: options.Json = False,
 ) -> None:
     """Add the answers that were given in copies of a set, for example on other machines.
@@ -537,8 +472,6 @@ def merge_labels(
 
 
 def _print_added(folder: Path, added: int, *, json: bool) -> None:
-    from imitbench.cli.output import count, note, print_json
-
     if json:
         print_json({"folder": str(folder), "added": added})
     else:
@@ -548,7 +481,6 @@ def _print_added(folder: Path, added: int, *, json: bool) -> None:
 @contextmanager
 def _opened(folder: Path, *, grows: bool = True) -> Iterator[tuple[LabelSet, AnswerStore]]:
     """Opens a set; or, if it may be one that grows, the queue of a training as it is now."""
-    from imitbench.errors import InputError
     from imitbench.labelling.answers import AnswerStore
     from imitbench.labelling.label_set import LabelSet
     from imitbench.labelling.queue import QueueSet, is_queue

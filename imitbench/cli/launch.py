@@ -169,7 +169,6 @@ def _cells(
     plans: Sequence[Plan], out: Path
 ) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
     """Returns cells by suite, algorithm, environment and budget, and the seconds of open runs."""
-    from imitbench.bench.plan import DurationEstimates
     from imitbench.store.run_dir import RunDirectory
 
     cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(
@@ -177,7 +176,7 @@ def _cells(
     )
     ahead = []
     for plan in plans:
-        estimates = DurationEstimates(plan, out)
+        estimates = plan.estimates(out)
         for spec in plan:
             budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
             cell = cells[spec.suite, spec.algo_label, spec.environment.id, budget]

@@ -1,16 +1,17 @@
-"""`imitbench leaderboard`: builds a site of published results, and checks submissions."""
+"""`imitbench leaderboard`: builds a site or a model card of results, and checks submissions."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.leaderboard_card import write_card
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
-from imitbench.cli.leaderboard_verify import Submission, verify_submission
+from imitbench.cli.leaderboard_verify import SubmissionFolder, verify_submission
+from imitbench.cli.options import argument, option
 
 if TYPE_CHECKING:
     from imitbench.published.findings import Finding
@@ -20,24 +21,24 @@ _MAX_SHOWN = 20
 
 
 def validate_submission(
-    submission: Submission,
+    submission: SubmissionFolder,
     against: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--against",
-            metavar="DIR",
-            help="Look for copies of these results: published results, a folder of such folders, "
+            "Look for copies of these results: published results, a folder of such folders, "
             "or 'published'; repeatable.",
-            autocompletion=completion.results_places,
+            "DIR",
+            completion.results_locations,
         ),
     ] = [],  # noqa: B006 (typer copies it)
     registered: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--registered",
-            metavar="URL|DIR",
-            help="Compare the designs of races with those that were published before the runs: "
+            "Compare the designs of races with those that were published before the runs: "
             "the address of a design, a file or folder of designs, or published results.",
+            "URL|DIR",
         ),
     ] = None,
     json: options.Json = False,
@@ -53,15 +54,16 @@ def validate_submission(
     Example: imitbench leaderboard validate results/theirs --against results/ours
     """
     from imitbench.cli.output import print_json
-    from imitbench.published.opening import results_place
-    from imitbench.published.registration import compare_registered
+    from imitbench.published.opening import results_location
+    from imitbench.published.race_checks import compare_registered
     from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
 
-    others = [results_place(name) for name in dict.fromkeys(against)]
+    others = [results_location(name) for name in dict.fromkeys(against)]
     validation = compare_with(validate(submission), others)
     if registered is not None:
-        validation = compare_registered(validation, registered)
+        problems = compare_registered(validation.submission.races, registered)
+        validation = replace(validation, problems=(*validation.problems, *problems))
     if json:
         print_json(_validation_document(submission, validation))
     else:
@@ -73,19 +75,18 @@ def validate_submission(
 def _validation_document(submission: Path, validation: Validation) -> dict[str, Any]:
     from imitbench.published.findings import CHECKS, MEANINGS
 
-    manifest = validation.submission.manifest
     return {
         "submission": str(submission),
         "valid": validation.valid,
-        "digest": manifest.own_digest if manifest else None,
+        "digest": validation.submission.digest or None,
         "runs": len(validation.submission.runs),
         "checks": [
             {"check": check, "ok": not validation.of_check(check), "meaning": MEANINGS[check]}
             for check in CHECKS
         ],
-        "problems": [vars(each) for each in validation.problems],
-        "told": [vars(each) for each in validation.notes],
-        "warnings": [vars(each) for each in validation.alarms],
+        "problems": [vars(problem) for problem in validation.problems],
+        "told": [vars(note) for note in validation.notes],
+        "warnings": [vars(alarm) for alarm in validation.alarms],
     }
 
 
@@ -107,8 +108,8 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
     for check in validation.failed:
         typer.echo("")
         problems = validation.of_check(check)
-        for each in problems[:_MAX_SHOWN]:
-            print_text(f"{check}: {each}", indent=2)
+        for problem in problems[:_MAX_SHOWN]:
+            print_text(f"{check}: {problem}", indent=2)
         if len(problems) > _MAX_SHOWN:
             print_text(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
     notes = () if quiet else validation.notes
@@ -131,11 +132,11 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
 
 Verifications = Annotated[
     list[Path],
-    typer.Option(
+    option(
         "--verifications",
-        metavar="DIR",
-        help="Records of `leaderboard verify --record` [verifications/ inside or next to the "
+        "Records of `leaderboard verify --record` [verifications/ inside or next to the "
         "submissions]; repeatable.",
+        "DIR",
         file_okay=False,
     ),
 ]
@@ -143,42 +144,39 @@ Verifications = Annotated[
 
 Videos = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--videos",
-        metavar="DIR",
-        help="Also include MP4 files of median and worst runs, at most 2 MiB each, from a folder "
+        "Also include MP4 files of median and worst runs, at most 2 MiB each, from a folder "
         "where their names have the ids of the runs.",
+        "DIR",
         file_okay=False,
     ),
 ]
 SubmitTo = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--submit-to",
-        metavar="URL",
-        help="Address of the repository that takes submissions, for the page on submitting.",
+        "Address of the repository that takes submissions, for the page on submitting.",
+        "URL",
     ),
 ]
 
 
 def build_site(
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="SITE", help="Folder to write.", file_okay=False),
-    ],
+    out: Annotated[Path, option("--out", "Folder to write.", "SITE", file_okay=False)],
     results: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--results",
-            metavar="DIR",
-            help="Published results, a folder of such folders, a results folder, or 'published'; "
+            "Published results, a folder of such folders, a results folder, or 'published'; "
             "repeatable.",
-            autocompletion=completion.results_places,
+            "DIR",
+            completion.results_locations,
         ),
     ] = options.DEFAULT_PLACES,
     title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
     external: Annotated[
-        bool, typer.Option("--external", help="Also show imported results, without ranks.")
+        bool, option("--external", "Also show imported results, without ranks.")
     ] = False,
     videos: Videos = None,
     submit_to: SubmitTo = None,
@@ -197,7 +195,7 @@ def build_site(
     """
     from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
@@ -208,7 +206,7 @@ def build_site(
         raise InputError("--title: is empty")
     if submit_to is not None and not submit_to.startswith("https://"):
         raise InputError(f"--submit-to {submit_to}: must start with https://")
-    places = [results_place(name) for name in dict.fromkeys(results)]
+    places = [results_location(name) for name in dict.fromkeys(results)]
     for place in places:
         check_place(out, place)
     found = find_results(*places, external=external, verifications=verifications or None)
@@ -225,7 +223,7 @@ def build_site(
         print_json(
             {
                 "site": str(out),
-                "taken": found.taken,
+                "taken": found.kind,
                 "submissions": [source.name for source in found.sources],
                 "tables": len(board.sections),
                 "files": files,
@@ -234,8 +232,57 @@ def build_site(
         )
     elif not quiet:
         runs = sum(len(source.runs) for source in found.sources)
-        note(f"{', '.join(map(str, places))}: taken as {found.taken}, {count(runs, 'run')}")
+        note(f"{', '.join(map(str, places))}: taken as {found.kind}, {count(runs, 'run')}")
         note(f"{out / 'index.html'}: {count(len(board.sections), 'table')}, {count(files, 'file')}")
+
+
+def write_card(
+    card: Annotated[
+        Path, argument("CARD", "Model card, README.md; created if missing.", dir_okay=False)
+    ],
+    algo: Annotated[str, option("--algo", "Method, as its runs name it.", "NAME")],
+    results: Annotated[
+        list[str],
+        option(
+            "--results",
+            "Results, as for `leaderboard build`; repeatable.",
+            "DIR",
+            completion.results_locations,
+        ),
+    ] = options.DEFAULT_PLACES,
+    suite: Annotated[str | None, option("--suite", "Suite of the results [all].", "NAME")] = None,
+    url: Annotated[
+        str | None, option("--url", "Address of the board, named as the source.", "URL")
+    ] = None,
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a method's results into a model card, as the hub's metadata on evaluations.
+
+    Sets the method's entry of `model-index`: for each environment, mean return and score, the
+    conditions, and how far the numbers were checked. The rest of the card stays.
+
+    Example: imitbench leaderboard model-card model/README.md --algo bc --results published
+    """
+    from imitbench.cli.output import count, note, print_json
+    from imitbench.errors import InputError
+    from imitbench.published.opening import results_location
+    from imitbench.published.results_sources import find_results
+    from imitbench.report.leaderboard.board import build_board
+    from imitbench.report.leaderboard.model_card import evaluation_results, write_model_card
+
+    if url is not None and not url.startswith("https://"):
+        raise InputError(f"--url {url}: must start with https://")
+    found = find_results(*(results_location(name) for name in dict.fromkeys(results)))
+    board = build_board(found, title="Leaderboard", replicates=replicates)
+    index = evaluation_results(board, algo, suite=suite, address=url)
+    write_model_card(card, index)
+    entries = sum(len(model["results"]) for model in index)
+    if json:
+        print_json({"card": str(card), "model-index": index})
+    elif not quiet:
+        note(f"{card}: {count(entries, 'result')} of {algo}")
 
 
 app = typer.Typer(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, Submission
+from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, SubmissionFolder
+from imitbench.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from imitbench.published.results_sources import FoundResults
+    from imitbench.published.validation import Validation
     from imitbench.report.leaderboard.intake import Intake
 
 _SITE, _COMMENT, _OUTCOME = "site", "comment.md", "outcome.json"
@@ -23,28 +24,25 @@ FORMAT = "imitbench-intake"
 def take_in(
     folder: Annotated[
         Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="A submission; or a folder of submissions, of which those without a record of a "
+        argument(
+            "FOLDER",
+            "A submission; or a folder of submissions, of which those without a record of a "
             "verification are taken in.",
         ),
     ],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="DIR", help="Folder for the outcome, replaced.", file_okay=False
-        ),
+        Path, option("--out", "Folder for the outcome, replaced.", "DIR", file_okay=False)
     ] = Path("intake"),
     runs: Runs = 2,
     public_seed: PublicSeed = None,
     by: By = None,
     results: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--results",
-            metavar="DIR",
-            help="Results of the site [the folder that holds the submission]; repeatable.",
-            autocompletion=completion.results_places,
+            "Results of the site [the folder that holds the submission]; repeatable.",
+            "DIR",
+            completion.results_locations,
         ),
     ] = [],  # noqa: B006 (typer copies it)
     jobs: Jobs = 1,
@@ -77,8 +75,8 @@ def take_in(
             raise InputError(f"--out {out}: contains the results; name another folder")
     files.check_place(out, _check_old)
     found = [
-        _examine(each, places, runs, public_seed, by or "not stated", jobs, quiet=quiet)
-        for each in waiting
+        _examine(path, known, places, runs, public_seed, by or "not stated", jobs, quiet=quiet)
+        for path, known in waiting.items()
     ]
     notes = _write(out, found, places, title=title.strip() or "Leaderboard", replicates=replicates)
     if json:
@@ -96,14 +94,16 @@ def take_in(
         raise typer.Exit(1)
 
 
-def _submissions(folder: Path, results: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """Returns the submissions to take in, and the results of the site."""
+def _submissions(
+    folder: Path, results: Sequence[str]
+) -> tuple[dict[Path, Validation | None], list[Path]]:
+    """Returns the submissions to take in, validated if several are here, and the site's results."""
     from imitbench.errors import InputError
-    from imitbench.published.opening import results_place
+    from imitbench.published.opening import results_location
     from imitbench.published.results_folder import MANIFEST_FILE
     from imitbench.published.results_sources import (
         submission_folders,
-        verification_places,
+        verification_folders,
         verified_digests,
     )
     from imitbench.published.submission import is_submission
@@ -111,22 +111,23 @@ def _submissions(folder: Path, results: Sequence[str]) -> tuple[list[Path], list
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    named = [results_place(name) for name in dict.fromkeys(results)]
+    named = [results_location(name) for name in dict.fromkeys(results)]
     if (folder / MANIFEST_FILE).exists() or not submission_folders(folder):
-        return [folder], named or [folder.resolve().parent]
-    done = verified_digests(verification_places([folder]))
-    waiting = []
-    for each in submission_folders(folder):
-        if not is_submission(each):
-            raise InputError(f"{each}: has a {MANIFEST_FILE} that is not of published results")
-        manifest = validate(each).submission.manifest
-        if manifest is None or manifest.own_digest not in done:
-            waiting.append(each)
+        return {folder: None}, named or [folder.resolve().parent]
+    done = verified_digests(verification_folders([folder]))
+    waiting: dict[Path, Validation | None] = {}
+    for path in submission_folders(folder):
+        if not is_submission(path):
+            raise InputError(f"{path}: has a {MANIFEST_FILE} that is not of published results")
+        validation = validate(path)
+        if validation.submission.digest not in done:
+            waiting[path] = validation
     return waiting, named or [folder]
 
 
 def _examine(
     folder: Path,
+    validation: Validation | None,
     places: Sequence[Path],
     runs: int,
     public_seed: str | None,
@@ -136,22 +137,24 @@ def _examine(
     quiet: bool,
 ) -> Intake:
     from imitbench.bench.provenance import now
-    from imitbench.cli.leaderboard_verify import Draw, make_record, read_strictly, train_again
+    from imitbench.cli.leaderboard_verify import make_record, train_again
     from imitbench.published.results_sources import compare_with
     from imitbench.published.validation import validate
     from imitbench.published.verification import public_draw
     from imitbench.report.leaderboard.intake import Intake
 
-    validation = validate(folder)
+    validation = validation or validate(folder)
     if not validation.valid:
         return Intake(folder, validation, None)
     validation = compare_with(validation, [place for place in places if _holds_others(place)])
-    submitted, digest = read_strictly(folder)
+    content = validation.submission
     if public_seed is None:
         public_seed = f"random numbers of {now()[:10]}: {secrets.token_hex(16)}"
-    draw = Draw(public_draw(digest, public_seed), public_seed)
-    drawn, found = train_again(submitted, runs, seed=draw.seed, jobs=jobs, keep=None, quiet=quiet)
-    record = make_record(folder, digest, submitted, drawn, found, by=by, draw=draw)
+    seed = public_draw(content.digest, public_seed)
+    drawn, found = train_again(
+        content.published, runs, seed=seed, jobs=jobs, keep=None, quiet=quiet
+    )
+    record = make_record(content, drawn, found, by=by, seed=seed, public_seed=public_seed)
     return Intake(folder, validation, record)
 
 
@@ -167,8 +170,11 @@ def _write(
     """Writes the outcome, completely or not at all; returns notes on the site."""
     import json
 
+    from imitbench.published.results_sources import find_results, verification_folders
     from imitbench.published.verification import FOLDER, write_verification
+    from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.intake import render_comment
+    from imitbench.report.leaderboard.site import write_site
     from imitbench.util import files
 
     comment = render_comment(found) if found else "Nothing was submitted.\n"
@@ -178,9 +184,11 @@ def _write(
             if each.verification is not None:
                 write_verification(each.verification, draft / FOLDER)
         if all(each.validation.valid for each in found):
-            results = _results(places, draft / FOLDER)
+            new = [draft / FOLDER] if (draft / FOLDER).is_dir() else []
+            results = find_results(*places, verifications=[*verification_folders(places), *new])
             notes += results.notes
-            _build(results, draft / _SITE, title=title, replicates=replicates)
+            board = build_board(results, title=title, replicates=replicates)
+            write_site(board, draft / _SITE, results=[])
         else:
             notes.append("no site was built, because a submission is not valid")
         (draft / _COMMENT).write_text(comment, encoding="utf-8")
@@ -188,21 +196,6 @@ def _write(
         text = json.dumps(document, indent=1, ensure_ascii=True) + "\n"
         (draft / _OUTCOME).write_text(text, encoding="utf-8")
     return notes
-
-
-def _results(places: Sequence[Path], new: Path) -> FoundResults:
-    from imitbench.published.results_sources import find_results, verification_places
-
-    records = [*verification_places(places), *([new] if new.is_dir() else [])]
-    return find_results(*places, verifications=records)
-
-
-def _build(results: FoundResults, site: Path, *, title: str, replicates: int) -> None:
-    from imitbench.report.leaderboard.board import build_board
-    from imitbench.report.leaderboard.site import write_site
-
-    board = build_board(results, title=title, replicates=replicates)
-    write_site(board, site, results=[])
 
 
 def _check_old(out: Path) -> None:
@@ -222,9 +215,7 @@ def _check_old(out: Path) -> None:
 
 
 def init_board(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder to create.", file_okay=False)],
 ) -> None:
     """Create a repository of submissions: README, folders, and workflows for GitHub.
 
@@ -242,8 +233,8 @@ def init_board(
 
 
 def rescore_submission(
-    submission: Submission,
-    to: Annotated[Path, typer.Argument(metavar="NEW", help="Folder to create.", file_okay=False)],
+    submission: SubmissionFolder,
+    to: Annotated[Path, argument("NEW", "Folder to create.", file_okay=False)],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -255,28 +246,22 @@ def rescore_submission(
     Example: imitbench leaderboard rescore submissions/mine submissions/mine-2
     """
     from imitbench.cli.output import count, note, print_json, typed_command
-    from imitbench.published.findings import StrictFindings
-    from imitbench.published.rescoring import rescore
-    from imitbench.published.results_folder import export_results
-    from imitbench.published.submission import read_submission
-    from imitbench.untrusted import gate
+    from imitbench.published.results_folder import export_results, rescore
+    from imitbench.published.submission import read_strictly
     from imitbench.util import files
     from imitbench.version import __version__
 
     files.check_place(to)
-    found = gate.checked(
-        lambda: read_submission(submission, StrictFindings(submission)), submission
-    )
-    assert found.manifest is not None  # a malformed one was an error
-    runs = rescore([each.run for each in found.runs], str(submission))
+    found = read_strictly(submission)
+    runs = rescore(found.published, str(submission))
     export_results(
         runs,
         to,
         version=__version__,
         command=typed_command(),
-        supersedes=found.manifest.own_digest,
+        supersedes=found.digest,
     )
     if json:
-        print_json({"folder": str(to), "runs": len(runs), "supersedes": found.manifest.own_digest})
+        print_json({"folder": str(to), "runs": len(runs), "supersedes": found.digest})
     elif not quiet:
         note(f"{to}: {count(len(runs), 'run')}, supersedes {submission}")

@@ -4,76 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
     from imitbench.bench.request import PluginSelection
     from imitbench.conformance.reproduction import Reproduction, ReproductionSample
+    from imitbench.published.submission import Submission
     from imitbench.published.verification import ReturnComparison, Verification
     from imitbench.records.published import PublishedRun
 
-Submission = Annotated[
-    Path, typer.Argument(metavar="SUBMISSION", help="Folder with published results.")
-]
+SubmissionFolder = Annotated[Path, argument("SUBMISSION", "Folder with published results.")]
 
-By = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAME", help="Who verifies, as boards show it."),
-]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")]
+By = Annotated[str | None, option("--by", "Who verifies, as boards show it.", "NAME")]
+Runs = Annotated[int, option("--runs", "Number of runs to train again.", min=1)]
 PublicSeed = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--public-seed",
-        metavar="TEXT",
-        help="Draw by this text, which became public after the submission, and its digest.",
+        "Draw by this text, which became public after the submission, and its digest.",
+        "TEXT",
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")]
+Jobs = Annotated[int, option("--jobs -j", "Number of parallel runs.", min=1)]
 Keep = Annotated[
-    Path | None,
-    typer.Option(
-        "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
-    ),
+    Path | None, option("--keep", "Keep the runs in this results folder.", "DIR", file_okay=False)
 ]
 Record = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--record",
-        metavar="DIR",
-        help="Write the outcome to this folder, as a record that `leaderboard build` reads.",
+        "Write the outcome to this folder, as a record that `leaderboard build` reads.",
+        "DIR",
         file_okay=False,
     ),
 ]
 Plugins = Annotated[
-    list[str],
-    typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
+    list[str], option("--algo", "Allow runs of this plug-in; repeatable.", "PLUGIN")
 ]
 Suites = Annotated[
-    list[str],
-    typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
+    list[str], option("--suite", "Allow the suite in this folder; repeatable.", "DIR")
 ]
-
-WORDS = {
-    "identical": "identical",
-    "within noise": "agrees, within the noise of evaluation",
-    "within seeds": "agrees, within the spread of seeds",
-    "different": "DIFFERENT",
-    "failed": "FAILED here",
-}
 
 
 def verify_submission(
-    submission: Submission,
+    submission: SubmissionFolder,
     runs: Runs = 2,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
+    seed: Annotated[int, option("--seed", "Seed that draws these runs.", min=0)] = 0,
     public_seed: PublicSeed = None,
     jobs: Jobs = 1,
     algo: Plugins = [],  # noqa: B006 (typer copies it)
@@ -106,17 +89,16 @@ def verify_submission(
     if record is not None and by is None:
         raise InputError("--record: say who verifies, by --by NAME")
     check_name(by)
-    submitted, digest = read_strictly(submission)
-    _require_valid(submission)
+    content = _read_valid(submission)
 
     from imitbench.bench.request import PluginSelection
     from imitbench.published.verification import public_draw, write_verification
     from imitbench.util.name_lists import split_names
 
     if public_seed is not None:
-        seed = public_draw(digest, public_seed)
+        seed = public_draw(content.digest, public_seed)
     drawn, found = train_again(
-        submitted,
+        content.published,
         runs,
         seed=seed,
         jobs=jobs,
@@ -125,8 +107,7 @@ def verify_submission(
         plugins=PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite)),
     )
     if record is not None and by is not None:
-        draw = Draw(seed, public_seed)
-        written = make_record(submission, digest, submitted, drawn, found, by=by, draw=draw)
+        written = make_record(content, drawn, found, by=by, seed=seed, public_seed=public_seed)
         path = write_verification(written, record)
         if not quiet:
             note(f"{path}: record of this verification")
@@ -137,14 +118,6 @@ def verify_submission(
         print_reproductions(submission, found, wanted=runs)
     if not found or not all(each.agrees for each in found):
         raise typer.Exit(1)
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The seed of a draw, and the public text that it follows from, if any."""
-
-    seed: int
-    public_seed: str | None
 
 
 def check_name(by: str | None) -> None:
@@ -201,70 +174,60 @@ def train_again(
 
 
 def make_record(
-    submission: Path,
-    digest: str,
-    submitted: list[PublishedRun],
+    submission: Submission,
     drawn: ReproductionSample,
     found: list[Reproduction],
     *,
     by: str,
-    draw: Draw,
+    seed: int,
+    public_seed: str | None,
 ) -> Verification:
     """Returns the record of a verification, see `record_verification`."""
     from imitbench.cli.output import typed_command
     from imitbench.conformance.reproduction import record_verification
 
     return record_verification(
-        submission.resolve().name,
-        digest,
-        submitted,
+        submission.folder.resolve().name,
+        submission.digest,
+        submission.published,
         drawn,
         found,
         by=by,
-        seed=draw.seed,
-        public_seed=draw.public_seed,
+        seed=seed,
+        public_seed=public_seed,
         command=typed_command(),
     )
 
 
-def read_strictly(submission: Path) -> tuple[list[PublishedRun], str]:
-    """Returns the runs of a submission, and its digest.
+def _read_valid(submission: Path) -> Submission:
+    """Returns a submission; ends the command if a check of `leaderboard validate` fails.
 
     Raises:
         InputError: It has no published results, or they contradict themselves.
     """
-    from imitbench.published.findings import StrictFindings
-    from imitbench.published.submission import read_submission
-    from imitbench.untrusted import gate
-
-    content = gate.checked(
-        lambda: read_submission(submission, StrictFindings(submission)), submission
-    )
-    assert content.manifest is not None  # a malformed one was an error
-    return [each.run for each in content.runs], content.manifest.own_digest
-
-
-def _require_valid(submission: Path) -> None:
-    """Ends the command if a check of `leaderboard validate` fails: nothing is trained then."""
     from imitbench.cli.output import note
+    from imitbench.errors import InputError
     from imitbench.published.validation import validate
 
-    problems = validate(submission).problems
+    validation = validate(submission)
+    problems = validation.problems
+    if not validation.consistent:
+        raise InputError(f"{submission}/{problems[0]}")
     if problems:
-        first = problems[0]
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         note(
-            f"{submission}: is not valid, so nothing was trained: {first}{more}; "
+            f"{submission}: is not valid, so nothing was trained: {problems[0]}{more}; "
             f"`imitbench leaderboard validate {submission}` shows all"
         )
         raise typer.Exit(1)
+    return validation.submission
 
 
 def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
     from imitbench.cli.output import note
 
     for refused in drawn.refused:
-        note(f"not drawn: {refused.spec.label}: {refused.why}")
+        note(f"not drawn: {refused.label}: {refused.why}")
     for run in drawn.runs:
         note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
 
@@ -305,8 +268,7 @@ def _reproduction_document(
             for each in found
         ],
         "refused": [
-            {"run_id": each.spec.run_id, "label": each.spec.label, "why": each.why}
-            for each in drawn.refused
+            {"run_id": each.run_id, "label": each.label, "why": each.why} for each in drawn.refused
         ],
     }
 
@@ -314,14 +276,16 @@ def _reproduction_document(
 def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
     """Prints the outcomes of runs that were trained again."""
     from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
+    from imitbench.published.verification import VERDICT_TEXTS
 
+    words = {**VERDICT_TEXTS, "different": "DIFFERENT", "failed": "FAILED here"}
     rows = []
     for each in found:
         headline = each.stochastic
         numbers: list[object] = [None, None, None, None]
         if headline is not None:
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
-        rows.append([each.spec.label, *numbers, WORDS[each.verdict]])
+        rows.append([each.spec.label, *numbers, words[each.verdict]])
     if rows:
         header: list[str | Column] = [
             "run",

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.log_text import printable_log
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import command_for, note, print_json
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
+from imitbench.untrusted.files import read_end
+from imitbench.util.text_line import printable_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,41 +24,25 @@ if TYPE_CHECKING:
     from imitbench.store.run_dir import RunDirectory
 
 _RUNS_SHOWN = 3
+_ERROR_FIELDS = {"phase", "error_type", "message", "traceback", "failed_at"}
 
 
 def logs(
     run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="Run id, or its first characters.",
-            autocompletion=completion.runs,
-        ),
+        str | None, argument("[RUN]", "Run id, or its first characters.", completion.runs)
     ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Show all failures, grouped by message.")
-    ] = False,
+    failed: Annotated[bool, option("--failed", "Show all failures, grouped by message.")] = False,
     tail: Annotated[
-        int | None,
-        typer.Option("--tail", min=0, metavar="N", help="Only show the last N lines [all]."),
+        int | None, option("--tail", "Only show the last N lines [all].", "N", min=0)
     ] = None,
     algo: Annotated[
-        list[str],
-        typer.Option(
-            "--algo", metavar="GLOB", help="With --failed: only these algorithms; repeatable."
-        ),
+        list[str], option("--algo", "With --failed: only these algorithms; repeatable.", "GLOB")
     ] = [],  # noqa: B006 (typer copies it)
     env: Annotated[
-        list[str],
-        typer.Option(
-            "--env", metavar="GLOB", help="With --failed: only these environments; repeatable."
-        ),
+        list[str], option("--env", "With --failed: only these environments; repeatable.", "GLOB")
     ] = [],  # noqa: B006
     follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Show new lines and progress until the run ends, or Ctrl-C."
-        ),
+        bool, option("--follow -f", "Show new lines and progress until the run ends, or Ctrl-C.")
     ] = False,
     out: options.Out = options.DEFAULT_OUT,
     json: options.Json = False,
@@ -69,9 +58,6 @@ def logs(
 
     Example: imitbench logs --failed --algo 'gail*'
     """
-    from imitbench.errors import InputError
-    from imitbench.records.selection import Selection
-
     if (run is None) == (not failed):
         raise InputError("logs: name one run by the start of its id, or use --failed")
     if run is not None and (algo or env):
@@ -79,7 +65,7 @@ def logs(
     if follow and (failed or json):
         raise InputError(f"logs: --follow and {'--failed' if failed else '--json'}: choose one")
     if run is not None and follow:
-        from imitbench.cli.follow import follow_run
+        from imitbench.cli.watching import follow_run
         from imitbench.store.overview import find_run
 
         follow_run(out, find_run(out, run), tail)
@@ -90,8 +76,6 @@ def logs(
 
 
 def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
-    from imitbench.cli.output import note, print_json
-    from imitbench.errors import InputError
     from imitbench.store.overview import find_run
 
     directory = find_run(out, start)
@@ -103,7 +87,7 @@ def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
                 "run_id": directory.path.name,
                 "folder": str(directory.path),
                 "logs": {name: _last(text, tail) for name, text in parts.items()},
-                "error": failure and _error(failure),
+                "error": failure and failure.model_dump(include=_ERROR_FIELDS),
             }
         )
         return
@@ -137,9 +121,6 @@ def _texts(
 
 
 def _log_text(path: Path) -> str:
-    from imitbench.errors import InputError
-    from imitbench.untrusted.files import read_end
-
     try:
         return read_end(path)
     except OSError as error:
@@ -147,11 +128,10 @@ def _log_text(path: Path) -> str:
 
 
 def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool) -> None:
-    from imitbench.cli.output import note, print_json
     from imitbench.store.failure_groups import read_failure_groups
 
     def wanted(spec: RunSpec) -> bool:
-        return selection.takes(spec.suite, spec.environment.id, spec.algo_label)
+        return selection.selects(spec.suite, spec.environment.id, spec.algo_label)
 
     found = read_failure_groups(out, wanted)
     for message in found.unreadable:
@@ -166,8 +146,6 @@ def _show_failures(out: Path, selection: Selection, tail: int | None, json: bool
 
 
 def _print_group(out: Path, group: FailureGroup, tail: int | None) -> None:
-    from imitbench.cli.output import command_for
-
     alone = len(group.runs) == 1
     message = group.example if alone else group.message
     head = f"{len(group.runs)} x {group.error_type} ({group.phase}): {message}"
@@ -195,10 +173,6 @@ def _document(group: FailureGroup) -> dict[str, Any]:
         "runs": [spec.run_id for spec, _ in group.runs],
         "last_lines": group.last_lines,
     }
-
-
-def _error(failure: RunFailure) -> dict[str, str]:
-    return failure.model_dump(include={"phase", "error_type", "message", "traceback", "failed_at"})
 
 
 def _last(text: str, tail: int | None) -> list[str]:

@@ -7,16 +7,16 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import typer
 from typer.core import TyperGroup
 
-from imitbench.cli.repeated_options import refuse_repeated_options
 from imitbench.errors import InputError
+from imitbench.untrusted import mark_as_command
 from imitbench.untrusted.messages import error_line
-from imitbench.untrusted.process import be_command
 from imitbench.util.library_patches import silence_unraisable
 from imitbench.version import __version__
 
@@ -171,7 +171,7 @@ def main() -> None:
 
     Exit codes: 0 done; 1 some runs or a check failed; 2 wrong usage or bad input.
     """
-    be_command()
+    mark_as_command()
     try:
         code = app(standalone_mode=False)
     except InputError as error:
@@ -225,3 +225,43 @@ def _paths(group: Any, typed: str) -> Iterator[tuple[str, str]]:
 def _fail(message: str) -> None:
     typer.echo(f"error: {error_line(message)}", err=True)
     sys.exit(2)
+
+
+def refuse_repeated_options(command: Any) -> None:
+    """Makes a command, and the commands in its group, refuse repeated single-valued options.
+
+    Options that may be repeated are lists. Repeated flags are accepted, as they say the same
+    twice, but not both `--wait` and `--no-wait`.
+
+    Args:
+        command: Command or group, as Typer builds it.
+    """
+    for child in getattr(command, "commands", {}).values():
+        refuse_repeated_options(child)
+    make_parser = command.make_parser
+
+    def make_checked(context: Any) -> Any:
+        parser = make_parser(context)
+        parse_args = parser.parse_args
+
+        def parse(args: list[str]) -> tuple[Any, list[str], Sequence[Any]]:
+            values, rest, order = parse_args(args=args)
+            if not context.resilient_parsing:  # as for completion, while a line is incomplete
+                _check(order)
+            return values, rest, order
+
+        parser.parse_args = parse
+        return parser
+
+    command.make_parser = make_checked
+
+
+def _check(given: Sequence[Any]) -> None:
+    for option, times in Counter(given).items():
+        if times == 1 or option.param_type_name != "option" or option.multiple or option.count:
+            continue
+        if option.is_flag and not option.secondary_opts:
+            continue
+        name = "/".join([*option.opts[:1], *option.secondary_opts])
+        fix = "give it once" if option.is_flag else "it takes one value"
+        raise InputError(f"{name}: given {times} times; {fix}")

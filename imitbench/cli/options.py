@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,107 +12,118 @@ from imitbench import api
 from imitbench.cli import completion
 from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
+
+def option(
+    flags: str,
+    help: str,
+    metavar: str | None = None,
+    complete: Callable[..., Any] | None = None,
+    **settings: Any,
+) -> Any:
+    """Returns an option, for the annotation of a parameter.
+
+    Args:
+        flags: Its names, such as `--jobs -j`.
+        help: One line.
+        metavar: Placeholder of the value in the help.
+        complete: Completes values in the shell.
+        **settings: As for `typer.Option`.
+    """
+    names = flags.split()
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=complete, **settings)
+
+
+def argument(
+    metavar: str, help: str, complete: Callable[..., Any] | None = None, **settings: Any
+) -> Any:
+    """Returns an argument, for the annotation of a parameter; see `option`."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=complete, **settings)
+
+
+def command_group(help: str, **settings: Any) -> typer.Typer:
+    """Returns a group of commands, which shows its help if none is named."""
+    return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help, **settings)
+
+
+Out = Annotated[Path, option("--out", "Results folder.", "DIR", file_okay=False)]
 Places = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--out",
-        metavar="DIR",
-        help="Results folder, or a folder of published results, or 'published'; repeatable.",
-        autocompletion=completion.results_places,
+        "Results folder, or a folder of published results, or 'published'; repeatable.",
+        "DIR",
+        completion.results_locations,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")]
-WithoutCurves = Annotated[
-    bool, typer.Option("--without-curves", help="Leave out the learning curves.")
-]
+Json = Annotated[bool, option("--json", "Print one JSON document on stdout.")]
+Quiet = Annotated[bool, option("--quiet -q", "Print no progress on stderr.")]
+WithoutCurves = Annotated[bool, option("--without-curves", "Leave out the learning curves.")]
 Suite = Annotated[
     str,
-    typer.Option(
-        "--suite",
-        metavar="NAME",
-        help="Name of a suite of environments, or its folder.",
-        autocompletion=completion.suites,
-    ),
+    option("--suite", "Name of a suite of environments, or its folder.", "NAME", completion.suites),
 ]
 Env = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--env",
-        metavar="GLOB",
-        help="Ids of environments, as a glob, e.g. 'seals/*'; repeatable [all].",
-        autocompletion=completion.environments,
+        "Ids of environments, as a glob, e.g. 'seals/*'; repeatable [all].",
+        "GLOB",
+        completion.environments,
     ),
 ]
 
-Lock = Annotated[
-    Path, typer.Option("--lock", metavar="FILE", help="Lock file with hub commits.", dir_okay=False)
-]
+Lock = Annotated[Path, option("--lock", "Lock file with hub commits.", "FILE", dir_okay=False)]
 NamedLock = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--lock",
-        metavar="FILE",
-        help=f"Lock file with hub commits [{DEFAULT_LOCK}, if it exists].",
+        f"Lock file with hub commits [{DEFAULT_LOCK}, if it exists].",
+        "FILE",
         dir_okay=False,
     ),
 ]
 
 Suites = Annotated[
-    list[str],
-    typer.Option(
-        "--suite",
-        metavar="NAME",
-        help="Only these suites; repeatable [all].",
-        autocompletion=completion.suites,
-    ),
+    list[str], option("--suite", "Only these suites; repeatable [all].", "NAME", completion.suites)
 ]
 Envs = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--env",
-        metavar="GLOB",
-        help="Only these environments, e.g. 'seals/*'; repeatable [all].",
-        autocompletion=completion.environments,
+        "Only these environments, e.g. 'seals/*'; repeatable [all].",
+        "GLOB",
+        completion.environments,
     ),
 ]
 Algos = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--algo",
-        metavar="GLOB",
-        help="Only these algorithms, e.g. 'gail*'; repeatable [all].",
-        autocompletion=completion.algorithms,
+        "Only these algorithms, e.g. 'gail*'; repeatable [all].",
+        "GLOB",
+        completion.algorithms,
     ),
 ]
 OneSuite = Annotated[
-    str | None,
-    typer.Option(
-        "--suite", metavar="NAME", help="Name of a suite [all].", autocompletion=completion.suites
-    ),
+    str | None, option("--suite", "Name of a suite [all].", "NAME", completion.suites)
 ]
 
 SuiteOfEnv = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--suite",
-        metavar="NAME",
-        help="Suite of --env, or its folder [the first suite that has it].",
-        autocompletion=completion.suites,
+        "Suite of --env, or its folder [the first suite that has it].",
+        "NAME",
+        completion.suites,
     ),
 ]
 
 FailedRuns = Annotated[
-    Literal["exclude", "count-as-random"],
-    typer.Option("--failed-runs", help="How failed runs count."),
+    Literal["exclude", "count-as-random"], option("--failed-runs", "How failed runs count.")
 ]
 DEFAULT_REPLICATES, MOST_REPLICATES = 50_000, 1_000_000
 Replicates = Annotated[
-    int,
-    typer.Option(
-        "--replicates", min=100, max=MOST_REPLICATES, help="Number of bootstrap replicates."
-    ),
+    int, option("--replicates", "Number of bootstrap replicates.", min=100, max=MOST_REPLICATES)
 ]
 
 DEFAULT_OUT = Path(api.DEFAULT_OUT)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,9 +17,9 @@ import typer
 from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.quantities import json_value
 from imitbench.util.quantities import rough_duration as duration
-from imitbench.util.terminal import uses_color, width_of
-from imitbench.util.text_line import note, on_terminal
+from imitbench.util.text_line import note, on_terminal, uses_color, width_of
 from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
 
 __all__ = [
@@ -36,26 +35,13 @@ __all__ = [
     "print_json",
     "print_table",
     "print_text",
+    "progress_bar",
 ]
 
 
 def print_json(document: Any) -> None:
     """Prints one JSON document on stdout; numbers that JSON lacks become null."""
-    typer.echo(json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    typer.echo(json.dumps(json_value(document), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
@@ -118,3 +104,33 @@ def make_notifier(*, quiet: bool = False) -> Notify:
 def size_text(count: int) -> str:
     """Returns a number of bytes as kB or MB."""
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Context with a bar on stderr, on terminals only.
+
+    Args:
+        what: What is counted.
+        quiet: Whether to show nothing.
+
+    Yields:
+        A function to call with the number that is done, and the total.
+    """
+    if quiet or not on_terminal():
+        yield lambda _done, _total: None
+        return
+    from rich import progress
+
+    from imitbench.bench.live_display import make_console
+
+    columns = (
+        "{task.description}",
+        progress.BarColumn(bar_width=30),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=make_console(), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

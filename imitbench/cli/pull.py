@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, size_text
+from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from imitbench.hub.pull import PulledArtifact
@@ -16,23 +17,16 @@ if TYPE_CHECKING:
 
 
 Repo = Annotated[
-    str | None,
-    typer.Argument(metavar="[REPO]", help="Repository owner/name, or a name on a suite card."),
+    str | None, argument("[REPO]", "Repository owner/name, or a name on a suite card.")
 ]
 SuiteToPull = Annotated[
-    str | None,
-    typer.Option("--suite", metavar="NAME", help="Fetch all that the card of this suite names."),
+    str | None, option("--suite", "Fetch all that the card of this suite names.", "NAME")
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(
-        "--revision", metavar="REV", help="Commit, branch or tag [the pinned one, or the latest]."
-    ),
+    option("--revision", "Commit, branch or tag [the pinned one, or the latest].", "REV"),
 ]
-To = Annotated[
-    Path | None,
-    typer.Option("--to", metavar="DIR", help="Copy to DIR/<name> [only the hub's cache]."),
-]
+To = Annotated[Path | None, option("--to", "Copy to DIR/<name> [only the hub's cache].", "DIR")]
 
 
 def pull_experts(
@@ -78,8 +72,6 @@ def _pull(
     to: Path | None,
     json: bool,
 ) -> None:
-    from imitbench.cli.output import Column, make_notifier, print_json, print_table, size_text
-    from imitbench.errors import InputError
     from imitbench.hub.pull import copy_out
 
     if (repo is None) == (suite is None):
@@ -96,13 +88,13 @@ def _pull(
     )
     rows = [
         {
-            "repo": each.repo,
-            "revision": each.revision,
-            "digest": each.digest,
-            "bytes": each.size,
-            "folder": str(each.folder if to is None else copy_out(each, to)),
+            "repo": artifact.repo,
+            "revision": artifact.revision,
+            "digest": artifact.digest,
+            "bytes": artifact.size,
+            "folder": str(artifact.folder if to is None else copy_out(artifact, to)),
         }
-        for each in pulled
+        for artifact in pulled
     ]
     if json:
         print_json(rows)
@@ -115,8 +107,8 @@ def _pull(
                 Column("folder", below=True),
             ],
             [
-                [row["repo"], each.revision[:12], size_text(each.size), row["folder"]]
-                for row, each in zip(rows, pulled, strict=True)
+                [row["repo"], artifact.revision[:12], size_text(artifact.size), row["folder"]]
+                for row, artifact in zip(rows, pulled, strict=True)
             ],
         )
 
@@ -124,19 +116,17 @@ def _pull(
 def _pull_suite(kind: RepoKind, suite: str, env: list[str], notify: Notify) -> list[PulledArtifact]:
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.errors import InputError
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 
     sources = suite_sources(select_environments(find_suite(suite), env), [kind])
     if not sources:
         raise InputError(f"suite {suite}: its card names no such repository; use source bundled")
-    found = {each.repo: each for _, each in pull_sources(suite, sources, notify=notify)}
+    found = {artifact.repo: artifact for _, artifact in pull_sources(suite, sources, notify=notify)}
     return list(found.values())
 
 
 def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -> PulledArtifact:
     from imitbench.cards.catalog import load_suite, suite_names
-    from imitbench.errors import InputError, did_you_mean
     from imitbench.hub.pull import pull
     from imitbench.hub.suite_sources import suite_sources
 
@@ -146,7 +136,7 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
         for source in suite_sources(load_suite(name).environments, [kind])
     }
     if "/" not in repo:
-        full = [each for each in known if each.rpartition("/")[2] == repo]
+        full = [name for name in known if name.rpartition("/")[2] == repo]
         if not full:
             raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
         [repo] = full[:1]
@@ -168,15 +158,6 @@ def prefetch(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import (
-        Column,
-        make_notifier,
-        note,
-        print_json,
-        print_table,
-        size_text,
-    )
-    from imitbench.errors import InputError
     from imitbench.hub.lock_file import read_lock, write_lock
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 

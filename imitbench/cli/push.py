@@ -10,36 +10,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import (
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    size_text,
+    typed_command,
+)
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
+from imitbench.util.hub_errors import UnreachableError
+from imitbench.util.hub_upload import UploadResult, check_repository_name
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.hub.publication import Publication
-    from imitbench.util.hub_upload import UploadResult
 
 _SHOWN = 40
 
-Repo = Annotated[
-    str, typer.Argument(metavar="REPO", help="Repository, owner/name; created if missing.")
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Upload; without --yes, only show the files.")]
-Private = Annotated[bool, typer.Option("--private", help="Make a new repository private.")]
-Message = Annotated[
-    str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
-]
+Repo = Annotated[str, argument("REPO", "Repository, owner/name; created if missing.")]
+Yes = Annotated[bool, option("--yes", "Upload; without --yes, only show the files.")]
+Private = Annotated[bool, option("--private", "Make a new repository private.")]
+Message = Annotated[str | None, option("--message", "Message of the commit.", "TEXT")]
 Licence = Annotated[
-    str | None,
-    typer.Option(
-        "--license", metavar="ID", help="License id of the hub, e.g. mit [from the card]."
-    ),
+    str | None, option("--license", "License id of the hub, e.g. mit [from the card].", "ID")
 ]
-EnvId = Annotated[
-    str | None,
-    typer.Option("--env", metavar="ID", help="Environment id, if the files do not name it."),
-]
+EnvId = Annotated[str | None, option("--env", "Environment id, if the files do not name it.", "ID")]
 
 
 @dataclass(frozen=True)
 class _PushRequest:
-    """Options that all push commands share."""
+    """Options that all push commands share.
+
+    Raises:
+        InputError: The name of the repository is malformed, or the message is empty.
+    """
 
     repo: str
     yes: bool
@@ -48,18 +56,14 @@ class _PushRequest:
     json: bool
     quiet: bool
 
-    def check(self) -> None:
-        """Raises InputError for a bad repository name or message, before any other work."""
-        from imitbench.errors import InputError
-        from imitbench.util.hub_upload import check_repository_name
-
+    def __post_init__(self) -> None:
         check_repository_name(self.repo)
         if self.message is not None and not self.message.strip():
             raise InputError("--message: is empty")
 
 
 def push_experts(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the expert.")],
+    folder: Annotated[Path, argument("DIR", "Folder with the expert.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -77,17 +81,15 @@ def push_experts(
     Example: imitbench experts push experts/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
     from imitbench.hub.expert_publication import staged_expert
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     _push(staged_expert(folder, repo, env_id=env, licence=license), request)
 
 
 def push_demos(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the set.")],
+    folder: Annotated[Path, argument("DIR", "Folder with the set.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -105,15 +107,14 @@ def push_demos(
     Example: imitbench demos push demos/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --license mit --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
-    from imitbench.hub.demos_publication import staged_demos
+    from imitbench.hub.dataset_publication import staged_demos
 
     _push(staged_demos(folder, repo, env_id=env, licence=license), request)
 
 
 def push_preferences(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that label export wrote.")],
+    folder: Annotated[Path, argument("DIR", "Folder that label export wrote.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -130,9 +131,8 @@ def push_preferences(
     Example: imitbench label push preferences me/pendulum-preferences --license cc-by-4.0 --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
-    from imitbench.hub.preferences_publication import staged_preferences
+    from imitbench.hub.dataset_publication import staged_preferences
 
     _push(staged_preferences(folder, repo, licence=license), request)
 
@@ -142,7 +142,7 @@ def push_results(
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     with_policies: Annotated[
-        bool, typer.Option("--with-policies", help="Also publish the trained policies.")
+        bool, option("--with-policies", "Also publish the trained policies.")
     ] = False,
     without_curves: options.WithoutCurves = False,
     yes: Yes = False,
@@ -161,12 +161,9 @@ def push_results(
     Example: imitbench results push --out runs me/my-results --license cc-by-4.0 --yes
     """
     request = _PushRequest(repo, yes, private, message, json, quiet)
-    request.check()
 
-    from imitbench.cli.output import note, typed_command
-    from imitbench.hub.results_publication import staged_results
+    from imitbench.hub.dataset_publication import staged_results
     from imitbench.published.results_folder import read_runs
-    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
 
@@ -186,10 +183,7 @@ def push_results(
 
 
 def _push(staged: AbstractContextManager[Publication], request: _PushRequest) -> None:
-    from imitbench.cli.output import make_notifier, note
-    from imitbench.errors import InputError
     from imitbench.hub.publication import check_for_tokens, push
-    from imitbench.util.hub_errors import UnreachableError
 
     notify = make_notifier(quiet=request.quiet)
     with staged as publication:
@@ -213,8 +207,6 @@ def _push(staged: AbstractContextManager[Publication], request: _PushRequest) ->
 
 
 def _show(publication: Publication) -> None:
-    from imitbench.cli.output import print_table, print_text, size_text
-
     rows = [[path, size_text(file.stat().st_size)] for path, file in _listed(publication)]
     print_table(["file", "size"], rows[:_SHOWN])
     if len(rows) > _SHOWN:
@@ -227,8 +219,6 @@ def _show(publication: Publication) -> None:
 def _print_outcome(
     publication: Publication, uploaded: UploadResult | None, request: _PushRequest
 ) -> None:
-    from imitbench.cli.output import note, print_json
-
     if request.json:
         print_json(_as_json(publication, uploaded, request))
     elif uploaded is not None:

@@ -9,72 +9,69 @@ import typer
 
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.launch import print_plans
-from imitbench.cli.record_options import takes
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import (
+    command_for,
+    count,
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    typed_command,
+)
+from imitbench.cli.record_options import with_options_of
+from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
+from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
     from imitbench.race.driver import RaceResult
     from imitbench.race.planning import PlannedRace
-    from imitbench.report.model import ExtraTable
+    from imitbench.report.model import Table
 
 New = Annotated[
     list[str],
-    typer.Argument(
-        metavar="NEW...",
-        help="Algorithms to compare: names, ./plugin or package.module.",
-        autocompletion=completion.algorithms,
+    argument(
+        "NEW...", "Algorithms to compare: names, ./plugin or package.module.", completion.algorithms
     ),
 ]
 Baselines = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--baseline",
-        metavar="ALGO",
-        help="Algorithm to compare each of them with; repeatable.",
-        autocompletion=completion.algorithms,
+        "Algorithm to compare each of them with; repeatable.",
+        "ALGO",
+        completion.algorithms,
     ),
 ]
-Batch = Annotated[
-    int, typer.Option("--batch", metavar="N", help="Seeds that are trained between two looks.")
-]
-MaxSeeds = Annotated[
-    int,
-    typer.Option("--max-seeds", metavar="N", help="Seeds after which the race ends, undecided."),
-]
-Alpha = Annotated[
-    float, typer.Option("--alpha", help="Chance of any false decision, over the whole race.")
-]
+Batch = Annotated[int, option("--batch", "Seeds that are trained between two looks.", "N")]
+MaxSeeds = Annotated[int, option("--max-seeds", "Seeds after which the race ends, undecided.", "N")]
+Alpha = Annotated[float, option("--alpha", "Chance of any false decision, over the whole race.")]
 Margin = Annotated[
-    float, typer.Option("--margin", help="Difference of scores up to which methods are equivalent.")
+    float, option("--margin", "Difference of scores up to which methods are equivalent.")
 ]
 FailedRuns = Annotated[
     Literal["either", "count-as-random", "exclude"],
-    typer.Option(
-        "--failed-runs", help="How failed runs count; either: no decision may depend on it."
-    ),
+    option("--failed-runs", "How failed runs count; either: no decision may depend on it."),
 ]
 Simulate = Annotated[
     bool,
-    typer.Option(
-        "--simulate", help="Train nothing: print chances of verdicts and cost of several designs."
-    ),
+    option("--simulate", "Train nothing: print chances of verdicts and cost of several designs."),
 ]
 Scores = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--scores",
-        metavar="PLACE|SHAPE",
-        help="What --simulate draws from: results [--out], published, "
+        "What --simulate draws from: results [--out], published, "
         "normal:DIFFERENCE,SPREAD or collapse:DIFFERENCE,SPREAD,RATE.",
-        autocompletion=completion.results_places,
+        "PLACE|SHAPE",
+        completion.results_locations,
     ),
 ]
-Draws = Annotated[
-    int, typer.Option("--draws", min=10, max=100_000, help="Races that --simulate simulates.")
-]
+Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min=10, max=100_000)]
 
 
-@takes(RunOptions, force=False, pack=None)
+@with_options_of(RunOptions, force=False, pack=None)
 def race(
     context: typer.Context,
     new: New,
@@ -110,12 +107,9 @@ def race(
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides
     from imitbench.bench.request import lock_in_use
-    from imitbench.cli.output import make_notifier, note, typed_command
-    from imitbench.errors import InputError
     from imitbench.executors.registry import resolve
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.store.sweep_file import SweepRequest
-    from imitbench.util.name_lists import join_names, split_names
 
     if scores is not None and not simulate:
         raise InputError(f"--scores {scores}: works only with --simulate")
@@ -154,36 +148,28 @@ def race(
             note("at most; a race ends as soon as all is decided:")
         print_plans([planned.plan], resolved, out, json=json)
     else:
-        _do(planned, resolved, out, json=json, quiet=quiet)
-
-
-def _do(planned: PlannedRace, options: RunOptions, out: Path, *, json: bool, quiet: bool) -> None:
-    """Carries out a race and prints its result."""
-    result = carry_on(planned, options, out, quiet=quiet)
-    show(result, out, json=json, quiet=quiet)
-    code = exit_code(result, options)
-    if code:
-        raise typer.Exit(code)
+        result = carry_on(planned, resolved, out, quiet=quiet)
+        show(result, out, json=json, quiet=quiet)
+        raise typer.Exit(exit_code(result, resolved))
 
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:
     """Prints what several designs lead to."""
-    from imitbench.cli.output import note, print_json, print_table
     from imitbench.race.simulation import simulate_designs, verdict_chances
 
     found = simulate_designs(planned, scores, out, draws=draws, notify=note)
     rows = [
         {
-            "batch": each.design.batch,
-            "max_seeds": each.design.max_seeds,
+            "batch": simulated.design.batch,
+            "max_seeds": simulated.design.max_seeds,
             "method": pair[0],
             "baseline": pair[1],
             **chances,
-            "runs": float(each.found.runs.mean()),
-            "core_hours": each.found.cost or 0.0,
+            "runs": float(simulated.found.runs.mean()),
+            "core_hours": simulated.found.cost or 0.0,
         }
-        for each in found
-        for pair, chances in verdict_chances(each)
+        for simulated in found
+        for pair, chances in verdict_chances(simulated)
     ]
     if json:
         print_json({"scores": scores, "draws": draws, "designs": rows})
@@ -203,9 +189,8 @@ def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json:
 
 def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:
     """Carries out a race, and shows its progress on stderr."""
-    from imitbench.cli.output import typed_command
     from imitbench.race.driver import run_race
-    from imitbench.race.progress import RaceNotes
+    from imitbench.race.reporting import RaceNotes
 
     return run_race(
         planned,
@@ -227,7 +212,6 @@ def exit_code(result: RaceResult, options: RunOptions) -> int:
 
 def show(result: RaceResult, out: Path, *, json: bool, quiet: bool) -> None:
     """Prints verdicts and seeds to stdout, and what remains to be done to stderr."""
-    from imitbench.cli.output import print_json
     from imitbench.report.race_tables import seeds_table, verdict_table
     from imitbench.store.collector import collect
 
@@ -262,9 +246,7 @@ def document(result: RaceResult) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print_table(table: ExtraTable) -> None:
-    from imitbench.cli.output import print_table
-
+def _print_table(table: Table) -> None:
     rows = [
         [
             cell.shown if place < table.names or cell.key is None else _plain(cell.shown, cell.key)
@@ -272,7 +254,7 @@ def _print_table(table: ExtraTable) -> None:
         ]
         for row in table.rows
     ]
-    print_table(list(table.columns), rows)
+    print_table([column.heading for column in table.columns], rows)
     typer.echo()
 
 
@@ -281,7 +263,7 @@ def _plain(shown: str, key: float) -> object:
 
 
 def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
-    from imitbench.cli.output import command_for, count, note
+    from imitbench.store.races import race_folder
 
     standing, trained = result.standing, result.trained
     resume = command_for(out, "resume")
@@ -311,10 +293,4 @@ def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
         )
     if standing.over and not quiet:
         runs = count(len(standing.runs), "run")
-        note(f"over: {runs}; results in {out}, design in {_folder(result, out)}")
-
-
-def _folder(result: RaceResult, out: Path) -> Path:
-    from imitbench.store.races import race_folder
-
-    return race_folder(out, result.race)
+        note(f"over: {runs}; results in {out}, design in {race_folder(out, result.race)}")

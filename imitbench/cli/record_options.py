@@ -25,7 +25,7 @@ _COMPLETIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def takes(record: type[OptionRecord], **fixed: Any) -> Callable[[_Function], _Function]:
+def with_options_of(record: type[OptionRecord], **fixed: Any) -> Callable[[_Function], _Function]:
     """Adds the options of a record to a command, which gets the record as `context.obj`.
 
     Args:
@@ -61,7 +61,7 @@ def command_class(
 
         def __init__(self, *, params: list[Any], **settings: Any) -> None:
             every = [*params, *_parameters(offered)]
-            every.sort(key=lambda each: (each.name in _LAST, not each.required))
+            every.sort(key=lambda parameter: (parameter.name in _LAST, not parameter.required))
             super().__init__(params=every, **settings)
 
         def invoke(self, ctx: Any) -> Any:
@@ -75,9 +75,7 @@ def command_class(
 
 def _parameters(options: dict[str, Option]) -> list[Any]:
     """Returns the Typer parameters for these options."""
-    fields = [
-        (name, _annotation(each), field(default=each.default)) for name, each in options.items()
-    ]
+    fields = [(name, _annotation(one), field(default=one.default)) for name, one in options.items()]
     app = typer.Typer(add_completion=False)
     app.command()(make_dataclass("Options", fields, kw_only=True))
     return typer.main.get_command(app).params

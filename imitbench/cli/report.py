@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import option
+from imitbench.cli.output import note, print_fitted
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
 from imitbench.report.formats import ReportFormat, is_plot, plot, render
+from imitbench.util.files import write_output
 
 Figures = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--figure",
-        metavar="GLOB",
-        help="Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        "Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        "GLOB",
     ),
 ]
 
 Format = Annotated[
     ReportFormat | None,
-    typer.Option(
+    option(
         "--format",
-        help="Format: tables (text, md or markdown, csv, latex, json), a table of algorithms by "
+        "Format: tables (text, md or markdown, csv, latex, json), a table of algorithms by "
         "environments for LaTeX (paper), a page (html), plots (png, svg, pdf) [text on a terminal, "
         "else md].",
     ),
@@ -38,20 +44,16 @@ def report(
     algo: options.Algos = [],  # noqa: B006
     format: Format = None,
     to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="FILE", help="File to write; - for stdout. A folder for plots."
-        ),
+        str, option("--to", "File to write; - for stdout. A folder for plots.", "FILE")
     ] = "-",
     figure: Figures = [],  # noqa: B006
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
     external: Annotated[
-        bool, typer.Option("--external", help="Show imported results in separate tables.")
+        bool, option("--external", "Show imported results in separate tables.")
     ] = False,
     captions: Annotated[
-        bool,
-        typer.Option("--captions/--no-captions", help="Whether tables of --format paper have one."),
+        bool, option("--captions/--no-captions", "Whether tables of --format paper have one.")
     ] = True,
     json: options.Json = False,
 ) -> None:
@@ -63,12 +65,7 @@ def report(
 
     Example: imitbench report --out runs --format html --to report.html
     """
-    from functools import partial
-
-    from imitbench.cli.output import note, print_fitted
-    from imitbench.errors import InputError
-    from imitbench.published.opening import results_place
-    from imitbench.records.selection import Selection
+    from imitbench.published.opening import results_location
     from imitbench.report.build import build
     from imitbench.report.plots import check_figures, require_matplotlib
     from imitbench.report.terminal import render_terminal
@@ -82,7 +79,7 @@ def report(
         check_figures(figure)
     elif figure:
         raise InputError(f"--figure {figure[0]}: works only with --format png, svg or pdf")
-    places = [results_place(name) for name in out]
+    places = [results_location(name) for name in out]
     built = build(
         places,
         notify=note,
@@ -105,10 +102,6 @@ def report(
 
 
 def _write(text: str, to: str) -> None:
-    from imitbench.cli.output import note
-    from imitbench.errors import InputError
-    from imitbench.util.files import write_output
-
     try:
         write_output(Path(to), text)
     except OSError as error:

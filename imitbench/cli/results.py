@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import count, make_notifier, note, print_json, typed_command
 from imitbench.cli.push import push_results
+from imitbench.errors import InputError
+from imitbench.version import __version__
 
 
 def export_to_tensorboard(
-    to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="Folder for event files.", file_okay=False)
-    ] = Path("tensorboard"),
+    to: Annotated[Path, option("--to", "Folder for event files.", "DIR", file_okay=False)] = Path(
+        "tensorboard"
+    ),
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,
@@ -28,8 +30,7 @@ def export_to_tensorboard(
 
     Example: imitbench results tensorboard --out runs --to tb && tensorboard --logdir tb
     """
-    from imitbench.cli.output import count, note, print_json
-    from imitbench.report.tensorboard_export import export_tensorboard
+    from imitbench.report.curve_exports import export_tensorboard
 
     done = export_tensorboard(out, to, notify=note, suite=suite)
     if json:
@@ -42,26 +43,17 @@ def export_to_tensorboard(
 
 
 def upload_to_wandb(
-    project: Annotated[
-        str, typer.Option("--project", metavar="NAME", help="W&B project.")
-    ] = "imitbench",
+    project: Annotated[str, option("--project", "W&B project.", "NAME")] = "imitbench",
     entity: Annotated[
-        str | None,
-        typer.Option("--entity", metavar="NAME", help="W&B user or team [W&B's default]."),
+        str | None, option("--entity", "W&B user or team [W&B's default].", "NAME")
     ] = None,
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     folder: Annotated[
-        Path,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Folder in which W&B makes its folder wandb.",
-            file_okay=False,
-        ),
+        Path, option("--dir", "Folder in which W&B makes its folder wandb.", "DIR", file_okay=False)
     ] = Path(),
     again: Annotated[
-        bool, typer.Option("--again", help="Also upload runs that were uploaded before.")
+        bool, option("--again", "Also upload runs that were uploaded before.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -74,8 +66,7 @@ def upload_to_wandb(
 
     Example: imitbench results wandb --out runs --project imitation
     """
-    from imitbench.cli.output import count, note, print_json
-    from imitbench.report.wandb_upload import upload_runs
+    from imitbench.report.curve_exports import upload_runs
 
     done = upload_runs(
         out, project, notify=note, entity=entity, suite=suite, folder=folder, again=again
@@ -90,10 +81,8 @@ def upload_to_wandb(
         )
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Publish results on the hub, fetch published results, and export curves.",
+app = options.command_group(
+    "Publish results on the hub, fetch published results, and export curves."
 )
 app.command("push")(push_results)
 app.command("tensorboard")(export_to_tensorboard)
@@ -103,15 +92,10 @@ app.command("wandb")(upload_to_wandb)
 @app.command("pull")
 def pull_results(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="REPO", help="Repository, owner/name, or a local folder of published results."
-        ),
+        str, argument("REPO", "Repository, owner/name, or a local folder of published results.")
     ],
     out: options.Out = options.DEFAULT_OUT,
-    revision: Annotated[
-        str | None, typer.Option("--revision", metavar="REV", help="Commit, branch or tag.")
-    ] = None,
+    revision: Annotated[str | None, option("--revision", "Commit, branch or tag.", "REV")] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -126,12 +110,8 @@ def pull_results(
 
     Example: imitbench results pull results/imitbench-seals-gail-airl --out more
     """
-    from imitbench.cli.output import make_notifier, note, print_json
-    from imitbench.errors import InputError
-    from imitbench.published.findings import StrictFindings
     from imitbench.published.results_folder import PATTERNS
-    from imitbench.published.submission import read_submission, restore_runs
-    from imitbench.untrusted import gate
+    from imitbench.published.submission import read_strictly, restore_runs
     from imitbench.util import hub_client, hub_upload
 
     folder, commit = Path(source), None
@@ -149,8 +129,8 @@ def pull_results(
         folder, commit = fetched.folder, fetched.commit
     elif revision is not None:
         raise InputError(f"--revision {revision}: {source} is a local folder; leave it out")
-    found = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    made, present = restore_runs([each.run for each in found.runs], out, found.races)
+    found = read_strictly(folder)
+    made, present = restore_runs(found.published, out, found.races)
     if json:
         print_json({"repo": source, "revision": commit, "added": made, "present": present})
     elif not quiet:
@@ -160,9 +140,7 @@ def pull_results(
 
 @app.command("export")
 def export_results(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
-    ],
+    folder: Annotated[Path, argument("DIR", "Folder to create.", file_okay=False)],
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     without_curves: options.WithoutCurves = False,
@@ -177,9 +155,7 @@ def export_results(
 
     Example: imitbench results export submission --out runs
     """
-    from imitbench.cli.output import count, note, print_json, typed_command
     from imitbench.published import results_folder
-    from imitbench.version import __version__
 
     runs = results_folder.read_runs(out, suite=suite)
     races = results_folder.races_of(out, runs.runs)

@@ -9,7 +9,7 @@ import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
-from imitbench.cli.record_options import takes
+from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imitbench.bench.request import PluginSelection, UnresumableRuns
 
 
-@takes(RunOptions, device="auto", force=False, pack=None)
+@with_options_of(RunOptions, device="auto", force=False, pack=None)
 def resume(
     context: typer.Context,
     out: options.Out = options.DEFAULT_OUT,

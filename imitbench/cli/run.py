@@ -8,11 +8,11 @@ import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
-from imitbench.cli.record_options import takes
+from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 
 
-@takes(RunOptions)
+@with_options_of(RunOptions)
 def run(
     context: typer.Context,
     algo: run_options.Algo,
@@ -38,29 +38,34 @@ def run(
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
-    from imitbench.bench.request import lock_in_use, plan_suites
+    from imitbench.bench.request import environments_by_suite, lock_in_use, plan_requests
     from imitbench.cli.output import make_notifier
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
-    from imitbench.util.name_lists import join_names, split_names
+    from imitbench.util.name_lists import split_names
 
-    resolved = resolve(context.obj)
-    request = SweepRequest(
-        algorithms=split_names("--algo", algo),
-        suite=suite[0],
-        environment=join_names("--env", env),
-        seeds=parse_seeds(seeds),
-        config=config,
-        budget=budget,
-        overrides=parse_overrides(set_),
-        source=source,
-        lock=lock_in_use(lock, source),
-        device=resolved.device_class,
-        pack=resolved.pack,
-        folder=str(Path.cwd()),
-    )
-    counts, notify = parse_demo_counts(n_demos), make_notifier(quiet=quiet)
-    plans = plan_suites(request, split_names("--suite", suite), counts, notify)
+    resolved, folder = resolve(context.obj), Path.cwd()
+    algorithms, seed_list = split_names("--algo", algo), parse_seeds(seeds)
+    overrides, counts = parse_overrides(set_), parse_demo_counts(n_demos)
+    by_suite = environments_by_suite(split_names("--suite", suite), env, folder)
+    requests = [
+        SweepRequest(
+            algorithms=algorithms,
+            suite=name,
+            environment=environment,
+            seeds=seed_list,
+            config=config,
+            budget=budget,
+            overrides=overrides,
+            source=source,
+            lock=lock_in_use(lock, source),
+            device=resolved.device_class,
+            pack=resolved.pack,
+            folder=str(folder),
+        )
+        for name, environment in by_suite.items()
+    ]
+    plans = plan_requests(requests, counts, make_notifier(quiet=quiet))
     if dry_run:
         print_plans(plans, resolved, out, json=json)
     else:

@@ -4,61 +4,50 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from imitbench.cards.suite import BudgetName
 from imitbench.cli import completion
+from imitbench.cli.options import option
 
 Algo = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--algo",
-        metavar="NAME",
-        help="Algorithm: name, ./plugin or package.module; repeatable; or 'all'.",
-        autocompletion=completion.algorithms_or_all,
+        "Algorithm: name, ./plugin or package.module; repeatable; or 'all'.",
+        "NAME",
+        completion.algorithms_or_all,
     ),
 ]
 Suites = Annotated[
     list[str],
-    typer.Option(
+    option(
         "--suite",
-        metavar="NAME",
-        help="Name of a suite of environments, or its folder; repeatable.",
-        autocompletion=completion.suites,
+        "Name of a suite of environments, or its folder; repeatable.",
+        "NAME",
+        completion.suites,
     ),
 ]
-Seeds = Annotated[
-    str,
-    typer.Option("--seeds", metavar="N|LIST", help="Number of seeds (3), or a list (0,3,5-9)."),
-]
+Seeds = Annotated[str, option("--seeds", "Number of seeds (3), or a list (0,3,5-9).", "N|LIST")]
 Set = Annotated[
     list[str],
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Set a hyper-parameter: NAME=VALUE, or ALGO.NAME=VALUE."
-    ),
+    option("--set", "Set a hyper-parameter: NAME=VALUE, or ALGO.NAME=VALUE.", "NAME=VALUE"),
 ]
 Config = Annotated[
     str,
-    typer.Option(
+    option(
         "--config",
-        metavar="default|tuned|FILE",
-        help="Hyper-parameters: the card's defaults, tuned per environment, or from a file.",
+        "Hyper-parameters: the card's defaults, tuned per environment, or from a file.",
+        "default|tuned|FILE",
     ),
 ]
-Budget = Annotated[BudgetName, typer.Option("--budget", help="Amount of training.")]
-Demos = Annotated[
-    str,
-    typer.Option("--n-demos", metavar="N", help="Demonstrations to learn from: 10, or 1,3,all."),
-]
+Budget = Annotated[BudgetName, option("--budget", "Amount of training.")]
+Demos = Annotated[str, option("--n-demos", "Demonstrations to learn from: 10, or 1,3,all.", "N")]
 Source = Annotated[
     str,
-    typer.Option(
+    option(
         "--source",
-        metavar="SOURCE",
-        help="Source of experts and demonstrations: bundled, hub, path:DIR, or minari:NAME.",
-        autocompletion=completion.sources,
+        "Source of experts and demonstrations: bundled, hub, path:DIR, or minari:NAME.",
+        "SOURCE",
+        completion.sources,
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only print the plan and its expected cost.")
-]
+DryRun = Annotated[bool, option("--dry-run", "Only print the plan and its expected cost.")]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import sys
 from typing import Annotated, Literal
 
-import typer
-
 from imitbench.cli import options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import note, print_json, print_table
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 
 
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT statement.")],
+    query: Annotated[str, argument("QUERY", "One SELECT statement.")],
     out: options.Places = options.DEFAULT_PLACES,
     format: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="Format of the rows.")
+        Literal["table", "csv", "json"], option("--format", "Format of the rows.")
     ] = "table",
     json: options.Json = False,
 ) -> None:
@@ -25,20 +29,15 @@ def sql(
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """
-    import csv
-    import sys
-
     import duckdb
 
-    from imitbench.cli.output import note, print_json, print_table
-    from imitbench.errors import InputError
-    from imitbench.published.opening import open_results, results_place
+    from imitbench.published.opening import open_results, results_location
     from imitbench.untrusted.limits import beyond
 
     try:
         if not duckdb.extract_statements(query):  # as for a query of comments only
             raise InputError("query: is empty; pass a SELECT statement")
-        with open_results([results_place(name) for name in out], notify=note) as connection:
+        with open_results([results_location(name) for name in out], notify=note) as connection:
             answer = connection.execute(query)
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
@@ -49,7 +48,9 @@ def sql(
     except duckdb.OutOfMemoryException as error:
         raise InputError(f"query: {beyond('database_bytes', 'needs more memory')}") from error
     except duckdb.Error as error:
-        raise InputError(f"query: {_without_position(error)}") from error
+        # DuckDB's message with its suggestions, and without the marked query.
+        problem = one_line(str(error).partition("\nLINE ")[0], limit=400)
+        raise InputError(f"query: {problem}") from error
     if json or format == "json":
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif format == "csv":
@@ -58,10 +59,3 @@ def sql(
         writer.writerows(rows)
     else:
         print_table(header, rows)
-
-
-def _without_position(error: Exception) -> str:
-    """Returns DuckDB's message in one line, with its suggestions and without the marked query."""
-    from imitbench.util.text_line import one_line
-
-    return one_line(str(error).partition("\nLINE ")[0], limit=400)

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.options import option
+from imitbench.cli.output import command_for, note, print_json, print_table
+from imitbench.errors import InputError
+from imitbench.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,11 +22,10 @@ if TYPE_CHECKING:
 def status(
     out: options.Places = options.DEFAULT_PLACES,
     watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Update the table while runs are active, or until Ctrl-C."),
+        bool, option("--watch", "Update the table while runs are active, or until Ctrl-C.")
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, help="Seconds between updates with --watch.")
+        float, option("--every", "Seconds between updates with --watch.", min=0.1)
     ] = 3.0,
     json: options.Json = False,
 ) -> None:
@@ -39,8 +42,7 @@ def status(
 
     Example: imitbench status --out runs --watch
     """
-    from imitbench.cli.output import note, print_json, print_table
-    from imitbench.cli.status_table import (
+    from imitbench.cli.watching import (
         COLUMNS,
         FOLDER,
         LIVE_COLUMNS,
@@ -50,14 +52,12 @@ def status(
         table_rows,
         watch_runs,
     )
-    from imitbench.errors import InputError
-    from imitbench.published.opening import ResultsPlace, published_cells, results_place
-    from imitbench.records.selection import Selection
+    from imitbench.published.opening import ResultsLocation, published_cells, results_location
+    from imitbench.report.build import read_reported_races
     from imitbench.report.race_tables import state_line
-    from imitbench.report.races import read_reported_races
     from imitbench.store.overview import StatusSurvey
 
-    places = [ResultsPlace.of(results_place(name)) for name in out]
+    places = [ResultsLocation.of(results_location(name)) for name in out]
     surveys = {place.path: StatusSurvey(place.path) for place in places if place.has_runs}
     if watch and not (len(places) == 1 and surveys):
         raise InputError("--watch: follows one results folder; name one with --out")
@@ -66,25 +66,25 @@ def status(
         survey = surveys.get(place.path)
         found[place.path] = published_cells(place, notify=note)
         if survey is not None:
-            found[place.path] += watch_runs(survey, every) if watch else survey.look()
+            found[place.path] += watch_runs(survey, every) if watch else survey.cells()
     several = len(found) > 1
     if json:
         print_json(
             [
                 {**({"folder": str(path)} if several else {}), **cell.as_dict()}
-                for path, each in found.items()
-                for cell in each
+                for path, cells in found.items()
+                for cell in cells
             ]
         )
         return
-    cells = [cell for each in found.values() for cell in each]
+    cells = [cell for cells in found.values() for cell in cells]
     if not cells:
         note(f"no runs in {', '.join(map(str, found))}")
         return
     rows = [
         [*([str(path)] if several else []), *row]
-        for path, each in found.items()
-        for row in table_rows(each)
+        for path, cells in found.items()
+        for row in table_rows(cells)
     ]
     print_table([FOLDER, *COLUMNS] if several else COLUMNS, rows)
     if running := live_runs(cells):
@@ -98,8 +98,7 @@ def status(
 
 
 def _note_open_runs(out: Path, survey: StatusSurvey, cells: Sequence[CellStatus]) -> None:
-    from imitbench.cli.output import command_for, note
-    from imitbench.cli.status_table import is_idle, queue_line
+    from imitbench.cli.watching import is_idle, queue_line
     from imitbench.store.overview import total_status
 
     queued = queue_line(out)

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.options import argument, option
+from imitbench.cli.output import (
+    Column,
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    typed_command,
+)
+from imitbench.untrusted.messages import error_line
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard, References
 
 app = typer.Typer(rich_markup_mode=None)
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="Name of a suite, or its folder.", autocompletion=completion.suites
-    ),
-]
+Name = Annotated[str, argument("NAME", "Name of a suite, or its folder.", completion.suites)]
 
 
 @app.callback(invoke_without_command=True)
@@ -28,7 +35,6 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
     Example: imitbench suites show classic
     """
     from imitbench.cards.catalog import load_suite, suite_names
-    from imitbench.cli.output import Column, print_json, print_table
 
     if context.invoked_subcommand is not None:
         return
@@ -49,8 +55,6 @@ def show(name: Name, json: options.Json = False) -> None:
     Example: imitbench suites show classic
     """
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, print_json, print_table, print_text
-    from imitbench.untrusted.messages import error_line
 
     card = find_suite(name)
     if json:
@@ -71,22 +75,22 @@ def show(name: Name, json: options.Json = False) -> None:
         [
             [
                 error_line(env_id),
-                f"{each.horizon} {each.max_episode_steps}",
-                each.demos.trajectories,
-                each.scale.random if each.scale else None,
-                _score_one(each),
-                each.budgets["default"].env_steps,
-                each.budgets["default"].batches,
+                f"{environment.horizon} {environment.max_episode_steps}",
+                environment.demos.trajectories,
+                environment.scale.random if environment.scale else None,
+                _score_one(environment),
+                environment.budgets["default"].env_steps,
+                environment.budgets["default"].batches,
             ]
-            for env_id, each in card.environments.items()
+            for env_id, environment in card.environments.items()
         ],
     )
-    for env_id, each in card.environments.items():
-        if each.evaluation_id is not None:
-            print_text(error_line(f"{env_id} is evaluated on {each.evaluation_id}."))
-    for env_id, each in card.environments.items():
-        if each.probes is not None:
-            print_text(error_line(f"{env_id} probes: {each.probes}"))
+    for env_id, environment in card.environments.items():
+        if environment.evaluation_id is not None:
+            print_text(error_line(f"{env_id} is evaluated on {environment.evaluation_id}."))
+    for env_id, environment in card.environments.items():
+        if environment.probes is not None:
+            print_text(error_line(f"{env_id} probes: {environment.probes}"))
     if card.controls:
         print_text(f"controls: {', '.join(card.controls)}")
 
@@ -96,11 +100,10 @@ def measure(
     name: Name,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     episodes: Annotated[
-        int, typer.Option("--episodes", min=1, help="Number of episodes of each reference.")
+        int, option("--episodes", "Number of episodes of each reference.", min=1)
     ] = 100,
     card_file: Annotated[
-        Path | None,
-        typer.Option("--card", metavar="FILE", help="Suite card to update [only print]."),
+        Path | None, option("--card", "Suite card to update [only print].", "FILE")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -110,9 +113,7 @@ def measure(
     """
     from imitbench.cards.catalog import read_card_of_suite, select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import Column, note, print_json, print_table, typed_command
     from imitbench.experts.measurement import measure_references, update_references
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     found = {}
@@ -168,17 +169,13 @@ def _expert(found: References) -> tuple[float | str | None, float | None]:
 @app.command("pin")
 def pin(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="Name of a suite [all].", autocompletion=completion.suites
-        ),
+        str | None, argument("NAME", "Name of a suite [all].", completion.suites)
     ] = None,
     card_file: Annotated[
-        Path | None,
-        typer.Option("--card", metavar="FILE", help="Suite card to update [the suite's own]."),
+        Path | None, option("--card", "Suite card to update [the suite's own].", "FILE")
     ] = None,
     newest: Annotated[
-        bool, typer.Option("--newest", help="Also update commits that are pinned already.")
+        bool, option("--newest", "Also update commits that are pinned already.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -187,20 +184,19 @@ def pin(
     Example: imitbench suites pin classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import read_card_of_suite, suite_directory, suite_names
-    from imitbench.cli.output import Column, make_notifier, note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
 
     if card_file is not None:
         cards = [card_file]
     else:
         cards = [
-            suite_directory(each) / "suite.yaml" for each in ([name] if name else suite_names())
+            suite_directory(suite) / "suite.yaml" for suite in ([name] if name else suite_names())
         ]
     rows = []
     for path in cards:
         card = read_card_of_suite(path, name)
         sources = suite_sources(card.environments)
-        wanted = [each for each in sources if newest or each.hub.revision is None]
+        wanted = [source for source in sources if newest or source.hub.revision is None]
         found = resolve_commits(wanted, notify=make_notifier())
         if found:
             write_commits(path, found)
@@ -209,13 +205,13 @@ def pin(
         rows += [
             {
                 "suite": card.name,
-                "env": each.env_id,
-                "kind": each.kind,
-                "repo": each.hub.repo,
-                "revision": commits.get(each, each.hub.revision),
-                "changed": commits.get(each, each.hub.revision) != each.hub.revision,
+                "env": source.env_id,
+                "kind": source.kind,
+                "repo": source.hub.repo,
+                "revision": commits.get(source, source.hub.revision),
+                "changed": commits.get(source, source.hub.revision) != source.hub.revision,
             }
-            for each in sources
+            for source in sources
         ]
     if json:
         print_json(rows)

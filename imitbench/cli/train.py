@@ -13,8 +13,12 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.completion import LOG_FORMATS
 from imitbench.cli.evaluate import evaluate
+from imitbench.cli.options import option
+from imitbench.cli.output import make_notifier, note, print_json, print_text, typed_command
 from imitbench.cli.record_options import command_class
+from imitbench.errors import InputError, did_you_mean
 from imitbench.experts.training_request import TrainingRequest
+from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,24 +38,19 @@ _COMMON = ("env", "suite", "seed", "eval_episodes", "device", "checkpoint_minute
 
 LogDir = Annotated[
     Path | None,
-    typer.Option(
-        "--log-dir",
-        metavar="DIR",
-        file_okay=False,
-        help="Folder for all outputs [output/ALGO/ENV/TIME].",
-    ),
+    option("--log-dir", "Folder for all outputs [output/ALGO/ENV/TIME].", "DIR", file_okay=False),
 ]
 LogFormat = Annotated[
     str,
-    typer.Option(
+    option(
         "--log-format",
-        metavar="A,B",
-        help=f"Outputs of the logger: {', '.join(LOG_FORMATS)}.",
-        autocompletion=completion.log_formats,
+        f"Outputs of the logger: {', '.join(LOG_FORMATS)}.",
+        "A,B",
+        completion.log_formats,
     ),
 ]
 WandbProject = Annotated[
-    str, typer.Option("--wandb-project", metavar="NAME", help="W&B project, for log format wandb.")
+    str, option("--wandb-project", "W&B project, for log format wandb.", "NAME")
 ]
 
 
@@ -66,7 +65,6 @@ def train_one(
 ) -> None:
     """Trains one algorithm for a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.output import make_notifier, note
 
     formats = _formats(log_format, json=json)
     given: TrainingRequest = context.obj
@@ -75,10 +73,8 @@ def train_one(
     # Training libraries take seconds to import, so the options are checked first.
     from imitbench.bench.single_run import train_single
     from imitbench.bench.stopping import RunStoppedError
-    from imitbench.cli.output import typed_command
     from imitbench.cli.train_progress import shown_training
     from imitbench.experts.single_training import prepare_training
-    from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
     training = prepare_training(request, make_notifier(quiet=quiet))
@@ -104,8 +100,6 @@ def train_one(
 
 
 def _formats(text: str, *, json: bool) -> list[str]:
-    from imitbench.errors import InputError, did_you_mean
-
     formats = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in formats:
         if name not in LOG_FORMATS:
@@ -128,7 +122,7 @@ def _logger_of(
         from imitbench.util.logger import configure
 
         if "wandb" in formats:
-            from imitbench.report.wandb_upload import start_wandb_run
+            from imitbench.report.curve_exports import start_wandb_run
 
             name = f"{training.card.name} on {training.environment.id}, seed {training.seed}"
             start_wandb_run(project, name, training.record(), folder)
@@ -140,7 +134,6 @@ def _logger_of(
 def _show(
     training: TrainingSetup, trained: Trained, folder: Path, suite: str | None, *, json: bool
 ) -> None:
-    from imitbench.cli.output import note, print_json, print_text
     from imitbench.experts.lookup import find_references
 
     references = find_references(training.environment.evaluated, suite)
@@ -184,10 +177,8 @@ def _add_command(group: typer.Typer, path: str, name: str, card: AlgorithmCard) 
 
 def _make_app() -> typer.Typer:
     """Returns the Typer group, with one command for each algorithm whose card is of a method."""
-    app = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Train one algorithm, with logs during training; `imitbench run` compares several.",
+    app = options.command_group(
+        "Train one algorithm, with logs during training; `imitbench run` compares several."
     )
     app.command(
         "rl",
@@ -202,9 +193,7 @@ def _make_app() -> typer.Typer:
     cards = {card.name: card for card in map(load_algorithm, algorithm_names())}
     methods = {name: card for name, card in cards.items() if card.role == "method"}
     for path, (text, names) in _GROUPS.items():
-        group = typer.Typer(
-            no_args_is_help=True, rich_markup_mode=None, help=f"{text}: {', '.join(names)}."
-        )
+        group = options.command_group(f"{text}: {', '.join(names)}.")
         for name in names:
             _add_command(group, f"{path} ", name, methods.pop(name))
         app.add_typer(group, name=path)

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from imitbench.bench.live_display import describe, shown_runs
-from imitbench.bench.plan import training_seconds
 from imitbench.bench.single_run import TrainingSetup
 from imitbench.bench.training import Monitor, Phase
 from imitbench.cli.output import note, on_terminal
-from imitbench.records.main_metric import main_metric
+from imitbench.records.curves import main_metric
 from imitbench.records.runs import RunTime
-from imitbench.store.live_runs import TrainingProgress, seconds_left
+from imitbench.store.live_runs import TrainingProgress, seconds_left, training_seconds
 
 _MAX_LINES = 20  # where there is no terminal
 

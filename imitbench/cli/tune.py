@@ -8,68 +8,56 @@ from typing import Annotated, Literal
 import typer
 
 from imitbench.cli import options, run_options
-from imitbench.cli.record_options import takes
+from imitbench.cli.options import option
+from imitbench.cli.output import make_notifier
+from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 
 ObjectiveName = Literal[
     "return", "demo-likelihood", "discriminator", "episode-length", "state-match"
 ]
 
-Algo = Annotated[str | None, typer.Option("--algo", metavar="NAME", help="Algorithm to tune.")]
+Algo = Annotated[str | None, option("--algo", "Algorithm to tune.", "NAME")]
 PerOption = Annotated[
     Literal["environment", "suite"],
-    typer.Option("--per", help="Scope of tuned values: each environment, or the whole suite."),
+    option("--per", "Scope of tuned values: each environment, or the whole suite."),
 ]
 Trials = Annotated[
-    int,
-    typer.Option("--trials", min=1, help="Total number of trials of each environment or suite."),
+    int, option("--trials", "Total number of trials of each environment or suite.", min=1)
 ]
 Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", min=1, help="Parallel trials [1, or 8 in a scheduler's queue]."),
+    int | None, option("--jobs -j", "Parallel trials [1, or 8 in a scheduler's queue].", min=1)
 ]
 Objective = Annotated[
-    ObjectiveName,
-    typer.Option("--objective", help="Objective to maximize; return uses the true reward."),
+    ObjectiveName, option("--objective", "Objective to maximize; return uses the true reward.")
 ]
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Name of the tuning [ALGO-SUITE].")
-]
-To = Annotated[
-    Path | None,
-    typer.Option("--to", metavar="FILE", help="File for tuned values.", dir_okay=False),
-]
+Name = Annotated[str | None, option("--name", "Name of the tuning [ALGO-SUITE].", "NAME")]
+To = Annotated[Path | None, option("--to", "File for tuned values.", "FILE", dir_okay=False)]
 KeepAnyway = Annotated[
-    bool, typer.Option("--keep-anyway", help="Also write values that do not beat the default.")
+    bool, option("--keep-anyway", "Also write values that do not beat the default.")
 ]
-Best = Annotated[
-    int, typer.Option("--best", min=1, help="Number of best trials to compare with the default.")
-]
-SearchSeeds = Annotated[
-    str, typer.Option("--search-seeds", metavar="SEEDS", help="Seeds of each trial.")
-]
+Best = Annotated[int, option("--best", "Number of best trials to compare with the default.", min=1)]
+SearchSeeds = Annotated[str, option("--search-seeds", "Seeds of each trial.", "SEEDS")]
 HeldOutSeeds = Annotated[
-    str, typer.Option("--held-out-seeds", metavar="SEEDS", help="Seeds of the held-out comparison.")
+    str, option("--held-out-seeds", "Seeds of the held-out comparison.", "SEEDS")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the proposals.")]
+Seed = Annotated[int, option("--seed", "Seed of the proposals.", min=0)]
 Points = Annotated[
     int,
-    typer.Option(
-        "--points", min=1, help="Number of equal parts of the budget; each ends with a measurement."
-    ),
+    option("--points", "Number of equal parts of the budget; each ends with a measurement.", min=1),
 ]
-Prune = Annotated[bool, typer.Option("--prune/--no-prune", help="Stop bad trials early.")]
+Prune = Annotated[bool, option("--prune/--no-prune", "Stop bad trials early.")]
 Storage = Annotated[
     Literal["auto", "sqlite", "journal"],
-    typer.Option(
+    option(
         "--storage",
-        help="Storage of the study; auto: journal if jobs run on other machines, else sqlite.",
+        "Storage of the study; auto: journal if jobs run on other machines, else sqlite.",
     ),
 ]
-Show = Annotated[bool, typer.Option("--show", help="Print existing results, and run nothing.")]
+Show = Annotated[bool, option("--show", "Print existing results, and run nothing.")]
 
 
-@takes(
+@with_options_of(
     RunOptions,
     wait=True,
     min_task_minutes=0.0,
@@ -117,8 +105,7 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.tune_launch import TuningTarget, make_plan, make_request, run_tuning
+    from imitbench.cli.tune_launch import TuningTarget, make_tune_request, plan_tuning, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve
     from imitbench.tune.storage import require_optuna
@@ -132,10 +119,10 @@ def tune(
     if not executor_class(given.executor).distributed:
         given = given.model_copy(update={"jobs": jobs})
     resolved = resolve(given)
-    plan = make_plan(
+    plan = plan_tuning(
         resolved, algo, suite, env, set_, budget, n_demos, source, lock, make_notifier(quiet=quiet)
     )
-    request = make_request(
+    request = make_tune_request(
         plan, resolved, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
         storage=storage,

@@ -11,10 +11,9 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
-from imitbench.bench.live_display import shown_runs
-from imitbench.bench.plan import Plan
-from imitbench.bench.request import lock_in_use, plan_request
-from imitbench.bench.run_watch import RunWatch
+from imitbench.bench.live_display import RunWatch, shown_runs
+from imitbench.bench.plan import Plan, plan_request
+from imitbench.bench.request import lock_in_use
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues
@@ -24,12 +23,16 @@ from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
 from imitbench.store.sweep_file import SweepRequest
-from imitbench.tune.held_out_comparison import HeldOutComparison
+from imitbench.tune.held_out_comparison import (
+    HeldOutComparison,
+    add_tuned,
+    check_target,
+    tuned_values,
+)
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
 from imitbench.tune.runner import TuningOutcome, check_request, tune
 from imitbench.tune.study import Trial
 from imitbench.tune.trial_job import TRIAL_WORKER, TrialJob
-from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.util.hub_errors import Notify
 from imitbench.util.name_lists import join_names
 
@@ -48,7 +51,7 @@ class TuneObserver:
         self._root = root
         self._quiet = quiet
         self._watch = RunWatch()
-        self._estimates = planning.DurationEstimates(request.plan, root)
+        self._estimates = request.plan.estimates(root)
         flag = "uses reward" if request.goal.uses_reward else "without the true reward"
         self._say(
             f"{request.algorithm.name}: {count(request.trials, 'trial')} {_of_what(request)}, "
@@ -61,7 +64,7 @@ class TuneObserver:
         if self._quiet:
             yield
             return
-        with shown_runs(self._watch.look):
+        with shown_runs(self._watch.read_progress):
             yield
 
     def started(self, job: TrialJob) -> None:
@@ -80,9 +83,9 @@ class TuneObserver:
 
     def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
         """Reports the end of a trial."""
-        ended = sum(each.state != "running" for each in trials)
-        complete = [each for each in trials if each.state == "complete"]
-        best = max(complete, key=lambda each: each.value or 0.0, default=None)
+        ended = sum(other.state != "running" for other in trials)
+        complete = [other for other in trials if other.state == "complete"]
+        best = max(complete, key=lambda other: other.value or 0.0, default=None)
         said = {
             "complete": f"{trial.value:.4g}" if trial.value is not None else "",
             "pruned": f"pruned at step {trial.pruned_at}",
@@ -182,7 +185,7 @@ def _required(algo: str | None) -> str:
     return algo
 
 
-def make_plan(
+def plan_tuning(
     options: RunOptions,
     algo: str | None,
     suite: str,
@@ -219,7 +222,7 @@ def make_plan(
     return plan_request(SweepRequest.model_validate(document), notify)
 
 
-def make_request(
+def make_tune_request(
     plan: Plan,
     options: RunOptions,
     *,

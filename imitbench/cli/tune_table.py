@@ -18,12 +18,12 @@ from imitbench.cli.output import (
     print_table,
     print_text,
 )
-from imitbench.tune.held_out_comparison import HeldOutComparison
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
     from imitbench.tune.held_out_comparison import HeldOutComparison
-    from imitbench.tune.request import StudySettings, TuneRequest
+    from imitbench.tune.request import TuneRequest
+    from imitbench.tune.runner import StudyOverview
     from imitbench.tune.study import Trial
 
 
@@ -43,7 +43,7 @@ def describe_verdict(comparison: HeldOutComparison) -> str:
         )
     means = f"{winner.mean:.4g} against {default.mean:.4g}"
     p = "" if winner.p_value is None else f", p = {winner.p_value:.3g}"
-    who = winner.candidate.label
+    who = winner.candidate.name
     if winner.decision == "better":
         return f"{who} beats the default values on held-out seeds ({means}{p})"
     if winner.decision == "not better":
@@ -86,7 +86,7 @@ def print_tuning(
         print_json(
             {
                 "studies": [
-                    _document(study.name, study.settings, study.trials, study.comparison)
+                    _document(study)
                     | {"written": str(files[env]) if (env := study.settings.env) in files else None}
                     for study in studies
                 ]
@@ -96,17 +96,13 @@ def print_tuning(
     for place, study in enumerate(studies):
         if place:
             typer.echo("")
-        _print_study(study.name, study.settings, study.trials, study.comparison)
+        _print_study(study)
 
 
-def _document(
-    name: str,
-    settings: StudySettings,
-    trials: Sequence[Trial],
-    comparison: HeldOutComparison | None,
-) -> dict[str, Any]:
+def _document(study: StudyOverview) -> dict[str, Any]:
     from imitbench.tune.objectives import OBJECTIVES
 
+    settings, comparison = study.settings, study.comparison
     held_out = None
     if comparison is not None:
         held_out = {
@@ -114,15 +110,15 @@ def _document(
             "winner": comparison.winner.candidate.trial if comparison.winner else None,
             "candidates": [
                 {
-                    **each.model_dump(mode="json", exclude={"candidate"}),
-                    **each.candidate.model_dump(mode="json"),
-                    "mean": each.mean,
+                    **standing.model_dump(mode="json", exclude={"candidate"}),
+                    **standing.candidate.model_dump(mode="json"),
+                    "mean": standing.mean,
                 }
-                for each in comparison.standings
+                for standing in comparison.standings
             ],
         }
     return {
-        "name": name,
+        "name": study.name,
         "algo": settings.algo,
         "suite": settings.suite,
         "env": settings.env,
@@ -130,23 +126,19 @@ def _document(
         "objective": settings.objective,
         "uses_reward": OBJECTIVES[settings.objective].uses_reward,
         "budget": settings.budget,
-        "trials": [vars(each) for each in trials],
+        "trials": [vars(trial) for trial in study.trials],
         "held_out": held_out,
     }
 
 
-def _print_study(
-    name: str,
-    settings: StudySettings,
-    trials: Sequence[Trial],
-    comparison: HeldOutComparison | None,
-) -> None:
+def _print_study(study: StudyOverview) -> None:
     from imitbench.tune.objectives import OBJECTIVES
 
+    settings, trials, comparison = study.settings, study.trials, study.comparison
     objective = OBJECTIVES[settings.objective]
     flag = "uses reward" if objective.uses_reward else "without the true reward"
     print_text(
-        f"{name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
+        f"{study.name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
         f"{objective.name} ({flag})"
     )
     defaults = trials[0].values if trials else {}
@@ -158,8 +150,8 @@ def _print_study(
             Column("values", below=True),
         ],
         [
-            [each.number, _state(each), each.value, _changed(each.values, defaults)]
-            for each in trials
+            [trial.number, _state(trial), trial.value, _changed(trial.values, defaults)]
+            for trial in trials
         ],
     )
     if comparison is None:
@@ -177,15 +169,15 @@ def _print_study(
         ],
         [
             [
-                each.candidate.label,
-                each.mean if each.scores else None,
-                len(each.scores),
-                each.failed,
-                sum(each.returns) / len(each.returns) if each.returns else None,
-                each.decision or "",
-                each.p_value,
+                standing.candidate.name,
+                standing.mean if standing.scores else None,
+                len(standing.scores),
+                standing.failed,
+                sum(standing.returns) / len(standing.returns) if standing.returns else None,
+                standing.decision or "",
+                standing.p_value,
             ]
-            for each in comparison.standings
+            for standing in comparison.standings
         ],
     )
 

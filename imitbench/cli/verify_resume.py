@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imitbench.cli import completion, options, run_options
+from imitbench.cli.options import option
+from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
+from imitbench.errors import InputError
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -22,38 +26,23 @@ _KINDS = {
 
 Algo = Annotated[
     str,
-    typer.Option(
-        "--algo",
-        metavar="NAME",
-        help="Algorithm: name, ./plugin or package.module.",
-        autocompletion=completion.algorithms,
-    ),
+    option("--algo", "Algorithm: name, ./plugin or package.module.", "NAME", completion.algorithms),
 ]
-Env = Annotated[
-    str,
-    typer.Option(
-        "--env", metavar="ID", help="Environment.", autocompletion=completion.environments
-    ),
-]
+Env = Annotated[str, option("--env", "Environment.", "ID", completion.environments)]
 
 
 def verify_resume(
     algo: Algo,
     env: Env,
     suite: options.Suite = options.DEFAULT_SUITE,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Seed of the run and of the interruptions.")
-    ] = 0,
+    seed: Annotated[int, option("--seed", "Seed of the run and of the interruptions.", min=0)] = 0,
     budget: run_options.Budget = "quick",
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     kills: Annotated[
-        int, typer.Option("--kills", min=1, help="Number of kills; one more follows at the end.")
+        int, option("--kills", "Number of kills; one more follows at the end.", min=1)
     ] = 3,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Keep both runs in this folder.", file_okay=False
-        ),
+        Path | None, option("--out", "Keep both runs in this folder.", "DIR", file_okay=False)
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -67,27 +56,24 @@ def verify_resume(
 
     Example: imitbench verify-resume --algo bc --env Pendulum-v1
     """
-    import tempfile
-
-    from imitbench.bench import artifacts
-    from imitbench.bench.plan import make_plan, parse_overrides
+    from imitbench.bench.plan import parse_overrides, plan_request
     from imitbench.bench.plugin_check import check_plugins
-    from imitbench.bench.spec import SweepSettings, reference_scores
     from imitbench.bench.sweep import check_writable
-    from imitbench.cli.output import note, print_json
     from imitbench.conformance.resume import as_document
     from imitbench.conformance.resume import check_resume as verify
-    from imitbench.errors import InputError
+    from imitbench.store.sweep_file import SweepRequest
 
-    plan = make_plan(
+    request = SweepRequest(
         algorithms=[algo],
         suite=suite,
         environment=env,
         seeds=[seed],
-        settings=SweepSettings(budget=budget, overrides=parse_overrides(set_)),
+        budget=budget,
+        overrides=parse_overrides(set_),
+        folder=".",
     )
+    plan = plan_request(request)
     spec = _only_run(plan, env)
-    source = plan.settings.source
     check_plugins(plan)
     if out is not None:
         if out.exists() and any(out.iterdir()):
@@ -96,9 +82,9 @@ def verify_resume(
     with tempfile.TemporaryDirectory(prefix="imitbench-") as temporary:
         verification = verify(
             spec,
-            source_root=artifacts.source_root(source, plan.suite.origin.folder),
+            source_root=plan.source_root,
             sources=plan.sources,
-            references=reference_scores(plan.suite, spec.environment.id, source),
+            references=plan.references(spec.environment.id),
             folder=out or Path(temporary),
             kills=kills,
             notify=(lambda _: None) if quiet else note,
@@ -113,8 +99,6 @@ def verify_resume(
 
 
 def _only_run(plan: Plan, env: str) -> RunSpec:
-    from imitbench.errors import InputError
-
     runs = list(plan)
     for pair in plan.not_applicable[: not runs]:
         raise InputError(f"--env {env}: {pair.algo} on {pair.env}: {pair.why}")
@@ -125,8 +109,6 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
 
 
 def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
-    from imitbench.cli.output import Column, by_word, print_table, print_text
-
     if verification.interruptions:
         print_table(
             [
@@ -137,8 +119,8 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
                 Column("training since", below=True, color=by_word(equal="green")),
             ],
             [
-                [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
-                for each in verification.interruptions
+                [f"{stop.offer} of {verification.offers}", _KINDS[stop.kind], *_recovery(stop)]
+                for stop in verification.interruptions
             ],
         )
         typer.echo("")
@@ -163,12 +145,12 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
         print_text(f"hint: {verification.hint}", indent=6)
 
 
-def _recovery(each: InterruptionOutcome) -> list[str]:
-    lost = f"{each.lost} offer{'s' * (each.lost > 1)}" if each.lost else "nothing"
-    start = f"offer {each.resumed_at}" if each.resumed_at else "the beginning"
-    if each.unrestored:
-        return [start, lost, f"not restored: {each.unrestored[0]}"]
-    return [start, lost, "equal" if not each.later else str(each.later[0])]
+def _recovery(stop: InterruptionOutcome) -> list[str]:
+    lost = f"{stop.lost} offer{'s' * (stop.lost > 1)}" if stop.lost else "nothing"
+    start = f"offer {stop.resumed_at}" if stop.resumed_at else "the beginning"
+    if stop.unrestored:
+        return [start, lost, f"not restored: {stop.unrestored[0]}"]
+    return [start, lost, "equal" if not stop.later else str(stop.later[0])]
 
 
 def _unequal(found: list[str]) -> str:

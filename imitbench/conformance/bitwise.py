@@ -209,13 +209,9 @@ def _without_digests(document: Any) -> Any:
 
 
 def _compare_results(expected: RunDirectory, found: RunDirectory) -> PartDifferences:
-    one, other = (_numbers(run) for run in (expected, found))
+    results = (run.read_result() for run in (expected, found))
+    one, other = ({"env_steps": result.env_steps, **result.measures} for result in results)
     return PartDifferences("measures", ", ".join(one), find_differences(one, other))
-
-
-def _numbers(run: RunDirectory) -> dict[str, float]:
-    result = run.read_result()
-    return {"env_steps": result.env_steps, **result.measures}
 
 
 def _is_array(value: Any) -> bool:

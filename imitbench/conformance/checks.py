@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.bench import artifacts
-from imitbench.bench.isolation import remember_verdict
-from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.spec import SweepSettings, reference_scores
+from imitbench.bench.provenance import remember_verdict
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.bitwise import Difference, find_differences
-from imitbench.conformance.memory import act_in_turn, find_memory_fault, has_memory, in_turn
 from imitbench.conformance.practice_environments import Poison
 from imitbench.conformance.resume import ResumeVerdict, check_resume
 from imitbench.conformance.test_bed import (
@@ -30,15 +29,19 @@ from imitbench.conformance.test_bed import (
     sizes_in,
     suite_test_bed,
 )
+from imitbench.data.policy_callable import seeded_sampling
 from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import check_storable, load_policy, save_policy
 from imitbench.records.runs import Protocol, RunSpec
+from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
 from imitbench.util.torch_startup import repeat_exactly, use_one_thread
 
 Verdict = Literal["passed", "failed", "skipped", "told"]
+_Finding = tuple[Verdict, str]
+"""Verdict and finding of a check, see `CheckResult`."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,12 @@ class ConformanceReport:
     @property
     def conforms(self) -> bool:
         """Whether no check failed."""
-        return not any(each.verdict == "failed" for each in self.findings)
+        return not any(result.verdict == "failed" for result in self.findings)
 
     @property
     def isolated(self) -> bool | None:
         """Whether training depends on no true reward; `None` if that was not checked."""
-        verdicts = {each.check: each.verdict for each in self.findings}
+        verdicts = {result.check: result.verdict for result in self.findings}
         found = [verdicts.get(name) for name in ("rewards", "isolation")]
         if "failed" in found:
             return False
@@ -95,7 +98,7 @@ class ConformanceReport:
             "amount": self.amount,
             "conforms": self.conforms,
             "isolated": self.isolated,
-            "checks": [vars(each) for each in self.findings],
+            "checks": [vars(result) for result in self.findings],
         }
 
 
@@ -105,6 +108,7 @@ LARGEST_STATE = 1 << 30
 _NAMED = 3  # largest entries of a state to report
 _UNREPEATABLE = "training is not repeatable, so this cannot be checked; see seeding"
 _UNTRAINED = "trains nothing"
+_LEARNS_FROM_REWARDS = "the card says that it learns from true rewards"
 _WAYS: dict[Poison, str] = {
     "canary": "rewards inside the environment (unwrapped, infos or attributes)",
     "run": "the stack or the folder of the run (evaluation, its seed, results)",
@@ -149,7 +153,7 @@ class MethodChecker:
         try:
             self._base = self._subject.train(self._bed, measure=True)
         except Exception as error:
-            report.findings.append(CheckResult("training", "failed", f"raises {_in_words(error)}"))
+            report.findings.append(CheckResult("training", *_raised(error)))
             return report
         report.findings.append(CheckResult("training", "passed", self._base_in_words()))
         for name, check in (
@@ -166,9 +170,10 @@ class MethodChecker:
         ):
             self._notify(name)
             try:
-                report.findings.append(check())
+                finding = check()
             except Exception as error:  # any error of the method is a finding
-                report.findings.append(CheckResult(name, "failed", f"raises {_in_words(error)}"))
+                finding = _raised(error)
+            report.findings.append(CheckResult(name, *finding))
         return report
 
     def _base_in_words(self) -> str:
@@ -177,25 +182,23 @@ class MethodChecker:
         points = len(self._base.curve)
         return f"{self._base.seconds:.1f} s, {points} points of a curve, {self._base.offers} offers"
 
-    def _check_spaces(self) -> CheckResult:
+    def _check_spaces(self) -> _Finding:
         """Checks each kind of action space that the card names."""
         card = self._subject.card
         if card.needs.tabular:
             wrong = self._misfit(self._base, self._bed)
             what = "tabular: checked only on this environment"
-            return CheckResult("spaces", "failed" if wrong else "passed", wrong or what)
+            return "failed" if wrong else "passed", wrong or what
         for kind in card.needs.action_spaces:
             bed = practice_test_bed(kind)
             try:
                 trained = self._subject.train(bed)
             except Exception as error:
-                return CheckResult(
-                    "spaces", "failed", f"{kind}: training raises {_in_words(error)}"
-                )
+                return "failed", f"{kind}: training raises {_in_words(error)}"
             wrong = self._misfit(trained, bed)
             if wrong:
-                return CheckResult("spaces", "failed", f"{kind}: {wrong}")
-        return CheckResult("spaces", "passed", f"acts in {', '.join(card.needs.action_spaces)}")
+                return "failed", f"{kind}: {wrong}"
+        return "passed", f"acts in {', '.join(card.needs.action_spaces)}"
 
     def _misfit(self, trained: TrainingTrace, bed: TestBed) -> str:
         """Describes how a policy does not fit its environment; empty if it fits."""
@@ -217,128 +220,110 @@ class MethodChecker:
                     return f"action {action!r} is not in {bed.action_space}"
         return ""
 
-    def _check_seeding(self) -> CheckResult:
+    def _check_seeding(self) -> _Finding:
         """Checks that the same seed gives the same numbers, independent of global generators."""
         found = self._unlike(self._subject.train(self._bed, others=1))
         if found:
-            self._repeats = False
             again = self._unlike(self._subject.train(self._bed))
+            self._repeats = not again
             if again:
-                what = f"the same seed gives different numbers: {again[0]}; draw only from `rng`"
-                return CheckResult("seeding", "failed", what)
-            self._repeats = True
-            what = (
-                f"draws from the global generator of NumPy or Python: {found[0]}; draw only from "
-                "`rng`"
-            )
-            return CheckResult("seeding", "failed", what)
+                what = f"the same seed gives different numbers: {again[0]}"
+            else:
+                what = f"draws from the global generator of NumPy or Python: {found[0]}"
+            return "failed", f"{what}; draw only from `rng`"
         if not self._trains:
-            return CheckResult("seeding", "passed", f"{_UNTRAINED}; setup is repeatable")
+            return "passed", f"{_UNTRAINED}; setup is repeatable"
         by_seed = self._unlike(self._subject.train(self._bed, seed=1))
         if self._subject.card.deterministic:
             if by_seed:
                 what = f"the card says 'deterministic: true', but by seed differ: {by_seed[0]}"
-                return CheckResult("seeding", "failed", what)
-            return CheckResult(
-                "seeding", "passed", "every seed gives the same bits, as on the card"
-            )
+                return "failed", what
+            return "passed", "every seed gives the same bits, as on the card"
         if not by_seed:
-            what = (
+            return "failed", (
                 "seed 1 gives the same numbers as seed 0; if the method draws no random numbers, "
                 "set 'deterministic: true' on its card"
             )
-            return CheckResult("seeding", "failed", what)
-        return CheckResult("seeding", "passed", "same seed, same bits; another seed, other numbers")
+        return "passed", "same seed, same bits; another seed, other numbers"
 
-    def _check_rewards(self) -> CheckResult:
+    def _check_rewards(self) -> _Finding:
         """Checks that true rewards do not affect training, see `InstrumentedEnv`."""
         if self._subject.card.needs.true_reward:
-            return CheckResult(
-                "rewards", "skipped", "the card says that it learns from true rewards"
-            )
+            return "skipped", _LEARNS_FROM_REWARDS
         if not self._repeats:
-            return CheckResult("rewards", "skipped", _UNREPEATABLE)
+            return "skipped", _UNREPEATABLE
         ways: dict[Poison, str] = {"nan": "NaN", "other": "other numbers"}
         for poison, words in ways.items():
             try:
                 found = self._unlike(self._subject.train(self._bed, poison=poison))
             except Exception as error:
-                return CheckResult(
-                    "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
-                )
+                return "failed", f"with {words} for true rewards: raises {_in_words(error)}"
             if found:
                 self._reads_rewards = True
-                what = f"learns differently with {words} for true rewards: {found[0]}"
-                return CheckResult("rewards", "failed", what)
-        return CheckResult("rewards", "passed", "learns the same for any true rewards")
+                return "failed", f"learns differently with {words} for true rewards: {found[0]}"
+        return "passed", "learns the same for any true rewards"
 
-    def _check_isolation(self) -> CheckResult:
+    def _check_isolation(self) -> _Finding:
         """Checks that no other way leads to true rewards, see `Poison`."""
         card = self._subject.card
         if card.needs.true_reward:
-            words = "the card says that it learns from true rewards"
-            return CheckResult("isolation", "skipped", words)
+            return "skipped", _LEARNS_FROM_REWARDS
         if not self._repeats:
-            return CheckResult("isolation", "skipped", _UNREPEATABLE)
+            return "skipped", _UNREPEATABLE
         if card.command is not None:
-            words = "runs in its own process, with environments of its own: not isolated"
-            return CheckResult("isolation", "skipped", words)
+            return "skipped", "runs in its own process, with environments of its own: not isolated"
         if self._reads_rewards:
-            return CheckResult("isolation", "skipped", "learns from true rewards; see rewards")
+            return "skipped", "learns from true rewards; see rewards"
         for poison, words in _WAYS.items():
             try:
                 found = self._unlike(self._subject.train(self._bed, poison=poison))
             except Exception as error:
-                what = f"with canaries for {words}: raises {_in_words(error)}"
-                return CheckResult("isolation", "failed", what)
+                return "failed", f"with canaries for {words}: raises {_in_words(error)}"
             if found:
-                what = f"not isolated: learns from {words}: {found[0]}"
-                return CheckResult("isolation", "failed", what)
-        return CheckResult("isolation", "passed", "isolated: no way to true rewards is used")
+                return "failed", f"not isolated: learns from {words}: {found[0]}"
+        return "passed", "isolated: no way to true rewards is used"
 
-    def _check_budget(self) -> CheckResult:
+    def _check_budget(self) -> _Finding:
         base, asked, unit = self._base, self._subject.amount, self._subject.card.budget_unit
         if self._subject.card.command is not None:
             what = f"runs in its own process: reports {base.claimed_steps} steps, not counted here"
-            return CheckResult("budget", "skipped", what)
+            return "skipped", what
         if base.claimed_steps != base.real_steps:
             what = f"reports {base.claimed_steps} environment steps; it took {base.real_steps}"
-            return CheckResult("budget", "failed", what)
+            return "failed", what
         if not self._trains:
-            return CheckResult("budget", "passed", f"{_UNTRAINED}; {base.real_steps} steps")
+            return "passed", f"{_UNTRAINED}; {base.real_steps} steps"
         spent = base.real_steps
         if unit == "batches":
             spent = max((int(point["step"]) for point in base.curve), default=0)
         words = f"{spent} of {asked} {unit}"
         if spent > asked:
-            return CheckResult("budget", "failed", f"spends more than it is given: {words}")
+            return "failed", f"spends more than it is given: {words}"
         if spent == 0:
-            what = "reports no point of its curve, so batches cannot be counted"
-            return CheckResult("budget", "failed", what)
-        return CheckResult("budget", "passed", words)
+            return "failed", "reports no point of its curve, so batches cannot be counted"
+        return "passed", words
 
-    def _check_state(self) -> CheckResult:
+    def _check_state(self) -> _Finding:
         state = self._base.learner.state_dict()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "state")
             try:
                 save_state(path, state)
             except TypeError as error:
-                return CheckResult("state", "failed", f"cannot be stored: {error}")
+                return "failed", f"cannot be stored: {error}"
             size = path.stat().st_size
             found = find_differences(state, load_state(path))
         if found:
-            return CheckResult("state", "failed", f"is read back differently: {found[0]}")
+            return "failed", f"is read back differently: {found[0]}"
         sizes = sorted(sizes_in(state), key=lambda pair: -pair[1])[:_NAMED]
         words = f"{show_size(size)}; largest: " + ", ".join(f"{n} {show_size(b)}" for n, b in sizes)
         expected = max(size, self._expected_size())
         if expected > LARGEST_STATE:
-            what = (
+            return "failed", (
                 f"grows with training: at this rate {show_size(expected)} by the end of a default "
                 f"budget, more than {show_size(LARGEST_STATE)}; {words}"
             )
-            return CheckResult("state", "failed", what)
-        return CheckResult("state", "passed", words if sizes else "empty")
+        return "passed", words if sizes else "empty"
 
     def _expected_size(self) -> int:
         """Extrapolates the size of the state in bytes linearly to the end of a default budget."""
@@ -350,64 +335,59 @@ class MethodChecker:
             return last
         return int(last + (last - first) / (end - start) * max(0, self._default_amount - end))
 
-    def _check_resume(self) -> CheckResult:
+    def _check_resume(self) -> _Finding:
         if not self._repeats:
-            return CheckResult("resume", "skipped", _UNREPEATABLE)
+            return "skipped", _UNREPEATABLE
         verification = self._verify()
         if not verification.exact:
-            return CheckResult("resume", "failed", str(verification.hint))
+            return "failed", str(verification.hint)
         count = len(verification.interruptions)
-        words = f"bit for bit after {count} interruptions" if count else _UNTRAINED
-        return CheckResult("resume", "passed", words)
+        return "passed", f"bit for bit after {count} interruptions" if count else _UNTRAINED
 
-    def _check_policy(self) -> CheckResult:
+    def _check_policy(self) -> _Finding:
         """Checks that the stored policy acts as the trained one."""
         policy = self._base.learner.policy()
         try:
             check_storable(policy)
         except InputError as error:
-            return CheckResult("policy", "failed", str(error))
+            return "failed", str(error)
         with tempfile.TemporaryDirectory() as folder:
             save_policy(policy, Path(folder))
             stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
-        seen = self._seen() if has_memory(policy) else self._bed.observations()[None]
+        seen = self._bed.steps() if _has_memory(policy) else self._bed.observations()[None]
         for deterministic in (True, False):
             one, other = (
-                act_in_turn(each, seen, deterministic=deterministic) for each in (policy, stored)
+                _act_in_turn(actor, seen, deterministic=deterministic) for actor in (policy, stored)
             )
             if not np.array_equal(one, other):
                 how = "deterministic" if deterministic else "stochastic"
-                return CheckResult("policy", "failed", f"{how} actions change when it is stored")
-        return CheckResult("policy", "passed", f"{show_size(size)}; acts the same when loaded")
+                return "failed", f"{how} actions change when it is stored"
+        return "passed", f"{show_size(size)}; acts the same when loaded"
 
-    def _check_memory(self) -> CheckResult:
+    def _check_memory(self) -> _Finding:
         """Checks that actions depend only on the episode so far."""
         policy = self._base.learner.policy()
-        fault = find_memory_fault(policy, self._seen())
+        fault = _memory_fault(policy, self._bed.steps())
         if fault:
-            return CheckResult("memory", "failed", fault)
-        words = "reset at each episode, in each environment" if has_memory(policy) else "none"
-        return CheckResult("memory", "passed", words)
+            return "failed", fault
+        words = "reset at each episode, in each environment" if _has_memory(policy) else "none"
+        return "passed", words
 
-    def _seen(self) -> Any:
-        """Returns observations of several environments, for no more steps than an episode has."""
-        return in_turn(self._bed.observations(), self._bed.longest_episode)
-
-    def _check_speed(self) -> CheckResult:
+    def _check_speed(self) -> _Finding:
         card = self._subject.card
         if not self._trains:
-            return CheckResult("speed", "told", _UNTRAINED)
+            return "told", _UNTRAINED
         own = self._subject.amount / max(self._base.seconds, 1e-9)
         other = _speed_baseline(card)
         words = f"{own:,.0f} {card.budget_unit} a second"
         without_data = other.needs.demos and not card.needs.demos
         if card.name == other.name or card.needs.tabular or without_data:
-            return CheckResult("speed", "told", words)
+            return "told", words
         usual = self._speed_of(other)
         compared = f"{words}; {other.name}: {usual:,.0f} ({own / usual:.2g} x)"
-        return CheckResult("speed", "told", compared)
+        return "told", compared
 
     def _speed_of(self, card: AlgorithmCard) -> float:
         amount = max(self._subject.amount, 2048 if card.counts_steps else 1)
@@ -423,7 +403,7 @@ class MethodChecker:
         policy, reward = training.learner.policy(), training.learner.reward()
         return {
             "policy": dict(policy.state_dict()),
-            "actions": act_in_turn(policy, self._bed.observations()[None]),
+            "actions": _act_in_turn(policy, self._bed.observations()[None]),
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }
@@ -432,8 +412,14 @@ class MethodChecker:
 def _speed_baseline(card: AlgorithmCard) -> AlgorithmCard:
     """Returns the method to compare speeds with: of the same unit, a control if possible."""
     bundled = (load_algorithm(name) for name in algorithm_names())
-    fitting = [each for each in bundled if each.budget_unit == card.budget_unit]
-    return min(fitting, key=lambda each: (each.needs.tabular, each.role != "control", each.name))
+    fitting = [method for method in bundled if method.budget_unit == card.budget_unit]
+    return min(
+        fitting, key=lambda method: (method.needs.tabular, method.role != "control", method.name)
+    )
+
+
+def _raised(error: Exception) -> _Finding:
+    return "failed", f"raises {_in_words(error)}"
 
 
 def _in_words(error: Exception) -> str:
@@ -443,6 +429,87 @@ def _in_words(error: Exception) -> str:
 def _load(folder: Path) -> Any:
     # The program of a method that was named on the command line may be run.
     return load_foreign_policy(folder, programs=True) if is_foreign(folder) else load_policy(folder)
+
+
+# The size of a batch changes the order of sums.
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-4
+
+
+def _has_memory(policy: BasePolicy) -> bool:
+    """Whether a policy passes a state from one step to the next."""
+    return type(policy).predict is not BasePolicy.predict
+
+
+def _memory_fault(policy: BasePolicy, seen: npt.NDArray[Any]) -> str:
+    """Describes what deterministic actions depend on but must not.
+
+    The memory of a policy is that of one episode in one environment.
+
+    Args:
+        policy: Policy to check.
+        seen: Any observations, see `TestBed.steps`: at least two steps.
+
+    Returns:
+        The fault; empty if there is none, or if even deterministic actions are random.
+    """
+    steps = len(seen)
+    whole = _act_in_turn(policy, seen)
+    if not np.array_equal(whole, _act_in_turn(policy, seen)):
+        return (
+            "the same episode gives other actions the second time: the policy keeps something "
+            "between calls that is not in its state"
+        )
+    if not np.array_equal(whole, _act_in_turn(policy, seen, seed=1)):
+        return ""
+    if not _alike(whole[:, :1], _act_in_turn(policy, seen[:, :1])):
+        return "the actions in an environment depend on the other environments of the batch"
+    half = steps // 2
+    starts = np.zeros(seen.shape[:2], dtype=bool)
+    starts[half, 1:] = True  # the first environment goes on
+    restarted = _act_in_turn(policy, seen, starts)
+    if not _alike(restarted[half:, 1:], _act_in_turn(policy, seen[half:, 1:])):
+        return "the memory is not reset where `episode_start` says that an episode starts"
+    if not _alike(restarted[:, :1], whole[:, :1]):
+        return "the memory is reset where another environment starts an episode"
+    return ""
+
+
+def _act_in_turn(
+    policy: BasePolicy,
+    observations: npt.NDArray[Any],
+    starts: npt.NDArray[np.bool_] | None = None,
+    *,
+    deterministic: bool = True,
+    seed: int = 0,
+) -> npt.NDArray[Any]:
+    """Acts step by step.
+
+    Args:
+        policy: Policy that acts.
+        observations: Shape (steps, environments, …).
+        starts: Where episodes start, shape (steps, environments); `None` for the first step only.
+        deterministic: Whether to take the most likely actions.
+        seed: Seed of sampled actions.
+
+    Returns:
+        The actions, shape (steps, environments, …).
+    """
+    episode_starts = np.zeros(observations.shape[:2], dtype=bool) if starts is None else starts
+    episode_starts[0] = True
+    state: Any = None
+    actions = []
+    policy.action_space.seed(seed)
+    with seeded_sampling(policy, np.random.default_rng(seed)):
+        for observation, start in zip(observations, episode_starts, strict=True):
+            chosen, state = policy.predict(
+                observation, state=state, episode_start=start, deterministic=deterministic
+            )
+            actions.append(np.asarray(chosen))
+    return np.stack(actions)
+
+
+def _alike(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return np.allclose(one, other, rtol=_RELATIVE, atol=_ABSOLUTE)
 
 
 _PROTOCOL = Protocol(episodes=4, environments=4)
@@ -472,22 +539,26 @@ def check_method(
         InputError: The method does not exist, or cannot learn on any of the environments.
     """
     card = find_algorithm(reference)
-    plan = make_plan(
-        algorithms=[card],
+    request = SweepRequest(
+        algorithms=[card.name],
         suite=suite or ("tabular" if card.needs.tabular else "classic"),
         environment=environment,
         seeds=[0],
-        settings=SweepSettings(budget="quick", overrides=overrides or {}),
+        budget="quick",
+        overrides=overrides or {},
+        folder=".",
     )
+    plan = plan_request(request, algorithms=[card])
     spec = _first(plan)
     check_plugins(plan)
     use_one_thread()
     repeat_exactly("cpu")
     if card.budget_unit != "none":
         share = max(1, spec.budget.amount // _SHARE) if amount is None else amount
-        spec = _with_amount(spec, share)
-    root = artifacts.source_root("bundled", plan.suite.origin.folder)
-    references = reference_scores(plan.suite, spec.environment.id, "bundled")
+        budget = spec.budget.model_copy(update={"amount": share})
+        spec = spec.model_copy(update={"budget": budget, "protocol": _PROTOCOL})
+    root = plan.source_root
+    references = plan.references(spec.environment.id)
 
     def verify() -> ResumeVerdict:
         with tempfile.TemporaryDirectory(prefix="imitbench-") as folder:
@@ -522,8 +593,3 @@ def _first(plan: Plan) -> RunSpec:
         f"{pair.algo} on {pair.env}: {pair.why}; choose an environment where it can learn with "
         "--suite and --env"
     )
-
-
-def _with_amount(spec: RunSpec, amount: int) -> RunSpec:
-    budget = spec.budget.model_copy(update={"amount": amount})
-    return spec.model_copy(update={"budget": budget, "protocol": _PROTOCOL})

@@ -84,7 +84,7 @@ for _kind in get_args(ActionSpace):
 Poison = Literal["none", "nan", "other", "canary", "run"]
 """How true rewards are changed: not at all, to NaN, to 3 - 2 r where methods should get them, to
 3 - 2 r inside the environment, so that every way to them leads to the canary, or around the
-training only, see `imitbench.conformance.surroundings`."""
+training only, see `imitbench.conformance.test_bed`."""
 
 
 @dataclass
@@ -151,8 +151,8 @@ def _plant_canaries(env: gym.Env[Any, Any]) -> None:
             for name, value in list(vars(self).items()):
                 if "rew" in name.lower():
                     setattr(self, name, false(name, value))
-            told = {name: false(name, value) for name, value in info.items()}
-            return obs, poisoned(true, "other"), terminated, truncated, told
+            changed_info = {name: false(name, value) for name, value in info.items()}
+            return obs, poisoned(true, "other"), terminated, truncated, changed_info
 
     Canary.__name__, Canary.__qualname__ = kind.__name__, kind.__qualname__
     env.__class__ = Canary
@@ -192,4 +192,4 @@ def poisoned_demos(
     def changed(rews: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.full_like(rews, np.nan) if poison == "nan" else 3.0 - 2.0 * rews
 
-    return [dataclasses.replace(each, rews=changed(each.rews)) for each in demos]
+    return [dataclasses.replace(demo, rews=changed(demo.rews)) for demo in demos]

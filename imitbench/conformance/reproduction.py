@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import describe_provenance, now
 from imitbench.bench.request import PluginSelection
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
@@ -42,6 +41,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
@@ -51,19 +51,6 @@ Z = 3.0
 
 _PLAUSIBLE = 0.01
 """Standard error, in units of scores, to accept from a submission if none was found here."""
-
-
-@dataclass(frozen=True)
-class UnreproducibleRun:
-    """A run that was drawn but cannot be trained on this installation.
-
-    Attributes:
-        spec: Specification of the run.
-        why: Reason why it cannot be trained.
-    """
-
-    spec: RunSpec
-    why: str
 
 
 @dataclass(frozen=True)
@@ -78,7 +65,7 @@ class ReproductionSample:
 
     runs: list[PublishedRun] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
-    refused: list[UnreproducibleRun] = field(default_factory=list)
+    refused: list[RefusedRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -108,17 +95,6 @@ class Reproduction:
         return self.verdict in AGREEING
 
 
-def chance_of_discovery(runs: int, forged: int, drawn: int) -> float:
-    """Returns the probability that a draw without replacement hits at least one forged run.
-
-    Args:
-        runs: Runs that can be drawn.
-        forged: Forged runs among them.
-        drawn: Runs that are drawn.
-    """
-    return 1.0 - math.comb(runs - forged, drawn) / math.comb(runs, drawn)
-
-
 def sample_runs(
     runs: Sequence[PublishedRun],
     count: int,
@@ -146,7 +122,8 @@ def sample_runs(
         try:
             plan = _plan(run.spec, plugins, notify)
         except InputError as error:
-            drawn.refused.append(UnreproducibleRun(run.spec, str(error)))
+            refused = RefusedRun(run_id=run.spec.run_id, label=run.spec.label, why=str(error))
+            drawn.refused.append(refused)
         else:
             drawn.runs.append(run)
             drawn.plans.append(plan)
@@ -173,9 +150,9 @@ def compare_run(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> R
     assert run.result is not None and run.episodes is not None and here.episodes is not None
     # Without the run itself, because a forged number would widen its own band.
     peers = [
-        each
-        for each in runs
-        if each.result and _cell(each.spec) == _cell(spec) and each.spec.run_id != spec.run_id
+        other
+        for other in runs
+        if other.result and _cell(other.spec) == _cell(spec) and other.spec.run_id != spec.run_id
     ]
     scale = here.result.references.expert - here.result.references.random
     stochastic, deterministic = (
@@ -198,7 +175,9 @@ def _compare(
     deterministic: bool,
 ) -> ReturnComparison:
     name = "deterministic_return" if deterministic else "raw_return"
-    one, other = (_returns(episodes, deterministic) for episodes in (stated, found))
+    one, other = (
+        episodes.returns[episodes.deterministic == deterministic] for episodes in (stated, found)
+    )
     own = _standard_error(other)
     # Forged episodes with a large spread must not widen the band that judges them.
     theirs = min(_standard_error(one), max(own, _PLAUSIBLE * scale))
@@ -206,7 +185,7 @@ def _compare(
         stated=float(one.mean()),
         found=float(other.mean()),
         noise_band=Z * math.hypot(theirs, own),
-        seed_band=_seed_band([getattr(each.result, name) for each in peers]),
+        seed_band=_seed_band([getattr(peer.result, name) for peer in peers]),
     )
 
 
@@ -250,22 +229,22 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
     if spec.device == "cuda":
         check_cuda(("0",), find_cuda())
     demos = spec.demos
-    plan = make_plan(
-        algorithms=[card],
-        suite=suite,
+    request = SweepRequest(
+        algorithms=[card.name],
+        suite=suite.name,
         environment=glob.escape(spec.environment.id),
         seeds=[spec.seed],
-        settings=SweepSettings(
-            source=source,
-            budget=budget,
-            n_demos=demos.count if demos and demos.count != demos.available else None,
-            overrides={
-                name: _text(value) for name, value in card.completed(spec.hyperparameters).items()
-            },
-            device=spec.device,
-        ),
-        notify=notify,
+        source=source,
+        budget=budget,
+        n_demos=demos.count if demos and demos.count != demos.available else None,
+        overrides={
+            name: "null" if value is None else str(value)
+            for name, value in card.completed(spec.hyperparameters).items()
+        },
+        device=spec.device,
+        folder=".",
     )
+    plan = plan_request(request, notify, algorithms=[card], suite=suite)
     planned = list(plan)
     if not planned:
         raise InputError(f"cannot be run: {plan.not_applicable[0].why}")
@@ -273,10 +252,6 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
         names = _unequal(spec.model_dump(), planned[0].model_dump())
         raise InputError(f"a run with these settings has another {', '.join(names)} here")
     return replace(plan, only=frozenset([spec.run_id]))
-
-
-def _text(value: object) -> str:
-    return "null" if value is None else str(value)
 
 
 def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -293,20 +268,20 @@ def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 def _together(plans: Sequence[Plan]) -> list[Plan]:
     """Merges plans with the same settings, so that their runs can be done in parallel."""
     merged: dict[tuple[object, ...], Plan] = {}
-    for place, plan in enumerate(plans):
-        own = plan.settings
+    for index, plan in enumerate(plans):
+        own = plan.request
         # Commits of hub repositories were looked up separately for each plan.
-        apart = place if own.source == HUB else None
+        apart = index if own.source == HUB else None
         amounts = tuple(
-            each.env_steps
+            budget.env_steps
             for card in plan.suite.environments.values()
-            for each in card.budgets.values()
+            for budget in card.budgets.values()
         )
         key = (plan.suite.name, own.source, own.budget, own.n_demos, own.device, apart, amounts)
         before = merged.get(key)
         if before is not None:
             algorithms = [*before.algorithms]
-            algorithms += [each for each in plan.algorithms if each not in algorithms]
+            algorithms += [method for method in plan.algorithms if method not in algorithms]
             plan = replace(
                 before,
                 environments={**before.environments, **plan.environments},
@@ -320,11 +295,6 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
 
 def _cell(spec: RunSpec) -> tuple[object, ...]:
     return Conditions.of_spec(spec), spec.environment.id, spec.algo_label
-
-
-def _returns(episodes: EpisodeTable, deterministic: bool) -> npt.NDArray[np.float64]:
-    chosen: npt.NDArray[np.float64] = episodes.returns[episodes.deterministic == deterministic]
-    return chosen
 
 
 def _standard_error(returns: npt.NDArray[np.float64]) -> float:
@@ -383,18 +353,15 @@ def record_verification(
         seed=seed,
         public_seed=public_seed,
         completed=sum(run.result is not None for run in submitted),
-        runs=[_verified(each) for each in found],
-        refused=[
-            RefusedRun(run_id=each.spec.run_id, label=each.spec.label, why=one_line(each.why))
-            for each in drawn.refused
-        ],
+        runs=[_verified(run) for run in found],
+        refused=[run.model_copy(update={"why": one_line(run.why)}) for run in drawn.refused],
         provenance=came,
     ).sealed()
 
 
-def _verified(each: Reproduction) -> VerifiedRun:
-    problem = each.problem
-    comparisons = (each.stochastic, each.deterministic)
+def _verified(run: Reproduction) -> VerifiedRun:
+    problem = run.problem
+    comparisons = (run.stochastic, run.deterministic)
     if not problem and not all(c and math.isfinite(c.difference) for c in comparisons):
         problem = "returns are not finite"
 
@@ -404,11 +371,11 @@ def _verified(each: Reproduction) -> VerifiedRun:
         return FiniteComparison(**comparison.model_dump())
 
     return VerifiedRun(
-        run_id=each.spec.run_id,
-        label=each.spec.label,
-        verdict=each.verdict,
-        raw_return=numbers(each.stochastic),
-        deterministic_return=numbers(each.deterministic),
-        same_setting=each.same_setting,
+        run_id=run.spec.run_id,
+        label=run.spec.label,
+        verdict=run.verdict,
+        raw_return=numbers(run.stochastic),
+        deterministic_return=numbers(run.deterministic),
+        same_setting=run.same_setting,
         problem=problem,
     )

@@ -10,38 +10,42 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
+from pydantic import Field
 
-from imitbench.bench.job import Job, SourceRecord
+from imitbench.bench.checkpoint import generator_states
+from imitbench.bench.implementation import make_learner
+from imitbench.bench.job import Job
+from imitbench.bench.learner import Callback, Checkpoint, Learner, LearnerWrapper, no_checkpoint
 from imitbench.bench.seeding import derive_seed
+from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
+from imitbench.bench.worker import run_job
 from imitbench.conformance.bitwise import (
     Difference,
     PartDifferences,
     compare_runs,
     find_differences,
 )
-from imitbench.conformance.resume_trial import (
-    SIGNALS,
-    ResumeReport,
-    TrialConfig,
-    TrialReport,
-    run_trial,
-    state_file,
-)
 from imitbench.executors.base import STOPPED
-from imitbench.records.runs import ReferenceScores, RunSpec
+from imitbench.records.runs import Budget, Record, ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
-from imitbench.util.state_file import load_state
+from imitbench.util.library_patches import leave_compiler_unloaded
+from imitbench.util.source_import import SourceLocation
+from imitbench.util.state_file import load_state, save_state
+from imitbench.util.torch_startup import use_one_thread
 
 Kind = Literal["stopped", "killed", "damaged"]
+_SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}
 _CHECKPOINTS = 10  # about this many are written in a whole training
 _NEVER_S = 1e9
 _MOST_NAMES = 20
@@ -113,7 +117,7 @@ class ResumeVerdict:
     @property
     def exact(self) -> bool:
         """Whether the method resumed bit for bit in this check."""
-        unrestored = any(each.unrestored for each in self.interruptions)
+        unrestored = any(interruption.unrestored for interruption in self.interruptions)
         unequal = any(part.differences for part in self.parts)
         return self.problem is None and not unrestored and not unequal
 
@@ -124,16 +128,16 @@ class ResumeVerdict:
             return None
         if self.problem is not None:
             return self.problem
-        for each in self.interruptions:
-            if each.unrestored:
-                return f"load_state_dict() does not restore {each.unrestored[0]}"
+        for interruption in self.interruptions:
+            if interruption.unrestored:
+                return f"load_state_dict() does not restore {interruption.unrestored[0]}"
         # Only arrays, because single numbers may be times, which differ between any two trainings.
         for difference in self.before:
             if difference.in_array:
                 return f"{NOT_REPEATABLE} ({difference})"
-        for each in self.interruptions:
-            if each.later:
-                return f"{LACKS} After offer {each.offer}, {each.later[0]}"
+        for interruption in self.interruptions:
+            if interruption.later:
+                return f"{LACKS} After offer {interruption.offer}, {interruption.later[0]}"
         return NOT_TRAINING
 
 
@@ -145,7 +149,7 @@ def check_resume(
     spec: RunSpec,
     *,
     source_root: Path,
-    sources: Mapping[str, SourceRecord] | None = None,
+    sources: Mapping[str, SourceLocation] | None = None,
     references: ReferenceScores,
     folder: Path,
     kills: int = 3,
@@ -167,54 +171,53 @@ def check_resume(
         Result of the check.
     """
     try:
-        return _ResumeChecker(spec, source_root, references, folder, notify, sources).verify(kills)
+        checker = _ResumeChecker(
+            spec, source_root, references, folder.resolve(), notify, dict(sources or {})
+        )
+        return checker.verify(kills)
     except _TrialError as error:
         return ResumeVerdict(problem=str(error))
 
 
+@dataclass
 class _ResumeChecker:
-    def __init__(
-        self,
-        spec: RunSpec,
-        source_root: Path,
-        references: ReferenceScores,
-        folder: Path,
-        notify: Callable[[str], None],
-        sources: Mapping[str, SourceRecord] | None,
-    ) -> None:
-        self._spec = spec
-        self._source_root = source_root
-        self._references = references
-        self._folder = folder.resolve()
-        self._notify = notify
-        self._sources = dict(sources or {})
-        self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
+    spec: RunSpec
+    source_root: Path
+    references: ReferenceScores
+    folder: Path
+    notify: Callable[[str], None]
+    sources: dict[str, SourceLocation]
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(derive_seed(self.spec.seed, "interruptions"))
 
     def verify(self, kills: int) -> ResumeVerdict:
         twin = self._job("uninterrupted", checkpoint_s=_NEVER_S)
         wanted = kills + 1
-        self._notify("training without interruption")
+        self.notify("training without interruption")
         seed = int(self._rng.integers(2**32))
         # One more than needed, because after the last offer there is hardly any training.
         self._complete(TrialConfig(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
         report = TrialReport.model_validate_json((self._twin_notes / "trained.json").read_bytes())
-        if not report.offers and self._spec.budget.unit != "none":
+        if not report.offers and self.spec.budget.unit != "none":
             return ResumeVerdict(problem=OFFERS_NONE)
         offers = self._choose(report, wanted)
         kinds = self._kinds(len(offers))
         job = self._job("interrupted", checkpoint_s=0.0)
         every = max(1, report.offers // _CHECKPOINTS)
         for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1):
-            self._notify(f"{kind} after offer {offer} of {report.offers}")
+            self.notify(f"{kind} after offer {offer} of {report.offers}")
             self._interrupt(job, offer, kind, number, every)
-        self._notify("training to the end")
+        self.notify("training to the end")
         end = len(offers) + 1
         self._complete(TrialConfig(job=job, notes=self._notes(end), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
         before, *later = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
         # For example, the duration of an episode.
         anyway = {_kind_of_name(difference) for difference in before}
-        unlike = [[d for d in each if _kind_of_name(d) not in anyway] for each in later]
+        unlike = [
+            [d for d in differences if _kind_of_name(d) not in anyway] for differences in later
+        ]
         return ResumeVerdict(
             offers=report.offers,
             interruptions=[
@@ -242,12 +245,12 @@ class _ResumeChecker:
         return [chosen[index] for index in self._rng.permutation(count)]
 
     def _interrupt(self, job: str, offer: int, kind: Kind, number: int, every: int) -> None:
-        signal: Literal["stop", "kill"] = "kill" if kind == "killed" else "stop"
+        sent: Literal["stop", "kill"] = "kill" if kind == "killed" else "stop"
         notes = self._notes(number)
         code, words = self._try(
-            TrialConfig(job=job, notes=notes, every=every, interrupt_at=offer, signal=signal)
+            TrialConfig(job=job, notes=notes, every=every, interrupt_at=offer, signal=sent)
         )
-        expected = STOPPED if signal == "stop" else -SIGNALS[signal]
+        expected = STOPPED if sent == "stop" else -_SIGNALS[sent]
         directory = self._run("interrupted")
         if code != expected or directory.has_outcome:
             self._check_failure(directory, words)
@@ -319,21 +322,21 @@ class _ResumeChecker:
 
     def _job(self, name: str, *, checkpoint_s: float) -> str:
         job = Job(
-            out=str(self._folder / name),
-            source_root=str(self._source_root.resolve()),
-            sources=self._sources,
-            runs=[self._spec],
-            references=self._references,
+            out=str(self.folder / name),
+            source_root=str(self.source_root.resolve()),
+            sources=self.sources,
+            runs=[self.spec],
+            references=self.references,
             command="imitbench verify-resume",
             checkpoint_s=checkpoint_s,
         )
         return str(job.write())
 
     def _run(self, name: str) -> RunDirectory:
-        return RunDirectory.of(self._folder / name, self._spec)
+        return RunDirectory.of(self.folder / name, self.spec)
 
     def _notes(self, number: int = 0) -> str:
-        return str(self._folder / "notes" / str(number))
+        return str(self.folder / "notes" / str(number))
 
     @property
     def _twin_notes(self) -> Path:
@@ -365,7 +368,9 @@ def as_document(verification: ResumeVerdict) -> dict[str, Any]:
     """Returns the result as a JSON object, with at most the first 20 differences of each kind."""
 
     def named(found: list[Difference]) -> list[dict[str, str]]:
-        return [{"name": each.name, "what": each.what} for each in found[:_MOST_NAMES]]
+        return [
+            {"name": difference.name, "what": difference.what} for difference in found[:_MOST_NAMES]
+        ]
 
     return {
         "exact": verification.exact,
@@ -373,14 +378,14 @@ def as_document(verification: ResumeVerdict) -> dict[str, Any]:
         "offers": verification.offers,
         "interruptions": [
             {
-                "offer": each.offer,
-                "kind": each.kind,
-                "resumed_at": each.resumed_at,
-                "lost": each.lost,
-                "unrestored": named(each.unrestored),
-                "later": named(each.later),
+                "offer": interruption.offer,
+                "kind": interruption.kind,
+                "resumed_at": interruption.resumed_at,
+                "lost": interruption.lost,
+                "unrestored": named(interruption.unrestored),
+                "later": named(interruption.later),
             }
-            for each in verification.interruptions
+            for interruption in verification.interruptions
         ],
         "before": named(verification.before),
         "parts": [
@@ -388,3 +393,165 @@ def as_document(verification: ResumeVerdict) -> dict[str, Any]:
             for part in verification.parts
         ],
     }
+
+
+# The worker for one run of the check: the usual worker with a learner that counts the checkpoints
+# that the method offers, saves its state at some of them, and at one sends a signal to itself.
+
+
+class TrialConfig(Record):
+    """Configuration of a trial (a JSON file).
+
+    Attributes:
+        job: Path of the job file, which has one run.
+        notes: Absolute path of the folder for states and reports.
+        keep: Number of offers, drawn at random, at which the state is saved.
+        seed: Seed of the draw.
+        every: Number of offers between two checkpoints; 0 for no checkpoints.
+        interrupt_at: Offer at which to interrupt, counted from the start of the run.
+        signal: `stop` sends SIGTERM, `kill` sends SIGKILL.
+    """
+
+    job: str
+    notes: str
+    keep: int = Field(default=0, ge=0)
+    seed: int = 0
+    every: int = Field(default=0, ge=0)
+    interrupt_at: int | None = None
+    signal: Literal["stop", "kill"] = "stop"
+
+
+class TrialReport(Record):
+    """Report of a trial that completed its training (`trained.json`).
+
+    Attributes:
+        offers: Number of checkpoints that were offered.
+        kept: Offers at which the state was saved, ascending.
+    """
+
+    offers: int
+    kept: list[int]
+
+
+class ResumeReport(Record):
+    """Report of a trial that resumed from a checkpoint (`resumed.json`).
+
+    Attributes:
+        offer: Offer at which the checkpoint was written.
+        unrestored: Names of values that `state_dict` returns differently from the checkpoint, with
+            a description of the difference.
+    """
+
+    offer: int
+    unrestored: list[tuple[str, str]]
+
+
+def state_file(notes: Path, offer: int | Literal["end"]) -> Path:
+    """Returns the path of the state at an offer, or at the end of training."""
+    return notes / f"{offer}.kept"
+
+
+class InterruptibleLearner(LearnerWrapper):
+    """Counts a learner's offers of checkpoints, and may interrupt it at one.
+
+    Args:
+        learner: Learner to train.
+        config: Configuration of the trial.
+    """
+
+    def __init__(self, learner: Learner, config: TrialConfig) -> None:
+        super().__init__(learner)
+        self._config = config
+        self._notes = Path(config.notes)
+        self._offers = 0
+        self._kept: list[int] = []
+        self._rng = np.random.default_rng(config.seed)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains; is interrupted if configured, otherwise saves the final state."""
+        env_steps = self.learner.train(budget, callback, lambda: self._offered(checkpoint))
+        self._keep("end")
+        report = TrialReport(offers=self._offers, kept=sorted(self._kept))
+        atomic_write_text(self._notes / "trained.json", report.model_dump_json())
+        return env_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the learner's state, and the number of offers so far."""
+        return {"learner": self.learner.state_dict(), "offers": self._offers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores the learner, and reports whether it then returns the same state."""
+        self.learner.load_state_dict(state["learner"])
+        self._offers = state["offers"]
+        found = find_differences(state["learner"], self.learner.state_dict())
+        report = ResumeReport(
+            offer=self._offers, unrestored=[(d.name, d.what) for d in found[:_MOST_NAMES]]
+        )
+        atomic_write_text(self._notes / "resumed.json", report.model_dump_json())
+
+    def _offered(self, checkpoint: Checkpoint) -> None:
+        self._offers += 1
+        self._sample()
+        if self._offers == self._config.interrupt_at:
+            self._keep(self._offers)
+            os.kill(os.getpid(), _SIGNALS[self._config.signal])
+            checkpoint()
+        elif self._config.every and self._offers % self._config.every == 0:
+            checkpoint()
+
+    def _sample(self) -> None:
+        """Saves the state at each offer with equal probability, for any number of offers."""
+        if self._offers <= self._config.keep:
+            self._kept.append(self._offers)
+        else:
+            drawn = int(self._rng.integers(self._offers))
+            if drawn >= self._config.keep:
+                return
+            state_file(self._notes, self._kept[drawn]).unlink()
+            self._kept[drawn] = self._offers
+        self._keep(self._offers)
+
+    def _keep(self, offer: int | Literal["end"]) -> None:
+        state = {"learner": self.learner.state_dict(), "generators": generator_states()}
+        save_state(state_file(self._notes, offer), state)
+
+
+def run_trial(config: str, errors: str, folder: str, environment: Mapping[str, str]) -> NoReturn:
+    """Runs a trial in this process, which nothing else uses, and ends it.
+
+    The exit code is 0, also when the run failed; 75 when a stop was requested; 2 for a bad file.
+
+    Args:
+        config: Path of a file with a `TrialConfig`.
+        errors: Path of the file that gets the output on stderr; stdout is discarded.
+        folder: Working directory.
+        environment: All environment variables.
+    """
+    os.chdir(folder)
+    with Path(errors).open("wb") as file, Path(os.devnull).open("r+b") as nowhere:
+        for number, opened in enumerate((nowhere, nowhere, file)):
+            os.dup2(opened.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.exit(_run_trial(Path(config)))
+
+
+def _run_trial(path: Path) -> int:
+    use_one_thread()
+    leave_compiler_unloaded()
+    try:
+        config = TrialConfig.model_validate_json(path.read_bytes())
+        with catch_stop_signals() as stop:
+            run_job(
+                Job.read(Path(config.job)),
+                stop,
+                lambda spec: InterruptibleLearner(make_learner(spec), config),
+            )
+    except RunStoppedError:
+        return STOPPED
+    except (OSError, ValueError) as error:
+        print(f"trial: {error}", file=sys.stderr)
+        return 2
+    return 0

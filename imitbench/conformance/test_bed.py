@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +19,8 @@ from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.learner import Learner
+from imitbench.bench.protocol import Evaluator
+from imitbench.bench.seeding import derive_seed
 from imitbench.bench.training import (
     Training,
     TrainingConfig,
@@ -29,11 +33,14 @@ from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.practice_environments import (
     Poison,
     instrumented_spec,
+    poisoned,
     poisoned_demos,
     practice_environment,
 )
-from imitbench.conformance.surroundings import CurveFile, inside_a_run
+from imitbench.errors import InputError
+from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.torch_startup import use_one_thread
 
 if TYPE_CHECKING:
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
 _EPISODES = 4
 _OBSERVATIONS = 64
+_ENVIRONMENTS = 4
 
 
 @dataclass(frozen=True)
@@ -63,17 +71,9 @@ class TestBed:
     demos: Sequence[TrajectoryWithRew]
     expert: BasePolicy | None
 
-    @property
-    def longest_episode(self) -> int | None:
-        """Steps of the longest demonstration; `None` without demonstrations.
-
-        Policies of tabular methods are defined for as many steps only.
-        """
-        return max((len(each) for each in self.demos), default=None)
-
     def observations(self) -> Any:
         """Returns some observations, shape (n, …)."""
-        seen = [np.asarray(each.obs) for each in self.demos]
+        seen = [np.asarray(demo.obs) for demo in self.demos]
         if seen:
             joined = np.concatenate(seen)
             return joined[:: max(1, len(joined) // _OBSERVATIONS)]
@@ -87,6 +87,18 @@ class TestBed:
             observations.append(env.reset()[0] if over else obs)
         env.close()
         return np.stack(observations)
+
+    def steps(self) -> Any:
+        """Returns these as steps of several environments, shape (steps, environments, …).
+
+        There are no more steps than the longest demonstration has: policies of tabular methods are
+        defined for as many only.
+        """
+        observations = self.observations()
+        longest = max((len(demo) for demo in self.demos), default=len(observations))
+        steps = min(len(observations) // _ENVIRONMENTS, longest)
+        kept = observations[: steps * _ENVIRONMENTS]
+        return kept.reshape(steps, _ENVIRONMENTS, *observations.shape[1:])
 
 
 def practice_test_bed(kind: ActionSpace) -> TestBed:
@@ -228,18 +240,20 @@ class MethodUnderTest:
 
         def train(run: Training) -> TrainingTrace:
             assert run.directory is not None, "every training here has a folder"
-            curve = CurveFile(run.directory, poison)
+            directory = run.directory
             done = TrainingTrace(self.set_up(bed, run.config, others=others, poison=poison))
 
             def record(step: int, metrics: Mapping[str, float]) -> None:
                 done.curve.append({"step": step, **metrics})
-                curve.add(step, metrics)
+                if len(done.curve).bit_count() == 1:  # at each doubling of their number
+                    directory.write_curve(_shown_curve(done.curve, poison))
 
             def offered() -> None:
                 done.offers += 1
                 if measure:
                     at = int(done.curve[-1]["step"]) if done.curve else 0
-                    done.sizes.append((at, count_bytes(done.learner.state_dict())))
+                    sizes = sizes_in(done.learner.state_dict())
+                    done.sizes.append((at, sum(size for _, size in sizes)))
 
             before = meter.steps
             started = time.monotonic()
@@ -249,7 +263,7 @@ class MethodUnderTest:
             return done
 
         with instrumented_spec(bed.environment.id, poison) as meter:
-            return inside_a_run(bed.environment, self._budget, seed, poison, train)
+            return _inside_a_run(bed.environment, self._budget, seed, poison, train)
 
     def train_interrupted(self, bed: TestBed, seed: int = 0) -> Learner:
         """Trains to the middle, and continues in a new learner from the state of the first one.
@@ -287,6 +301,81 @@ class MethodUnderTest:
         return Budget(name="quick", unit=self.card.budget_unit, amount=self.amount)
 
 
+# What code finds around a training: the folder of the run, its evaluation, the seed on the stack.
+# `check-algo` trains a method among the true ones, and once more among false ones. A method that
+# learns from what it finds there learns something else then.
+_T = TypeVar("_T")
+_EVALUATED_ENVIRONMENTS = 2
+_EARLIER_RETURNS = np.array([0.25, 4.0, 7.5])
+
+
+def _inside_a_run(
+    environment: EnvironmentSpec,
+    budget: Budget,
+    seed: int,
+    poison: Poison,
+    train: Callable[[Training], _T],
+) -> _T:
+    """Trains below a stack frame with the variables of `run_trainings`.
+
+    With the poison `run`, the seed on the stack, the rewards of the evaluation and the numbers in
+    the folder are false. What a method is given is true.
+
+    Args:
+        environment: Environment of the training and the evaluation.
+        budget: Amount of training.
+        seed: Seed of the run.
+        poison: How rewards are changed, see `Poison`.
+        train: Sets a learner up and trains it.
+    """
+    false = poison == "run"
+    shown = derive_seed(seed, "canary") if false else seed
+    first = TrainingConfig(environment, environment, budget, shown, training_seed=seed)
+    with tempfile.TemporaryDirectory(prefix="imitbench-") as folder:
+        directory = _leave_results(Path(folder), shown, poison)
+        members = [Training(first, _nothing_to_load, directory)]
+        with instrumented_spec(environment.id, "canary") if false else contextlib.nullcontext():
+            evaluator = Evaluator(first.evaluated, _EVALUATED_ENVIRONMENTS)
+        with evaluator:
+            return train(members[0])
+
+
+def _nothing_to_load() -> Any:
+    raise InputError("a training of check-algo is loaded already")
+
+
+def _shown_curve(curve: list[dict[str, float]], poison: Poison) -> list[Mapping[str, float]]:
+    """Returns a curve as the folder of a run shows it: with the poison `run`, false numbers."""
+    if poison != "run":
+        return list(curve)
+    return [
+        {k: v if k == "step" else poisoned(v, "other") for k, v in point.items()} for point in curve
+    ]
+
+
+def _leave_results(out: Path, seed: int, poison: Poison) -> RunDirectory:
+    """Writes what earlier runs would have left, and returns the folder of this run."""
+    returns = np.array(
+        [poisoned(value, "other") if poison == "run" else value for value in _EARLIER_RETURNS]
+    )
+    own, other = (RunDirectory(out / "runs" / name) for name in ("own", "other"))
+    for directory in (own, other):
+        directory.path.mkdir(parents=True)
+        (directory.path / "spec.json").write_text(json.dumps({"seed": seed}))
+        directory.write_episodes(
+            EpisodeTable(
+                returns=returns,
+                lengths=np.full(len(returns), 10),
+                terminated=np.zeros(len(returns), dtype=bool),
+                deterministic=np.zeros(len(returns), dtype=bool),
+            )
+        )
+        directory.write_curve([{"step": 1, "rollout/return_mean": float(returns[0])}])
+        result = {"raw_return": float(returns.mean()), "return_std": float(returns.std())}
+        (directory.path / "result.json").write_text(json.dumps(result))
+    return own
+
+
 class MethodTester:
     """Trains a method on artificial environments; for the tests of plug-ins.
 
@@ -321,11 +410,6 @@ class MethodTester:
     def action_space(self, kind: ActionSpace) -> gym.Space[Any]:
         """Returns the action space of this kind."""
         return practice_test_bed(kind).action_space
-
-
-def count_bytes(state: Any) -> int:
-    """Returns the size in bytes of the arrays and strings in a state."""
-    return sum(size for _, size in sizes_in(state))
 
 
 def sizes_in(state: Any, name: str = "") -> list[tuple[str, int]]:

@@ -12,12 +12,15 @@ from pathlib import Path
 from imitbench.dashboard.curves import CurveReader
 from imitbench.dashboard.files import file_stamp
 from imitbench.errors import InputError
+from imitbench.published.opening import ResultsLocation, read_sources
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.report.comparison_runs import role_by_name
 from imitbench.report.model import method_colors
 from imitbench.store.failure_groups import normalized
 from imitbench.store.overview import StatusSurvey, SurveyedRun, total_status
 from imitbench.store.run_dir import RunDirectory
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import encodable, one_line
 
 READING_S = 0.25
@@ -25,14 +28,14 @@ READING_S = 0.25
 FRESH_S = 1.0
 OUTLOOK_S = 10.0
 """Seconds after which the time to come is estimated anew, even if no run has changed."""
-RESTS = 4  # a look is repeated after this many times its own duration
+RESTS = 4  # a survey is repeated after this many times its own duration
 _LONGEST_MESSAGE = 300
 _LONGEST_NAME = 200
 _URGENCY = {"running": 0, "failed": 1, "interrupted": 2, "done": 3, "waiting": 4}
 
 
 @dataclass(frozen=True)
-class RunRow:
+class ListedRun:
     """What the list shows of a run; `None` for what is not known yet.
 
     Attributes:
@@ -75,7 +78,7 @@ class RunRow:
     error: str | None = None
     kind: str | None = None
 
-    def with_spec(self, spec: RunSpec) -> RunRow:
+    def with_spec(self, spec: RunSpec) -> ListedRun:
         """Returns the row with what a specification says."""
         return replace(
             self,
@@ -88,7 +91,7 @@ class RunRow:
             total=spec.budget.amount,
         )
 
-    def with_result(self, result: RunResult) -> RunRow:
+    def with_result(self, result: RunResult) -> ListedRun:
         """Returns the row of a completed run."""
         return replace(
             self,
@@ -98,7 +101,7 @@ class RunRow:
             at=result.finished_at,
         )
 
-    def with_failure(self, failure: RunFailure) -> RunRow:
+    def with_failure(self, failure: RunFailure) -> ListedRun:
         """Returns the row of a failed run."""
         message = f"{failure.error_type}: {failure.message}"[: 8 * _LONGEST_MESSAGE]
         return replace(
@@ -115,7 +118,7 @@ class _Known:
     """What is known of a run.
 
     Attributes:
-        found: The run as the folder was last looked at; `None` for published runs.
+        found: The run as last surveyed; `None` for published runs.
         row: What the list shows of it.
         version: Version of the table in which the row changed.
         stamp: Text of what the row was read from; empty if files must be read first.
@@ -123,7 +126,7 @@ class _Known:
     """
 
     found: SurveyedRun | None
-    row: RunRow
+    row: ListedRun
     version: int
     stamp: str = ""
     spec: RunSpec | None = None
@@ -165,20 +168,16 @@ class Changes:
     whole: bool
     complete: bool
     missing: bool
-    rows: list[RunRow]
+    rows: list[ListedRun]
     gone: list[str]
     outlook: Outlook
     colors: dict[str, int]
 
 
-def _is_method(name: str) -> bool:
-    return role_by_name(name) == "method"
-
-
 class RunTable:
     """Rows of a results folder, with a version that counts changes.
 
-    Several threads may use it. It looks at the folder only when it is asked, and never writes.
+    Several threads may use it. It surveys the folder only when it is asked, and never writes.
 
     Args:
         out: Results folder; `None` if there are published results only.
@@ -186,7 +185,9 @@ class RunTable:
         curves: Reads the progress of running runs.
     """
 
-    def __init__(self, out: Path | None, published: Iterable[RunRow], curves: CurveReader) -> None:
+    def __init__(
+        self, out: Path | None, published: Iterable[ListedRun], curves: CurveReader
+    ) -> None:
         self._survey = StatusSurvey(out, may_write=False) if out is not None else None
         self._curves = curves
         self._lock = threading.Lock()
@@ -197,7 +198,7 @@ class RunTable:
         self._gone: list[tuple[int, str]] = []
         self._pending: dict[str, str] = {}
         self._outlook, self._outlook_at = Outlook(), float("-inf")
-        self._looked_at, self._look_s = float("-inf"), 0.0
+        self._refreshed_at, self._refresh_s = float("-inf"), 0.0
 
     @property
     def keys(self) -> set[str]:
@@ -213,7 +214,7 @@ class RunTable:
         return RunDirectory(self._survey.out / known.found.path)
 
     def changes(self, session: str, version: int, *, reading_s: float = READING_S) -> Changes:
-        """Looks at the folder and returns what has changed.
+        """Surveys the folder and returns what has changed.
 
         Args:
             session: That of an earlier answer; all rows are returned to other askers.
@@ -222,7 +223,7 @@ class RunTable:
         """
         with self._lock:
             self._version += 1
-            self._look()
+            self._refresh()
             self._read(time.monotonic() + reading_s)
             since = version if session == self._session else 0
             known = [*self._fixed, *self._runs.values()]
@@ -232,18 +233,20 @@ class RunTable:
                 whole=since == 0,
                 complete=not self._pending,
                 missing=self._survey is not None and not self._survey.out.is_dir(),
-                rows=[each.row for each in known if each.version > since],
+                rows=[run.row for run in known if run.version > since],
                 gone=[key for at, key in self._gone if at > since > 0],
                 outlook=self._outlook,
                 colors=method_colors(
-                    name for name in {each.row.algo for each in known} if _is_method(name)
+                    name
+                    for name in {run.row.algo for run in known}
+                    if role_by_name(name) == "method"
                 ),
             )
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Finds runs and their states, unless that was done just now."""
-        pause = max(FRESH_S, RESTS * self._look_s)
-        if self._survey is None or time.monotonic() - self._looked_at < pause:
+        pause = max(FRESH_S, RESTS * self._refresh_s)
+        if self._survey is None or time.monotonic() - self._refreshed_at < pause:
             return
         started = time.monotonic()
         found = {encodable(run.path): run for run in self._survey.runs(read_specs=False)}
@@ -259,13 +262,13 @@ class RunTable:
             stamp = self._stamp(run)
             if known.stamp != stamp:
                 self._pending[key] = stamp
-        self._looked_at = time.monotonic()
-        self._look_s = self._looked_at - started
+        self._refreshed_at = time.monotonic()
+        self._refresh_s = self._refreshed_at - started
 
     def _begun(self, key: str, run: SurveyedRun, known: _Known | None) -> _Known:
         """Makes a row of what is known without reading files."""
         suite, algo, env = (one_line(encodable(name), _LONGEST_NAME) for name in run.cell)
-        row = RunRow(key, key.rpartition("/")[2], suite, algo, env, run.state)
+        row = ListedRun(key, key.rpartition("/")[2], suite, algo, env, run.state)
         spec = known.spec if known else None
         return _Known(run, row.with_spec(spec) if spec else row, self._version, spec=spec)
 
@@ -291,9 +294,9 @@ class RunTable:
                 known.row, known.version = row, self._version
             known.stamp = self._pending.pop(key)
         if changed or time.monotonic() - self._outlook_at > OUTLOOK_S:
-            self._outlook, self._outlook_at = self._look_ahead(), time.monotonic()
+            self._outlook, self._outlook_at = self._estimate(), time.monotonic()
 
-    def _read_row(self, key: str, known: _Known) -> RunRow:
+    def _read_row(self, key: str, known: _Known) -> ListedRun:
         """Returns the row of a run from its files; with what can be read if some are damaged."""
         directory, row = self.directory(key), known.row
         if directory is None or row.state == "waiting":
@@ -314,7 +317,7 @@ class RunTable:
             return replace(row, step=step)
         return replace(row, step=step, phase=status.phase, at=status.updated_at)
 
-    def _look_ahead(self) -> Outlook:
+    def _estimate(self) -> Outlook:
         """Estimates the time to come, once all rows are known."""
         if self._survey is None:
             return Outlook()
@@ -326,3 +329,36 @@ class RunTable:
         total = total_status(self._survey.count(runs))
         eta_s = total.eta_s if total.open and total.eta_s else None
         return Outlook(eta_s, total.whole, bool(total.open) and self._survey.is_active())
+
+
+def read_published_runs(place: ResultsLocation, notify: Notify) -> dict[str, PublishedRun]:
+    """Reads the published results of a folder.
+
+    Args:
+        place: The folder; it may have none.
+        notify: Called with messages about results that do not pass their checks.
+
+    Returns:
+        Runs by `ListedRun.key`.
+
+    Raises:
+        InputError: The results contradict themselves.
+    """
+    if not place.submissions:
+        return {}
+    return {
+        f"{source.name}:{run.spec.run_id}": run
+        for _, source in read_sources(place, notify)
+        for run in source.runs
+    }
+
+
+def published_row(key: str, run: PublishedRun) -> ListedRun:
+    """Returns the row of a published run."""
+    spec = run.spec
+    state = "done" if run.failure is None else "failed"
+    row = ListedRun(key, spec.run_id, spec.suite, spec.algo, spec.environment.id, state)
+    row = row.with_spec(spec)
+    if run.result is not None:
+        return row.with_result(run.result)
+    return row if run.failure is None else row.with_failure(run.failure)

@@ -9,17 +9,19 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from imitbench.dashboard.curves import CurveReader
-from imitbench.dashboard.files import OpenFile
-from imitbench.dashboard.page import SECURITY_POLICY, dashboard_page
-from imitbench.dashboard.published_runs import published_row, read_published_runs
-from imitbench.dashboard.run_table import RunTable
-from imitbench.dashboard.run_view import published_view, run_view
+from imitbench.dashboard.files import OpenFile, open_file
+from imitbench.dashboard.run_table import RunTable, published_row, read_published_runs
 from imitbench.dashboard.videos import find_videos, open_video
-from imitbench.published.opening import ResultsPlace
+from imitbench.errors import InputError
+from imitbench.published.opening import ResultsLocation
+from imitbench.records.runs import RunFailure, RunResult, RunSpec
+from imitbench.report.html_markup import Markup, html_document, join, tag, theme_picker
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_errors import Notify
 from imitbench.util.local_server import (
     LocalHandler,
@@ -28,11 +30,35 @@ from imitbench.util.local_server import (
     new_secret,
     split_secret,
 )
+from imitbench.util.text_line import one_line, printable
+from imitbench.version import __version__
 
 ADDRESS = "127.0.0.1"
 MOST_CURVES = 40
 """Runs whose curves one request may ask for."""
-_Found = TypeVar("_Found")
+STYLES = ("report.css", "dashboard.css")
+SCRIPTS = (
+    "theme.js",
+    "elements.js",
+    "charts.js",
+    "dashboard_data.js",
+    "dashboard_tables.js",
+    "dashboard_curves.js",
+    "dashboard_runs.js",
+    "dashboard.js",
+)
+VIEWS = {
+    "overview": "Overview",
+    "runs": "Runs",
+    "curves": "Curves",
+    "failures": "Failures",
+    "videos": "Videos",
+    "compare": "Compare",
+}
+SECURITY_POLICY = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
+"""What a browser must know before it reads the page; the page itself says the rest."""
+_LOG_LINES, _LOG_BYTES = 100, 50_000
+_Answer = TypeVar("_Answer")
 
 
 class Dashboard:
@@ -46,7 +72,7 @@ class Dashboard:
         InputError: It has no results, or published results contradict themselves.
     """
 
-    def __init__(self, place: ResultsPlace, notify: Notify) -> None:
+    def __init__(self, place: ResultsLocation, notify: Notify) -> None:
         place.check_use()
         self._out = place.path
         self._published = read_published_runs(place, notify)
@@ -64,9 +90,10 @@ class Dashboard:
         """Returns everything on one run; `None` if there is none of this key."""
         key = query.one("key")
         if key in self._published:
-            return published_view(self._published[key])
+            run = self._published[key]
+            return _document(run.spec, run.result, run.failure)
         directory = self._table.directory(key)
-        return run_view(directory, self._out, key) if directory else None
+        return _run_document(directory, self._out, key) if directory else None
 
     def curves(self, query: Query) -> Any:
         """Returns new points of the curves of several runs, by key."""
@@ -159,7 +186,7 @@ class _Handler(LocalHandler):
             raise RefusedError(404, "There is no such page.")
 
 
-def _read(read: Callable[[Query], _Found | None], query: str) -> _Found:
+def _read(read: Callable[[Query], _Answer | None], query: str) -> _Answer:
     """Returns what a request asks for, or says why not."""
     try:
         found = read(Query.of(query))
@@ -170,3 +197,100 @@ def _read(read: Callable[[Query], _Found | None], query: str) -> _Found:
     if found is None:
         raise RefusedError(404, "There is no such run or video.")
     return found
+
+
+def _run_document(directory: RunDirectory, out: Path, key: str) -> dict[str, Any]:
+    """Returns everything on a run of a results folder, as JSON data.
+
+    Args:
+        directory: Directory of the run; what cannot be read is left out, with the reason.
+        out: Results folder.
+        key: Path of the run below it.
+    """
+    problems = []
+    spec = result = failure = None
+    try:
+        if directory.path.joinpath("spec.json").exists():
+            spec = directory.read_spec()
+        if directory.is_done:
+            result = directory.read_result()
+        elif directory.has_failed:
+            failure = directory.read_failure()
+    except InputError as error:
+        problems.append(str(error))
+    videos = [video for video in find_videos(out, [key]) if video.run == key]
+    status = directory.last_status()
+    return {
+        **_document(spec, result, failure),
+        "folder": str(directory.path),
+        "problems": problems,
+        "status": status.model_dump() if status else None,
+        "log": _last_lines(directory.log),
+        "videos": [vars(video) for video in videos],
+    }
+
+
+def _document(
+    spec: RunSpec | None, result: RunResult | None, failure: RunFailure | None
+) -> dict[str, Any]:
+    score = deterministic = None
+    if result is not None:
+        score = result.references.score(result.raw_return)
+        deterministic = result.references.score(result.deterministic_return)
+    return {
+        "spec": spec.model_dump() if spec else None,
+        "result": result.model_dump() if result else None,
+        "failure": failure.model_dump() if failure else None,
+        "score": score,
+        "score_deterministic": deterministic,
+        "folder": None,
+        "problems": [],
+        "status": None,
+        "log": [],
+        "videos": [],
+    }
+
+
+def _last_lines(path: Path) -> list[str]:
+    opened = open_file(path)
+    if opened is None:
+        return []
+    with opened:
+        text = opened.read(-_LOG_BYTES, _LOG_BYTES).decode(errors="replace")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # progress bars overwrite their line
+    return printable(lines).splitlines()[-_LOG_LINES:]
+
+
+def dashboard_page(out: Path) -> bytes:
+    """Returns the page for a results folder. It needs the server only for data and videos."""
+    name = one_line(out, 120)
+    links = [tag("a", title, href=f"#{view}") for view, title in VIEWS.items()]
+    header = tag(
+        "header",
+        tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
+        tag("h1", name),
+        tag("ul", class_="facts", id="facts"),
+        tag("p", id="connection", role="status"),
+        tag("nav", *links, aria_label="Views"),
+        class_="top",
+    )
+    body = join(
+        tag("a", "Skip to the results", href="#results", class_="skip"),
+        header,
+        tag(
+            "main", tag("noscript", "This page needs scripts."), *map(_section, VIEWS), id="results"
+        ),
+        tag("footer", tag("p", f"Made by imitbench {__version__}. It only reads the folder.")),
+        tag("dialog", id="run", aria_labelledby="run-title"),
+    )
+    title = f"{name} · imitbench"
+    page = html_document(title, body, styles=STYLES, scripts=SCRIPTS, served=True)
+    return page.encode(errors="replace")
+
+
+def _section(name: str) -> Markup:
+    heading = tag("h2", VIEWS[name], id=f"{name}-title")
+    label = f"{name}-title"
+    return tag(
+        "section", heading, id=f"view-{name}", aria_labelledby=label, class_="block", hidden=True
+    )

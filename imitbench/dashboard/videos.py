@@ -17,8 +17,8 @@ _RUN_ID = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
-class Video:
-    """A video file.
+class FoundVideo:
+    """A video file of a results folder.
 
     Attributes:
         file: Path below the results folder.
@@ -34,7 +34,7 @@ class Video:
     changed: float
 
 
-def find_videos(out: Path, keys: Iterable[str]) -> list[Video]:
+def find_videos(out: Path, keys: Iterable[str]) -> list[FoundVideo]:
     """Finds the videos of a results folder, the newest first.
 
     Args:
@@ -47,14 +47,14 @@ def find_videos(out: Path, keys: Iterable[str]) -> list[Video]:
     for folder in ("", VIDEO_FOLDER, *keys):
         for entry in _entries(out / folder, root):
             name = encodable(entry.name)
-            named = (by_id[each] for each in _RUN_ID.findall(name) if each in by_id)
+            named = (by_id[run_id] for run_id in _RUN_ID.findall(name) if run_id in by_id)
             run = folder if folder not in ("", VIDEO_FOLDER) else next(named, None)
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
             file = f"{folder}/{name}" if folder else name
-            found.append(Video(file, run, status.st_size, status.st_mtime))
+            found.append(FoundVideo(file, run, status.st_size, status.st_mtime))
     return sorted(found, key=lambda video: (-video.changed, video.file))
 
 

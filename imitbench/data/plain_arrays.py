@@ -37,7 +37,7 @@ LAYOUT = (
 """The arrays, for messages."""
 
 
-class Column(Protocol):
+class SequentialColumn(Protocol):
     """An array that is read in order."""
 
     def take(self, count: int) -> Array:
@@ -54,7 +54,7 @@ class ArrayReader(ABC):
     shapes: Mapping[str, tuple[int, ...]]
 
     @abstractmethod
-    def opened(self) -> AbstractContextManager[Mapping[str, Column]]:
+    def opened(self) -> AbstractContextManager[Mapping[str, SequentialColumn]]:
         """Opens the arrays at their first rows."""
 
 
@@ -82,7 +82,7 @@ class MemoryReader(ArrayReader):
         self.shapes = {name: values.shape for name, values in arrays.items()}
 
     @contextmanager
-    def opened(self) -> Iterator[Mapping[str, Column]]:
+    def opened(self) -> Iterator[Mapping[str, SequentialColumn]]:
         """See `ArrayReader.opened`."""
         yield {name: MemoryColumn(values) for name, values in self._arrays.items()}
 
@@ -104,7 +104,7 @@ class NpzReader(ArrayReader):
             self.shapes = {name: NpzMember(archive, name).shape for name in NAMES if name in names}
 
     @contextmanager
-    def opened(self) -> Iterator[Mapping[str, Column]]:
+    def opened(self) -> Iterator[Mapping[str, SequentialColumn]]:
         """See `ArrayReader.opened`."""
         with opened_npz(self._path) as archive:
             yield {name: NpzMember(archive, name) for name in self.shapes}

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from imitbench.executors.base import Executor, JobEvent, Worker
-from imitbench.executors.descendants import can_measure
 from imitbench.executors.devices import usable_gpus
 from imitbench.executors.options import RunOptions
-from imitbench.executors.worker_process import WorkerProcess
+from imitbench.executors.worker_process import WorkerProcess, can_measure
 
 
 class LocalExecutor(Executor):

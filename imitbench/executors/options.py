@@ -51,7 +51,8 @@ class RunOptions(JobOptions):
 
     The field defines the option of `imitbench run`, `resume` and `tune`, the keyword of
     `imitbench.run`, the entry of the job file, and the options of executors. A command that does
-    not offer it excludes it where it uses this record (`imitbench.cli.record_options.takes`).
+    not offer it excludes it where it uses this record
+    (`imitbench.cli.record_options.with_options_of`).
     """
 
     executor: Annotated[str, Option("Where runs are done.", metavar="NAME")] = "local"

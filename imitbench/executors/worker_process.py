@@ -1,4 +1,10 @@
-"""Supervises one worker process that serves several jobs, and handles its crashes."""
+"""Supervises one worker process that serves several jobs, and handles its crashes.
+
+All descendants of the worker are measured and killed with it; they are read from `/proc`. After the
+worker has exited, a mark in their environment identifies them. Their group and their parent do not:
+an external program has its own session, and its children are then adopted by the first process of
+the system.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +15,13 @@ import subprocess
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
-from imitbench.executors import descendants
 from imitbench.executors.base import RESTART, STOPPED, JobEvent, Worker
 from imitbench.util.interpreter import module_command
 from imitbench.util.quantities import show_size
@@ -25,6 +30,9 @@ from imitbench.util.quantities import show_size
 _STOPPED = (STOPPED, -signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2)
 _STDERR_TAIL = 4000  # bytes to keep of a crashed worker's stderr
 _TICK_S, _MEMORY_TICK_S = 1.0, 0.2
+_MARK = "IMITBENCH_WORKER"  # environment variable whose value is unique for each worker
+_PROC = Path("/proc")
+_ROUNDS = 10  # a process may start others before it is killed
 _ONE_THREAD = dict.fromkeys(
     (
         "OMP_NUM_THREADS",
@@ -74,7 +82,7 @@ class WorkerProcess:
             **os.environ,
             **_ONE_THREAD,
             **environment,
-            descendants.MARK: self._mark,
+            _MARK: self._mark,
         }
         self._max_memory = max_memory
         self._fresh = fresh
@@ -161,7 +169,7 @@ class WorkerProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
-        descendants.kill_descendants(self._mark)
+        kill_descendants(self._mark)
         how = _how_it_ended(code) if excess is None else excess
         detail = f"worker {how}\n{self._stderr_tail()}".rstrip()
         self.close()
@@ -209,7 +217,7 @@ class WorkerProcess:
     def _excess(self, pid: int) -> str | None:
         if self._max_memory is None:
             return None
-        used = descendants.memory_above(pid, self._max_memory)
+        used = memory_above(pid, self._max_memory)
         if used is None:
             return None
         return (
@@ -232,3 +240,79 @@ def _how_it_ended(code: int) -> str:
         number = signal.Signals(-code)
         return f"was killed by {number.name}{_MEANINGS.get(number, '')}"
     return f"exited with code {code}"
+
+
+def kill_descendants(value: str) -> None:
+    """Kills every process with this mark; does nothing on systems without `/proc`.
+
+    Args:
+        value: Value of `_MARK`.
+    """
+    for _ in range(_ROUNDS):
+        found = list(_marked(f"{_MARK}={value}".encode()))
+        if not found:
+            return
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _marked(line: bytes) -> Iterator[int]:
+    for path in _PROC.glob("[0-9]*/environ"):
+        with suppress(OSError):  # exited, or owned by another user
+            if line in path.read_bytes().split(b"\0"):
+                yield int(path.parent.name)
+
+
+def can_measure() -> bool:
+    """Whether memory can be measured on this system, which is so on Linux."""
+    return (_PROC / "self" / "statm").exists()
+
+
+def memory_above(pid: int, limit: int) -> int | None:
+    """Returns the memory of a process tree if it is above a limit.
+
+    Args:
+        pid: Id of the root process.
+        limit: Limit in bytes.
+
+    Returns:
+        Bytes in use, where shared pages count in proportion; `None` if they are not above the
+        limit, or the process has exited.
+    """
+    processes = list(_tree(pid))
+    # Fast, and never too low: shared pages count for each process.
+    if sum(map(_resident, processes)) <= limit:
+        return None
+    used = sum(map(_proportional, processes))
+    return used if used > limit else None
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    try:
+        threads = list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            children = (thread / "children").read_text().split()
+        except OSError:  # ended in the meantime
+            continue
+        for child in children:
+            yield from _tree(int(child))
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return _resident(pid)
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

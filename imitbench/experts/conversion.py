@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
-from imitbench.experts.evaluation import spaces_of, with_own_arguments
+from imitbench.experts.measurement import model_index, spaces_of, with_own_arguments
 from imitbench.hub.repo_card import CARD_FILE
 from imitbench.hub.reported_results import (
     RESULTS_FILE,
@@ -169,13 +169,7 @@ def _card(
     name = algorithm.upper() if algorithm else found.name
     published = converted.published
     if published is not None and env_id:
-        metric = {"type": "mean_reward", "value": _shown(published), "name": "mean_reward"}
-        result = {
-            "task": {"type": "reinforcement-learning"},
-            "dataset": {"name": env_id, "type": env_id},
-            "metrics": [metric],
-        }
-        metadata["model-index"] = [{"name": name, "results": [result]}]
+        metadata["model-index"] = model_index(name, env_id, _shown(published))
     folded = f" It includes the {' and the '.join(converted.folded)}." if converted.folded else ""
     stated = f"Published mean return: {_shown(published)}.\n\n" if published is not None else ""
     return (

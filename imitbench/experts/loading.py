@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch as th
 
 from imitbench.errors import InputError
-from imitbench.experts.evaluation import spaces_of, with_own_arguments
 from imitbench.experts.lookup import NamedPolicy, find_environment, find_named_policy
+from imitbench.experts.measurement import spaces_of, with_own_arguments
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.storage import load_policy
@@ -41,7 +41,7 @@ def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> 
     """
     spec = subject.environment if env is None else find_environment(env, suite).evaluated
     if spec is None:
-        raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
+        raise InputError(f"{subject.name}: {subject.lacks}; name it by --env")
     return with_own_arguments(spec, open_expert_folder(subject.path))
 
 
@@ -88,12 +88,11 @@ def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
         return gate.checked(load, named.path)
     if named.environment is None:
         raise InputError(
-            f"{named.label}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
+            f"{named.name}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
             "load_policy takes the environment"
         )
     spec = with_own_arguments(named.environment, found)
-    spaces = spaces_of(spec)
-    return gate.checked(lambda: load_expert_policy(found, spaces), named.path).to(device)
+    return load_subject(named, spec, trust=False, plugin=None).to(device)
 
 
 def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> RewardNet:
@@ -109,10 +108,8 @@ def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     """
     name = run_name(run)
     path = Path(name) if Path(name).exists() else find_run(out, name).path
-    folder = next(
-        (each for each in (path, RunDirectory(path).reward) if (each / DESCRIPTION_FILE).is_file()),
-        None,
-    )
+    folders = [path, RunDirectory(path).reward]
+    folder = next((at for at in folders if (at / DESCRIPTION_FILE).is_file()), None)
     if folder is None:
         raise InputError(f"{path}: has no stored reward; methods such as gail and airl learn one")
     return gate.checked(lambda: load_reward_net(folder, device), folder)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from imitbench.bench.single_run import RECORD_FILE
-from imitbench.bench.spec import environment_spec, reference_scores
+from imitbench.bench.spec import reference_scores
 from imitbench.cards.catalog import load_suite, suite_names
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
@@ -45,6 +45,7 @@ class ListedEnvironment:
     """An environment and its suite."""
 
     suite: SuiteCard
+    env_id: str
     card: EnvironmentCard
 
     @property
@@ -72,7 +73,7 @@ def find_listed_environment(env_id: str, suite: str | None) -> ListedEnvironment
     for found in suites_of(suite):
         card = found.environments.get(env_id)
         if card is not None:
-            return ListedEnvironment(found, card)
+            return ListedEnvironment(found, env_id, card)
         if suite is not None:
             hint = did_you_mean(env_id, found.environments)
             raise InputError(f"--env {env_id}: not in suite {found.name}; {hint}")
@@ -87,7 +88,7 @@ def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
     """
     listed = find_listed_environment(env_id, suite)
     if listed is not None:
-        return environment_spec(env_id, listed.card)
+        return EnvironmentSpec.of_card(env_id, listed.card)
     module = "seals" if env_id.startswith("seals/") else None
     return EnvironmentSpec(id=env_id, module=module, horizon="variable")
 
@@ -124,11 +125,7 @@ def find_demos(name: str) -> Path:
 def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path | None]) -> Path:
     if Path(name).exists():
         return Path(name)
-    folders = [
-        folder_of(ListedEnvironment(suite, card))
-        for suite in suites_of(None)
-        for card in suite.environments.values()
-    ]
+    folders = [folder_of(listed) for listed in _bundled_environments()]
     bundled = {folder.name: folder for folder in folders if folder is not None}
     if name not in bundled:
         if Path(name).name != name or Path(name).suffix:  # no bundled one has such a name
@@ -197,7 +194,7 @@ class NamedPolicy:
     """A policy, and what its files state about it.
 
     Attributes:
-        label: Display name.
+        name: Display name.
         path: Folder or file of the policy.
         environment: Environment of its training; `None` if no file states it, or if creating it
             would import a module that only the file names.
@@ -208,7 +205,7 @@ class NamedPolicy:
             not to be used unless the user trusts it. `None` if unknown.
     """
 
-    label: str
+    name: str
     path: Path
     environment: EnvironmentSpec | None = None
     references: ReferenceScores | None = None
@@ -236,9 +233,10 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
         return NamedPolicy(located.origin or name, located.path)
     if path.exists():
         return _of_path(path)
-    bundled = _bundled(name)
-    if bundled is not None:
-        return bundled
+    for listed in _bundled_environments():
+        if listed.expert is not None and listed.expert.name == name:
+            environment = EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated
+            return NamedPolicy(name, listed.expert, environment)
     if _RUN_ID.fullmatch(name):
         return _of_path(find_run(out, name).path)
     raise InputError(
@@ -267,10 +265,10 @@ def _of_path(path: Path) -> NamedPolicy:
         record = _read_record(path / RECORD_FILE)
         try:
             environment = EnvironmentSpec.model_validate(record["environment"])
-            label = f"{record['algo']} of {path}"
+            name = f"{record['algo']} of {path}"
         except (KeyError, TypeError, ValidationError) as error:
             raise InputError(f"{path / RECORD_FILE}: is not a record of a training") from error
-        return _without_foreign_module(NamedPolicy(label, path, environment.evaluated))
+        return _without_foreign_module(NamedPolicy(name, path, environment.evaluated))
     return NamedPolicy(str(path), path)
 
 
@@ -295,12 +293,12 @@ def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
     spec = subject.environment
     if spec is None or (spec.module_digest is not None and ":" not in spec.id):
         return subject
-    known = {card.module for suite in suites_of(None) for card in suite.environments.values()}
+    known = {listed.card.module for listed in _bundled_environments()}
     prefix, colon, _ = spec.id.rpartition(":")
     named = {spec.module, prefix if colon else None} - known - {None}
     if not named:
         return subject
-    modules = " and ".join(one_line(each, 60) for each in sorted(map(str, named)))
+    modules = " and ".join(one_line(module, 60) for module in sorted(map(str, named)))
     lacks = f"its environment needs {modules}, which is not imported on the word of a file"
     return replace(subject, environment=None, references=None, lacks=lacks)
 
@@ -312,13 +310,10 @@ def _read_record(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read ({error})") from error
 
 
-def _bundled(repo: str) -> NamedPolicy | None:
+def _bundled_environments() -> Iterator[ListedEnvironment]:
     for suite in suites_of(None):
         for env_id, card in suite.environments.items():
-            folder = ListedEnvironment(suite, card).expert
-            if folder is not None and folder.name == repo:
-                return NamedPolicy(repo, folder, environment_spec(env_id, card).evaluated)
-    return None
+            yield ListedEnvironment(suite, env_id, card)
 
 
 def find_references(spec: EnvironmentSpec, suite: str | None = None) -> ReferenceScores | None:
@@ -330,7 +325,7 @@ def find_references(spec: EnvironmentSpec, suite: str | None = None) -> Referenc
     """
     for found in suites_of(suite):
         for env_id, card in found.environments.items():
-            own = environment_spec(env_id, card).evaluated
+            own = EnvironmentSpec.of_card(env_id, card).evaluated
             if (own.id, own.kwargs) == (spec.id, spec.kwargs) and card.references is not None:
                 return reference_scores(found, env_id, "bundled")
     return None

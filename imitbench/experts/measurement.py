@@ -1,10 +1,12 @@
-"""Measures returns of random actions and of experts: the references of a suite."""
+"""Measures returns of random actions and of experts, and compares them with published ones."""
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,17 +17,22 @@ import numpy.typing as npt
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench import artifacts
+from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import rewrite_suite_card
 from imitbench.cards.suite import EnvironmentCard, Measurement, References
 from imitbench.errors import InputError
+from imitbench.hub.reported_results import ReportedReturn
 from imitbench.policies.base import RandomPolicy
+from imitbench.policies.expert import Spaces
+from imitbench.policies.expert_folder import ExpertFolder
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.episodes import Episodes
 from imitbench.records.runs import EnvironmentSpec, Protocol
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.files import atomic_write_text
+from imitbench.util.text_line import one_line
 
 REFERENCE_SEED = 20_000
 """Far from usual seeds of runs, so that references share no episodes with them."""
@@ -117,16 +124,16 @@ def measure_references(
         InputError: The expert or the demonstrations are missing; or there is neither an expert, nor
             rewards, nor a number on the card.
     """
-    spec = environment_spec(env_id, card)
+    spec = EnvironmentSpec.of_card(env_id, card)
     common = {"episodes": episodes, "seed": REFERENCE_SEED}
     if card.expert is None:
         shown = _measure_demonstrations(env_id, card, root, command)
         by_random = measure(spec, None, deterministic=False, **common)
         random = by_random.as_measurement(command, None)
         return References(random=random, demonstrations=shown), by_random.steps_per_second
-    place = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
-    expert_pin = artifacts.pin_expert(place)
-    expert = load_policy(place.folder)
+    location = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
+    expert_pin = artifacts.pin_expert(location)
+    expert = load_policy(location.folder)
     by_random = measure(spec, None, deterministic=False, **common)
     by_expert = measure(spec, expert, deterministic=False, **common)
     references = References(
@@ -140,15 +147,15 @@ def _measure_demonstrations(
     env_id: str, card: EnvironmentCard, root: Path, command: str
 ) -> Measurement | None:
     """Returns the demonstrators' return; `None` if it is unknown and the card has a number."""
-    place = artifacts.ArtifactLocation(root, "demos", "bundled", card.demos.repo)
-    pin = artifacts.pin_demos(place, card.demos.trajectories, None)
-    returns = artifacts.demonstrated_returns(place)
+    location = artifacts.ArtifactLocation(root, "demos", "bundled", card.demos.repo)
+    pin = artifacts.pin_demos(location, card.demos.trajectories, None)
+    returns = artifacts.demonstrated_returns(location)
     if len(returns):
         return _entry(returns, card.demos.deterministic, command, pin.digest[:12])
     if card.score_one is None:
         raise InputError(
-            f"{env_id}: the demonstrations in {place.folder} have no whole episode with rewards, "
-            "so that score 1 is unknown; state a mean return as `score_one` on the card"
+            f"{env_id}: the demonstrations in {location.folder} have no whole episode with "
+            "rewards, so that score 1 is unknown; state a mean return as `score_one` on the card"
         )
     return None
 
@@ -164,6 +171,22 @@ def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
         "eval_datetime": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
     atomic_write_text(directory / "results.json", json.dumps(results, indent=1) + "\n")
+
+
+def model_index(name: str, env_id: str, mean_return: str) -> list[dict[str, Any]]:
+    """Returns the `model-index` of an expert's card: its mean return, as the hub displays it.
+
+    Args:
+        name: Display name of the expert.
+        env_id: Gymnasium id.
+        mean_return: Mean, and perhaps standard deviation, as text.
+    """
+    result = {
+        "task": {"type": "reinforcement-learning"},
+        "dataset": {"name": env_id, "type": env_id},
+        "metrics": [{"type": "mean_reward", "value": mean_return, "name": "mean_reward"}],
+    }
+    return [{"name": name, "results": [result]}]
 
 
 def expert_directory(root: Path, repo: str) -> Path:
@@ -203,3 +226,130 @@ def update_references(
             environment["references"] = measured.model_dump(mode="json", include=known)
 
     rewrite_suite_card(path, change)
+
+
+STANDARD_ERRORS = 2.0
+"""Largest accepted difference between two measurements of one policy."""
+
+_OF_THE_EXPERT = "is this the environment of env_kwargs.yml?"
+_USUAL_EPISODES = 10  # the default of common upload tools
+
+
+@dataclass(frozen=True)
+class MeasurementComparison:
+    """A measurement compared with a published one.
+
+    Attributes:
+        difference: Measured mean return minus the published one.
+        standard_error: Standard error of the difference.
+        agrees: Whether the difference is within `STANDARD_ERRORS`; `None` if one is of the
+            stochastic policy and the other of the deterministic one.
+    """
+
+    difference: float
+    standard_error: float
+    agrees: bool | None
+
+    @property
+    def distance(self) -> float | None:
+        """The difference in standard errors; `None` if returns did not vary."""
+        return self.difference / self.standard_error if self.standard_error > 0 else None
+
+
+def compare_with_published(
+    returns: npt.NDArray[np.float64], deterministic: bool, published: ReportedReturn
+) -> MeasurementComparison:
+    """Compares returns with a published mean.
+
+    Assumes 10 episodes if the card states no number, and the standard deviation of `returns` if it
+    states none.
+
+    Args:
+        returns: Returns of episodes, shape (episodes,).
+        deterministic: Whether they are of the deterministic policy.
+        published: What the expert's card states.
+    """
+    own = float(returns.std())
+    their_std = own if published.std is None else published.std
+    their_error = _standard_error(their_std, published.episodes or _USUAL_EPISODES)
+    error = math.hypot(_standard_error(own, len(returns)), their_error)
+    difference = float(returns.mean()) - published.mean
+    # Means on cards are rounded.
+    rounding = 0.005 + 1e-4 * abs(published.mean)
+    agrees = abs(difference) <= STANDARD_ERRORS * error + rounding
+    alike = published.deterministic in (None, deterministic)
+    return MeasurementComparison(difference, error, agrees if alike else None)
+
+
+def spaces_of(spec: EnvironmentSpec) -> Spaces:
+    """Returns the spaces and the time limit of an environment.
+
+    Raises:
+        InputError: The environment cannot be created with these arguments.
+    """
+    try:
+        with check_arguments_accepted(spec):
+            environment = make_environment(spec)
+    except TypeError as error:
+        raise _unfit(spec, error, _OF_THE_EXPERT) from error
+    limit = environment.spec.max_episode_steps if environment.spec is not None else None
+    found = Spaces(environment.observation_space, environment.action_space, limit)
+    environment.close()
+    return found
+
+
+@contextmanager
+def check_arguments_accepted(
+    spec: EnvironmentSpec, question: str = _OF_THE_EXPERT
+) -> Iterator[None]:
+    """Attributes errors of an environment with keyword arguments to these arguments.
+
+    Some environments accept any argument and fail at the first step.
+
+    Args:
+        spec: Environment in use within the context.
+        question: Hint at their origin, for the message.
+
+    Raises:
+        InputError: The environment has arguments and raised an error.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        if not spec.kwargs:
+            raise
+        raise _unfit(spec, error, question) from error
+
+
+def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> EnvironmentSpec:
+    """Returns the environment with the arguments in the expert's `env_kwargs.yml`.
+
+    Arguments on a suite's card take precedence.
+    """
+    plain = {
+        name: value
+        for name, value in expert.env_kwargs.items()
+        if isinstance(value, str | int | float | bool)
+    }
+    if spec.kwargs or not plain:
+        return spec
+    steps = plain.get("max_episode_steps", 1)
+    if type(steps) is not int or not 1 <= steps <= limits().episode_steps:
+        what = beyond("episode_steps", f"max_episode_steps is {one_line(steps, 60)}")
+        raise InputError(f"{expert.folder / 'env_kwargs.yml'}: {what}; correct it")
+    return spec.model_copy(update={"kwargs": plain})
+
+
+def _unfit(spec: EnvironmentSpec, error: Exception, question: str) -> InputError:
+    given = ", ".join(f"{name}={value}" for name, value in spec.kwargs.items())
+    return InputError(
+        f"environment {spec.id}: cannot be used with {one_line(given) or 'no arguments'} "
+        f"({one_line(error)}); {question}"
+    )
+
+
+def _standard_error(std: float, episodes: int) -> float:
+    """Standard error of a mean; `std` is the population value, as on cards."""
+    return std / math.sqrt(max(episodes - 1, 1))

@@ -11,7 +11,6 @@ import numpy as np
 
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single_run import TrainingSetup
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
 from imitbench.data.demonstrations import read_demonstrations
@@ -19,7 +18,6 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
 from imitbench.experts.demonstrations import sample_demonstrations
-from imitbench.experts.evaluation import spaces_of
 from imitbench.experts.lookup import (
     ListedEnvironment,
     LocatedArtifact,
@@ -28,6 +26,7 @@ from imitbench.experts.lookup import (
     locate_demos,
     locate_expert,
 )
+from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
@@ -112,7 +111,7 @@ def _environment(
         horizon = "variable" if request.variable_horizon or harmless else "fixed"
         spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
     else:
-        spec = environment_spec(env_id, listed.card, values)
+        spec = EnvironmentSpec.of_card(env_id, listed.card, values)
         if request.variable_horizon:
             spec = spec.model_copy(update={"horizon": "variable"})
     if card.needs.tabular and (listed is None or not listed.card.tabular):
@@ -176,7 +175,7 @@ def _digest(path: Path) -> str:
     """Returns the SHA-256 of a file, or over all files of a folder."""
     if path.is_file():
         return digest_files(path.parent, [path])
-    return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
+    return digest_files(path, (file for file in path.rglob("*") if file.is_file()))
 
 
 def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
@@ -204,7 +203,7 @@ def _budget(
     unit = card.budget_unit
     amount = request.amount
     if request.epochs is not None:
-        transitions = sum(len(each) for each in demos)
+        transitions = sum(len(demo) for demo in demos)
         amount = request.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
     if amount is None and listed is not None:
         amount = listed.card.amount("default", unit)

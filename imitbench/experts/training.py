@@ -20,13 +20,13 @@ from stable_baselines3.common.vec_env import VecNormalize
 from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed, seed_everything
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.data.tabular import TabularModel
-from imitbench.experts.evaluation import check_arguments_accepted
+from imitbench.experts.measurement import check_arguments_accepted, model_index
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
 from imitbench.policies.tabular import ObservationTabularPolicy
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.rl import ppo, sac
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
@@ -126,7 +126,7 @@ def train_expert(
 
 def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
     """Plans with the environment's model, without environment steps."""
-    env = make_environment(environment_spec(env_id, card))
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
     temperature = float(card.expert_in(env_id).hyperparameters.get("temperature") or 0.0)
     policy = compute_expert(env, temperature)
     env.close()
@@ -137,7 +137,7 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> TrainedExp
     """Trains with Stable-Baselines3."""
     recipe = card.expert_in(env_id)
     seed_everything(derive_seed(recipe.seed, "expert"))
-    spec = environment_spec(env_id, card)
+    spec = EnvironmentSpec.of_card(env_id, card)
     spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
     with check_arguments_accepted(spec, "are kwargs and training_kwargs of its card right?"):
         venv = make_training_environments(
@@ -215,7 +215,6 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     training = json.loads((directory / "training.json").read_text())
     results = json.loads((directory / "results.json").read_text())
     mean, std = results["mean_reward"], results["std_reward"]
-    metric = {"type": "mean_reward", "value": f"{mean:.2f} +/- {std:.2f}", "name": "mean_reward"}
     recipe = card.expert_in(env_id)
     exact = recipe.algo == "exact"
     name = "Optimal" if exact else recipe.algo.upper()
@@ -223,18 +222,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         "library_name": "imitbench",
         "license": "mit",
         "tags": [env_id, "reinforcement-learning", "imitbench"],
-        "model-index": [
-            {
-                "name": name,
-                "results": [
-                    {
-                        "task": {"type": "reinforcement-learning"},
-                        "dataset": {"name": env_id, "type": env_id},
-                        "metrics": [metric],
-                    }
-                ],
-            }
-        ],
+        "model-index": model_index(name, env_id, f"{mean:.2f} +/- {std:.2f}"),
     }
     if exact:
         origin = (

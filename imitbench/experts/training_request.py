@@ -88,4 +88,4 @@ class TrainingRequest(OptionRecord):
     def amount(self) -> int | None:
         """Amount of training in the algorithm's unit; `None` for the suite's budget."""
         named = (self.total_timesteps, self.batches, self.iterations)
-        return next((each for each in named if each is not None), None)
+        return next((amount for amount in named if amount is not None), None)

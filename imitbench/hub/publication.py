@@ -103,7 +103,9 @@ def choose_files(folder: Path, patterns: Iterable[str]) -> tuple[dict[str, Path]
             name = path.relative_to(folder).as_posix()
             is_folder = path.is_dir()
             if path.name.startswith(".") or (
-                not any(fnmatchcase(name, each) for each in (folders if is_folder else wanted))
+                not any(
+                    fnmatchcase(name, pattern) for pattern in (folders if is_folder else wanted)
+                )
             ):
                 rest.append(f"{name}/" if is_folder else name)
                 continue

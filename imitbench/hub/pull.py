@@ -61,13 +61,7 @@ class PulledArtifact:
 
     def as_locked(self) -> LockedItem:
         """Returns the entry of a lock file."""
-        return LockedItem(
-            kind=self.kind,
-            repo=self.repo,
-            revision=self.revision,
-            digest=self.digest,
-            size=self.size,
-        )
+        return LockedItem(**{name: getattr(self, name) for name in LockedItem.model_fields})
 
 
 def pull(
@@ -102,8 +96,8 @@ def pull(
     except InputError as error:
         what = "an expert" if kind == "model" else "demonstrations"
         raise InputError(
-            f"{hub_client.label(kind, repo)} at {fetched.commit[:12]}: not a repository of {what} "
-            f"({error})"
+            f"{hub_client.repo_path(kind, repo)} at {fetched.commit[:12]}: not a repository of "
+            f"{what} ({error})"
         ) from error
     pulled = PulledArtifact(
         kind=kind,

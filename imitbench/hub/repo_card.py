@@ -76,12 +76,7 @@ class RepoCard:
         self.metadata["tags"] = [*known, *(tag for tag in tags if tag not in known)]
 
     def set_section(self, title: str, text: str | None) -> None:
-        """Replaces a second-level section, or appends it at the end.
-
-        Args:
-            title: Heading without `##`.
-            text: Markdown; `None` removes the section.
-        """
+        """Replaces a second-level section, or appends it at the end; `None` removes it."""
         old = re.compile(rf"^## {re.escape(title)}\n.*?(?=^##? |\Z)", re.MULTILINE | re.DOTALL)
         rest = old.sub("", self.text).rstrip("\n")
         section = "" if text is None else f"\n\n## {title}\n\n{text.strip()}"

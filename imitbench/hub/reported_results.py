@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -45,13 +44,7 @@ class ReportedReturn:
 
 
 def read_reported_return(folder: Path) -> ReportedReturn | None:
-    """Reads `results.json` or, without it, the model index of `README.md`.
-
-    Args:
-        folder: Folder with the files of the expert.
-
-    Returns:
-        The results; `None` if neither file states any.
+    """Reads `results.json` or, without it, the model index of `README.md`; `None` without results.
 
     Raises:
         InputError: `results.json` states no mean return, or is too large.
@@ -93,9 +86,9 @@ def _of_card(folder: Path) -> ReportedReturn | None:
     try:
         metrics: list[dict[str, Any]] = [
             metric
-            for model in _first(read_card_metadata(folder)["model-index"])
-            for result in _first(model["results"])
-            for metric in _first(result["metrics"])
+            for model in islice(read_card_metadata(folder)["model-index"], _MOST_ITEMS)
+            for result in islice(model["results"], _MOST_ITEMS)
+            for metric in islice(result["metrics"], _MOST_ITEMS)
         ]
         stated = next(metric["value"] for metric in metrics if metric["type"] == "mean_reward")
         if not isinstance(stated, str | int | float):
@@ -108,10 +101,6 @@ def _of_card(folder: Path) -> ReportedReturn | None:
         return ReportedReturn(mean, std, None, None, CARD_FILE)
     except (LookupError, TypeError, ValueError, StopIteration):
         return None
-
-
-def _first(items: Iterable[Any]) -> Iterator[Any]:
-    return islice(items, _MOST_ITEMS)
 
 
 def _number(value: Any) -> float | None:

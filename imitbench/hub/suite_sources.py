@@ -38,12 +38,7 @@ class SuiteSource:
 def suite_sources(
     environments: Mapping[str, EnvironmentCard], kinds: Iterable[RepoKind] = KINDS
 ) -> list[SuiteSource]:
-    """Lists the repositories on the cards of environments.
-
-    Args:
-        environments: Cards by environment id.
-        kinds: Kinds of repository to list.
-    """
+    """Lists the repositories on the cards of environments."""
     wanted = tuple(kinds)
     return [
         SuiteSource(env_id, kind, hub)
@@ -93,16 +88,9 @@ def warn_of_pins(
     lock: HubLock | None,
     notify: Notify,
 ) -> None:
-    """Warns of commits without a pin, and of those that card and lock pin differently.
-
-    Args:
-        suite: Name of the suite.
-        pulled: Result of `pull_sources`.
-        lock: The lock in use.
-        notify: Called with each warning.
-    """
+    """Warns of commits without a pin, and of those that card and lock pin differently."""
     for source, found in pulled:
-        name = hub_client.label(found.kind, found.repo)
+        name = hub_client.repo_path(found.kind, found.repo)
         locked = lock.find(found.kind, found.repo) if lock else None
         if source.hub.revision is None and locked is None:
             notify(
@@ -139,7 +127,7 @@ def resolve_commits(
         InputError: A repository cannot be read.
     """
     return [
-        (source, hub_client.resolve(source.hub.repo, kind=source.kind, notify=notify))
+        (source, hub_client.resolve_commit(source.hub.repo, kind=source.kind, notify=notify))
         for source in sources
     ]
 

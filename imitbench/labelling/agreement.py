@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from imitbench.labelling.answers import GivenAnswer
 from imitbench.labelling.label_set import Pair
 
-Metric = Literal["nominal", "ordinal", "interval"]
 Array = npt.NDArray[np.float64]
 
 REPLICATES = 2000
@@ -37,24 +36,15 @@ class Alpha:
     units: int
 
 
-def krippendorff_alpha(
-    values: npt.ArrayLike,
-    metric: Metric = "interval",
-    *,
-    rng: np.random.Generator | None = None,
-    replicates: int = REPLICATES,
-) -> Alpha:
-    """Computes alpha from coincidences, and a percentile interval by resampling units.
+def krippendorff_alpha(values: npt.ArrayLike, rng: np.random.Generator) -> Alpha:
+    """Computes alpha for interval data, and a percentile interval by resampling units.
 
     Source: Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), sections C and D; for
     the interval, resampling of units as in Zapf et al., BMC Medical Research Methodology 16 (2016).
 
     Args:
         values: Shape `(coders, units)`, NaN where a coder gave no value.
-        metric: How far apart two values are: `nominal` differs or not, `ordinal` by ranks,
-            `interval` by the squared difference.
-        rng: Generator of the bootstrap; without one the interval is NaN.
-        replicates: Number of bootstrap samples.
+        rng: Generator of the bootstrap.
     """
     table = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(table)
@@ -66,16 +56,15 @@ def krippendorff_alpha(
     counts = np.stack([(usable == category).sum(axis=0) for category in categories], axis=1)
     per_unit = _coincidences(counts.astype(np.float64))
     units = len(per_unit)
-    value = float(_alphas(per_unit.sum(axis=0)[None], categories, metric)[0])
+    value = float(_alphas(per_unit.sum(axis=0)[None], categories)[0])
+    draws = rng.multinomial(units, np.full(units, 1 / units), size=REPLICATES)
+    flat = draws.astype(np.float64) @ per_unit.reshape(units, -1)
+    sampled = _alphas(flat.reshape(REPLICATES, *per_unit.shape[1:]), categories)
+    defined = sampled[~np.isnan(sampled)]
     low = high = np.nan
-    if rng is not None:
-        draws = rng.multinomial(units, np.full(units, 1 / units), size=replicates)
-        flat = draws.astype(np.float64) @ per_unit.reshape(units, -1)
-        sampled = _alphas(flat.reshape(replicates, *per_unit.shape[1:]), categories, metric)
-        defined = sampled[~np.isnan(sampled)]
-        if len(defined):
-            tail = (1 - _LEVEL) / 2
-            low, high = (float(end) for end in np.quantile(defined, [tail, 1 - tail]))
+    if len(defined):
+        tail = (1 - _LEVEL) / 2
+        low, high = (float(end) for end in np.quantile(defined, [tail, 1 - tail]))
     return Alpha(value, low, high, units)
 
 
@@ -89,28 +78,16 @@ def _coincidences(counts: Array) -> Array:
     return coincidences
 
 
-def _alphas(coincidences: Array, categories: Array, metric: Metric) -> Array:
+def _alphas(coincidences: Array, categories: Array) -> Array:
     """Alpha of each coincidence matrix, shape `(matrices, categories, categories)`."""
     margins = coincidences.sum(axis=2)
     total = margins.sum(axis=1)
-    distances = _distances(categories, margins, metric)
+    distances = (categories[:, None] - categories[None, :])[None] ** 2
     observed = (coincidences * distances).sum(axis=(1, 2))
     expected = (margins[:, :, None] * margins[:, None, :] * distances).sum(axis=(1, 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         alpha: Array = 1 - (total - 1) * observed / expected
     return np.where(expected > 0, alpha, np.nan)
-
-
-def _distances(categories: Array, margins: Array, metric: Metric) -> Array:
-    if metric == "nominal":
-        return (1.0 - np.eye(len(categories)))[None]
-    if metric == "interval":
-        gaps: Array = (categories[:, None] - categories[None, :])[None] ** 2
-        return gaps
-    # Between two ranks lie half of the values at each end, and all in between.
-    middles = np.cumsum(margins, axis=1) - margins / 2
-    ranks: Array = (middles[:, :, None] - middles[:, None, :]) ** 2
-    return ranks
 
 
 @dataclass(frozen=True)
@@ -187,9 +164,7 @@ def summarize(
     )
 
 
-def agreement(
-    answers: Iterable[GivenAnswer], metric: Metric = "interval", *, seed: int = 0
-) -> Alpha:
+def agreement(answers: Iterable[GivenAnswer]) -> Alpha:
     """Agreement between annotators on ordinary pairs.
 
     The first answer of each annotator to each pair counts; skips are missing values. A tie lies
@@ -197,8 +172,6 @@ def agreement(
 
     Args:
         answers: Answers of all annotators.
-        metric: See `krippendorff_alpha`.
-        seed: Seed of the bootstrap.
     """
     given: dict[tuple[int, str], float] = {}
     for answer in answers:
@@ -211,4 +184,4 @@ def agreement(
     table: npt.NDArray[Any] = np.full((len(people), len(pairs)), np.nan)
     for (person, pair), preference in given.items():
         table[rows[person], columns[pair]] = preference
-    return krippendorff_alpha(table, metric, rng=np.random.default_rng(seed))
+    return krippendorff_alpha(table, np.random.default_rng(0))

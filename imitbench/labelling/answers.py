@@ -7,7 +7,6 @@ an answer that was taken back has the time of that in `undone_at`.
 
 from __future__ import annotations
 
-import re
 import secrets
 import sqlite3
 import threading
@@ -208,12 +207,8 @@ class AnswerStore:
 
     def answered(self, annotator: int) -> int:
         """Number of pairs at the start of an annotator's sequence that have an answer."""
-        [[count]] = self._select(
-            "SELECT coalesce(max(position) + 1, 0) FROM answers "
-            "WHERE annotator = ? AND undone_at IS NULL AND position IS NOT NULL",
-            annotator,
-        )
-        return int(count)
+        with self._reads:
+            return _next_position(self._reader, annotator)
 
     def record(self, answer: GivenAnswer) -> None:
         """Stores an answer; returns when it is on disk. The same answer again changes nothing.
@@ -337,8 +332,8 @@ def _apply(cursor: sqlite3.Cursor, change: _Waiting) -> None:
         )
 
 
-def _next_position(cursor: sqlite3.Cursor, annotator: int) -> int:
-    row = cursor.execute(
+def _next_position(database: sqlite3.Connection | sqlite3.Cursor, annotator: int) -> int:
+    row = database.execute(
         "SELECT coalesce(max(position) + 1, 0) FROM answers "
         "WHERE annotator = ? AND undone_at IS NULL AND position IS NOT NULL",
         (annotator,),
@@ -352,7 +347,6 @@ def _insert(cursor: sqlite3.Cursor, answer: GivenAnswer) -> None:
     cursor.execute(f"INSERT INTO answers ({_COLUMNS}) VALUES ({marks})", values)
 
 
-_KEY = re.compile(r"[\w-]{8,80}")
 _ANSWERS = TypeAdapter(GivenAnswer)
 _ANNOTATORS = TypeAdapter(Annotator)
 
@@ -362,11 +356,6 @@ def _answer(row: tuple[object, ...]) -> GivenAnswer:
     if values["swapped"] in (0, 1):
         values["swapped"] = bool(values["swapped"])
     return _ANSWERS.validate_python(values)
-
-
-def is_key(text: str) -> bool:
-    """Whether a text may be the key of an answer."""
-    return _KEY.fullmatch(text) is not None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -9,21 +9,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from imitbench.data.types import TrajectoryWithRew
+from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
+from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
+from imitbench.bench.seeding import derive_seed
+from imitbench.data.preference_table import read_preferences
+from imitbench.data.types import Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.video import check_rendering
-from imitbench.labelling.clips import Frame, TraceScale, draw_trace, write_clip
+from imitbench.labelling.clips import (
+    FASTEST_FPS,
+    TRACE_FPS,
+    FragmentPainter,
+    Frame,
+    TraceScale,
+    draw_trace,
+    write_clip,
+)
+from imitbench.labelling.exchange import DATA_FILE
 from imitbench.labelling.fragments import Actor, Fragment, act_out, of_demonstrations
-from imitbench.labelling.label_set import CLIPS_FOLDER, MOST_PAIRS, SetHeader, stored, write_set
-from imitbench.labelling.pair_files import read_pairs
-from imitbench.labelling.pairing import make_pairs, recorded_pairs
-from imitbench.labelling.posing import FASTEST_FPS, TRACE_FPS, FragmentPainter
+from imitbench.labelling.label_set import (
+    CLIPS_FOLDER,
+    MOST_PAIRS,
+    Pair,
+    SetHeader,
+    stored,
+    write_set,
+)
+from imitbench.labelling.schedule import OBVIOUS_SHARE
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.untrusted import gate
 from imitbench.util.files import new_folder
 
 DEFAULT_QUESTION = "Which clip shows better behavior?"
 _ENCODERS = 2
+_TAIL = 0.2  # obvious pairs compare fragments of the best fifth with those of the worst
 
 Progress = Callable[[str, int, int], None]
 
@@ -36,7 +57,7 @@ class SetRequest:
         env: The environment; `None` if it is not known, for demonstrations and recorded pairs.
         actors: Policies that act; empty for the others.
         demos: Stored episodes; `None` for the others.
-        recorded: File of pairs, see `read_pairs`; `None` for the others.
+        recorded: File of pairs, see `_read_pairs`; `None` for the others.
         pairs: Number of ordinary pairs; not for recorded ones, of which all are taken.
         length: Steps of each fragment; not for recorded pairs.
         seed: Determines everything drawn.
@@ -61,7 +82,7 @@ class SetRequest:
             return f"pairs of {self.recorded.resolve().name}"
         if self.demos is not None:
             return f"demonstrations {self.demos.resolve().name}"
-        return "episodes of " + ", ".join(actor.label for actor in self.actors)
+        return "episodes of " + ", ".join(actor.name for actor in self.actors)
 
 
 @dataclass(frozen=True)
@@ -95,7 +116,7 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
         source = _open(request)
         steps = _write_clips(source, draft / CLIPS_FOLDER, progress)
         if request.recorded is not None:
-            pairs = recorded_pairs(steps, request.seed)
+            pairs = _recorded_pairs(steps, request.seed)
         else:
             pairs = make_pairs(steps, request.pairs, request.seed)
         if not pairs:
@@ -156,8 +177,8 @@ def _open(request: SetRequest) -> _Source:
     return _Source(found, count, fps, unrendered)
 
 
-def _recorded(place: Path, env: EnvironmentSpec | None) -> _Source:
-    steps = [fragment for pair in read_pairs(place) for fragment in pair]
+def _recorded(path: Path, env: EnvironmentSpec | None) -> _Source:
+    steps = [fragment for pair in _read_pairs(path) for fragment in pair]
     painter = FragmentPainter(env)
     if not painter.rendered:
         why = "its states cannot be rendered" if env else "add --env ID to render them"
@@ -165,7 +186,7 @@ def _recorded(place: Path, env: EnvironmentSpec | None) -> _Source:
 
     def drawn() -> Iterator[Fragment]:
         try:
-            yield from (Fragment(each, painter.frames(each)) for each in steps)
+            yield from (Fragment(fragment, painter.frames(fragment)) for fragment in steps)
         finally:
             painter.close()
 
@@ -226,3 +247,129 @@ class _Encoders:
         self._waiting.popleft().result()
         self._done += 1
         self._progress("clips", self._done, self._source.count)
+
+
+def make_pairs(fragments: Sequence[TrajectoryWithRew], count: int, seed: int) -> list[Pair]:
+    """Pairs fragments at random, and adds obvious pairs of the best and the worst ones.
+
+    Args:
+        fragments: `2 * count` fragments or more; the further ones are not used.
+        count: Number of ordinary pairs.
+        seed: Determines the pairs.
+
+    Returns:
+        Ordinary pairs, then obvious ones: one for 20 ordinary pairs, at least one, and none if the
+        rewards are unknown or do not tell the fragments apart.
+    """
+    rng = _pair_generator(seed)
+    order = rng.permutation(2 * count)
+    return _with_obvious(
+        fragments, [(int(order[2 * i]), int(order[2 * i + 1])) for i in range(count)], rng
+    )
+
+
+def _recorded_pairs(fragments: Sequence[TrajectoryWithRew], seed: int) -> list[Pair]:
+    """Pairs each fragment at an even place with the next one, and adds obvious pairs.
+
+    Args:
+        fragments: An even number of fragments.
+        seed: Determines the obvious pairs.
+
+    Returns:
+        As `make_pairs`; equal pairs are there once.
+    """
+    chosen = [(first, first + 1) for first in range(0, len(fragments), 2)]
+    return _with_obvious(fragments, chosen, _pair_generator(seed))
+
+
+def _pair_generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng([derive_seed(seed, "labelling"), 1])
+
+
+def _with_obvious(
+    fragments: Sequence[TrajectoryWithRew],
+    chosen: Sequence[tuple[int, int]],
+    rng: np.random.Generator,
+) -> list[Pair]:
+    count = len(chosen)
+    pairs: dict[str, Pair] = {}
+    for first, second in chosen:
+        pair = _pair(fragments, first, second, None)
+        pairs.setdefault(pair.digest, pair)
+    for better, worse in _obvious(fragments, rng, max(1, round(OBVIOUS_SHARE * count))):
+        first, second = (better, worse) if rng.integers(2) else (worse, better)
+        pair = _pair(fragments, first, second, "first" if first == better else "second")
+        pairs.setdefault(pair.digest, pair)
+    return list(pairs.values())
+
+
+def _pair(
+    fragments: Sequence[TrajectoryWithRew], first: int, second: int, expected: str | None
+) -> Pair:
+    digest = pair_digest(fragments[first], fragments[second])
+    return Pair.model_validate(
+        {"digest": digest, "first": first, "second": second, "expected": expected}
+    )
+
+
+def _obvious(
+    fragments: Sequence[TrajectoryWithRew], rng: np.random.Generator, count: int
+) -> list[tuple[int, int]]:
+    """Draws pairs of a much better and a much worse fragment, by the environment's reward."""
+    returns: npt.NDArray[np.float64] = np.array([fragment.rews.sum() for fragment in fragments])
+    if not np.isfinite(returns).all():
+        return []
+    tail = max(1, round(_TAIL * len(returns)))
+    order = np.argsort(returns, kind="stable")
+    worst, best = order[:tail], order[-tail:]
+    spread = float(returns.std())
+    drawn = []
+    for _ in range(20 * count):
+        better, worse = int(rng.choice(best)), int(rng.choice(worst))
+        if returns[better] - returns[worse] > spread and (better, worse) not in drawn:
+            drawn.append((better, worse))
+        if len(drawn) == count:
+            break
+    return drawn
+
+
+_RecordedPair = tuple[TrajectoryWithRew, TrajectoryWithRew]
+
+
+def _read_pairs(path: Path) -> list[_RecordedPair]:
+    """Reads pairs; preferences that stand beside them are left out.
+
+    Args:
+        path: Preferences in Parquet, or a folder of `imitbench label export`; or a
+            `PreferenceDataset` in safetensors.
+
+    Returns:
+        Both fragments of each pair; rewards are NaN where none were recorded.
+
+    Raises:
+        InputError: It is none of these, is damaged, or has no pair or too many.
+    """
+    file = path / DATA_FILE if path.is_dir() else path
+    pairs = gate.checked(lambda: _pairs_in(file), file)
+    if not 1 <= len(pairs) <= MOST_PAIRS // 2:
+        raise InputError(f"{path}: has {len(pairs)} pairs; a set has 1 to {MOST_PAIRS // 2}")
+    return pairs
+
+
+def _pairs_in(file: Path) -> list[_RecordedPair]:
+    if not file.is_file():
+        raise InputError(
+            f"{file}: no such file; name preferences in Parquet, as imitbench label export writes "
+            "them, or a PreferenceDataset in safetensors"
+        )
+    if file.suffix == ".safetensors":
+        dataset = PreferenceDataset.load(file)
+        return list(zip(dataset.fragments1, dataset.fragments2, strict=True))
+    return [(_rewarded(row.first), _rewarded(row.second)) for row in read_preferences(file)]
+
+
+def _rewarded(fragment: Trajectory) -> TrajectoryWithRew:
+    if isinstance(fragment, TrajectoryWithRew):
+        return fragment
+    unknown = np.full(len(fragment), np.nan)
+    return TrajectoryWithRew(fragment.obs, fragment.acts, None, bool(fragment.terminal), unknown)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import yaml
 from pydantic import ValidationError
 
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -25,9 +26,8 @@ from imitbench.data.preference_table import (
 )
 from imitbench.data.types import TrajectoryWithRewPair
 from imitbench.errors import InputError
-from imitbench.labelling.agreement import AnnotatorSummary, agreement, summarize
+from imitbench.labelling.agreement import Alpha, AnnotatorSummary, agreement, summarize
 from imitbench.labelling.answers import Annotator, AnswerStore, GivenAnswer, Purpose
-from imitbench.labelling.card import preference_card
 from imitbench.labelling.label_set import LabelSet
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
@@ -159,7 +159,7 @@ def export(
                 write_preferences(draft / DATA_FILE, rows)
                 digest = digest_files(draft, [draft / DATA_FILE])
                 people = [summary for _, summary in summaries(labels, store)]
-                card = preference_card(
+                card = _preference_card(
                     labels, rows, people, agreement(store.answers()), digest, weights
                 )
                 atomic_write_text(draft / CARD_FILE, card)
@@ -244,8 +244,8 @@ def import_answers(labels: LabelSet, store: AnswerStore, source: Path, annotator
 
 
 def _import_key(name: str, answer: GivenAnswer) -> str:
-    said = f"{name}\n{answer.pair}\n{answer.purpose}\n{answer.preference}"
-    return f"import-{hashlib.sha256(said.encode()).hexdigest()[:40]}"
+    content = f"{name}\n{answer.pair}\n{answer.purpose}\n{answer.preference}"
+    return f"import-{hashlib.sha256(content.encode()).hexdigest()[:40]}"
 
 
 def _imported(
@@ -350,8 +350,8 @@ def merge(labels: LabelSet, store: AnswerStore, source: Path) -> int:
     known, taken, added = store.keys(), store.positions(), []
     for answer in theirs:
         moved = replace(answer, annotator=numbers[answer.annotator])
-        place = moved.annotator, moved.position
-        if moved.key not in known and (moved.position is None or place not in taken):
+        position = moved.annotator, moved.position
+        if moved.key not in known and (moved.position is None or position not in taken):
             added.append(moved)
     store.add(added)
     return len(added)
@@ -373,3 +373,119 @@ def _match_people(store: AnswerStore, others: Sequence[Annotator]) -> dict[int, 
             by_token[person.token] = store.add_annotator(name, token, person.stream).number
         numbers[person.number] = by_token[person.token]
     return numbers
+
+
+# The card (`README.md`) of exported preferences, as the hub displays it.
+_METADATA = {
+    "tags": ["preferences", "human-feedback", "reinforcement-learning", "imitbench"],
+    "configs": [{"config_name": "default", "data_files": "data/*.parquet"}],
+}
+_COLUMNS = (
+    "One row per pair of fragments: `obs_1`, `acts_1`, `terminal_1` and perhaps `rews_1` of the "
+    "first, the same with `_2` of the second; `preference`, the probability that the first is "
+    "preferred (null if everybody skipped the pair), and its `weight`; `answers`, what each "
+    "annotator said.\n"
+)
+
+
+def alpha_text(alpha: Alpha) -> str:
+    """Krippendorff's alpha with its interval, in words."""
+    if math.isnan(alpha.value):
+        return "not defined: needs pairs with answers of two annotators that differ"
+    interval = (
+        "" if math.isnan(alpha.low) else f", 95 % interval {alpha.low:.2f} to {alpha.high:.2f}"
+    )
+    return f"{alpha.value:.2f}{interval} ({alpha.units} pairs)"
+
+
+def share_text(part: int, whole: int) -> str:
+    """A share of a few: `7 of 8`, or `none` of none."""
+    return f"{part} of {whole}" if whole else "none asked"
+
+
+def _preference_card(
+    labels: LabelSet,
+    rows: Sequence[PreferenceRow],
+    people: Sequence[AnnotatorSummary],
+    alpha: Alpha,
+    digest: str,
+    weights: str,
+) -> str:
+    """Returns the card.
+
+    Args:
+        labels: The set.
+        rows: What was exported.
+        people: Summary of each annotator.
+        alpha: Agreement of the annotators.
+        digest: Digest of the data file.
+        weights: How annotators were weighted.
+
+    Returns:
+        Markdown with the hub's metadata, without a licence, which only the owner of the answers
+        knows.
+    """
+    header = labels.header
+    answers = [answer for row in rows for answer in row.answers]
+    times = [answer.response_ms for answer in answers if answer.response_ms is not None]
+    active = [person for person in people if person.answers]
+    facts: dict[str, object] = {
+        "pairs with answers": f"{len(rows)} of {len(header.pairs)}",
+        "answers": len(answers),
+        "annotators": len(active),
+        "ties, skips": ", ".join(
+            str(sum(answer.choice == name for answer in answers)) for name in ("tie", "skip")
+        ),
+        "agreement (Krippendorff's alpha)": alpha_text(alpha),
+        "same answer to a repeated pair": share_text(
+            sum(p.consistent for p in active), sum(p.repeats for p in active)
+        ),
+        "expected answer to an obvious pair": share_text(
+            sum(p.sane for p in active), sum(p.obvious for p in active)
+        ),
+        "median time of an answer": f"{np.median(times) / 1000:.1f} s" if times else "unknown",
+        "weights of annotators": weights,
+        "steps of a fragment": len(rows[0].first),
+        "source of the fragments": one_line(header.source),
+        "question": one_line(header.question, None),
+        "digest of the set": labels.set_id,
+        "digest of the data file": digest,
+    }
+    environment = header.env or "an environment that was not named"
+    return _markdown(f"Human preferences on {_cell(environment)}", facts)
+
+
+def imported_card(
+    env: str, length: int, counts: dict[str, int], digest: str, *, human: bool
+) -> str:
+    """Returns the card of preferences in the format of Uni-RLHF.
+
+    Args:
+        env: Name of the labelled data set.
+        length: Steps of a segment.
+        counts: Number of labels by what they mean.
+        digest: Digest of the data file.
+        human: Whether people gave the labels.
+    """
+    facts: dict[str, object] = {
+        "pairs": sum(counts.values()),
+        **{f"labels: {name}": count for name, count in counts.items()},
+        "labels by": "people" if human else "a script",
+        "steps of a segment": length,
+        "format of the source": "Uni-RLHF",
+        "digest of the data file": digest,
+    }
+    return _markdown(f"Preferences on {_cell(one_line(env, 80))}", facts)
+
+
+def _markdown(title: str, facts: dict[str, object]) -> str:
+    table = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items())
+    return (
+        f"---\n{yaml.safe_dump(_METADATA, sort_keys=False)}---\n"
+        f"# {title}\n\n| | |\n|---|---|\n{table}\n\n{_COLUMNS}"
+    )
+
+
+def _cell(value: object) -> str:
+    """Text in a table of Markdown, in which nothing is markup."""
+    return str(value).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")

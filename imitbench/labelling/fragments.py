@@ -17,9 +17,14 @@ from imitbench.data.policy_callable import seeded_sampling
 from imitbench.data.sources import open_trajectories
 from imitbench.data.types import DictObs, Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.experts.loading import load_subject
+from imitbench.experts.lookup import NamedPolicy, find_named_policy
+from imitbench.experts.measurement import with_own_arguments
 from imitbench.labelling.clips import Frame, shrink
+from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
+from imitbench.util.hub_errors import Notify
 
 _PER_EPISODE = 4
 _MOST_VAIN_EPISODES = 20  # without a fragment of the required length
@@ -43,12 +48,12 @@ class Actor:
     """A policy that acts in one environment.
 
     Args:
-        label: Name for messages.
+        name: Name for messages.
         policy: The policy; `None` for random actions.
     """
 
-    def __init__(self, label: str, policy: BasePolicy | None) -> None:
-        self.label = label
+    def __init__(self, name: str, policy: BasePolicy | None) -> None:
+        self.name = name
         self._policy = policy
 
     def act(self, env: gym.Env[Any, Any]) -> Callable[[Any, bool], Any]:
@@ -72,11 +77,45 @@ class Actor:
         env.action_space.seed(seed)
         if self._policy is not None:
             self._policy.action_space.seed(seed)
-        return seeded_sampling(self._policy or _idle, np.random.default_rng(seed))
+        policy = self._policy or (lambda obs, _state, _start: (obs, None))
+        return seeded_sampling(policy, np.random.default_rng(seed))
 
 
-def _idle(obs: Any, _state: Any, _start: Any) -> tuple[Any, Any]:
-    return obs, None
+def load_actors(
+    names: Sequence[str], spec: EnvironmentSpec | None, *, out: Path, trust: bool, notify: Notify
+) -> tuple[EnvironmentSpec, list[Actor]]:
+    """Loads policies for one environment.
+
+    Args:
+        names: Policies as `find_named_policy` finds them, or `random`.
+        spec: The environment; that of the first policy that states one when `None`.
+        out: Results folder in which run ids are looked up.
+        trust: Whether files may be unpickled and plug-ins imported.
+        notify: Called with messages about downloads.
+
+    Returns:
+        The environment, with a variable horizon, and the policies.
+
+    Raises:
+        InputError: A policy does not exist, does not fit, or no environment is known.
+    """
+    named: list[NamedPolicy | None] = [
+        None if name == "random" else find_named_policy(name, out=out, revision=None, notify=notify)
+        for name in names
+    ]
+    stated = next((found.environment for found in named if found and found.environment), None)
+    chosen = spec or stated
+    if chosen is None:
+        raise InputError("the environment is not known; name it by --env")
+    actors = []
+    for found in named:
+        if found is None:
+            actors.append(Actor("random actions", None))
+            continue
+        own = with_own_arguments(chosen, open_expert_folder(found.path))
+        plugin = found.plugin if trust else None
+        actors.append(Actor(found.name, load_subject(found, own, trust=trust, plugin=plugin)))
+    return chosen.model_copy(update={"horizon": "variable"}), actors
 
 
 def act_out(
@@ -193,11 +232,11 @@ class _Cut:
             self._frames.append(shrink(np.asarray(self._env.render())))
 
 
-def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> list[Fragment]:
+def of_demonstrations(path: Path, *, count: int, length: int, seed: int) -> list[Fragment]:
     """Cuts fragments from stored episodes, spread over all of them.
 
     Args:
-        place: A set of trajectories in any format that `imitbench demos` reads.
+        path: A set of trajectories in any format that `imitbench demos` reads.
         count: Number of fragments.
         length: Steps of each fragment.
         seed: Determines which fragments are taken.
@@ -206,7 +245,7 @@ def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> lis
         InputError: The set is damaged, or has too few steps.
     """
     rng = np.random.default_rng([derive_seed(seed, "labelling"), 0])
-    episodes = list(_bounded(place))
+    episodes = list(_bounded(path))
     windows = [
         (number, start)
         for number, episode in enumerate(episodes)
@@ -215,24 +254,24 @@ def of_demonstrations(place: Path, *, count: int, length: int, seed: int) -> lis
     if len(windows) < count:
         longest = max((len(episode) for episode in episodes), default=0)
         raise InputError(
-            f"{place}: has {len(windows)} fragments of {length} steps (the longest episode has "
+            f"{path}: has {len(windows)} fragments of {length} steps (the longest episode has "
             f"{longest}), and {count} are needed; name fewer --pairs or a smaller --length"
         )
     drawn = sorted(rng.choice(len(windows), size=count, replace=False))
     return [Fragment(_cut(episodes[windows[i][0]], windows[i][1], length), None) for i in drawn]
 
 
-def _bounded(place: Path) -> Iterator[Trajectory]:
-    gate.try_reading(lambda: sum(1 for _ in _unchecked(place)), place)
-    return _unchecked(place)
+def _bounded(path: Path) -> Iterator[Trajectory]:
+    gate.try_reading(lambda: sum(1 for _ in _unchecked(path)), path)
+    return _unchecked(path)
 
 
-def _unchecked(place: Path) -> Iterator[Trajectory]:
+def _unchecked(path: Path) -> Iterator[Trajectory]:
     steps = 0
-    for chunk in open_trajectories(place).chunks(with_infos=False):
+    for chunk in open_trajectories(path).chunks(with_infos=False):
         for row in chunk.rows:
             steps += len(row.acts)
-            yield row.trajectory(infos=None, where=str(place), number=0)
+            yield row.trajectory(infos=None, where=str(path), number=0)
         if steps > _MOST_STEPS_READ:
             return
 

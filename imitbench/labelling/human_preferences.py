@@ -30,8 +30,7 @@ from imitbench.data.hdf5 import import_h5py, numbers_of
 from imitbench.data.preference_table import PreferenceRow, RecordedAnswer, write_preferences
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
-from imitbench.labelling.card import imported_card
-from imitbench.labelling.exchange import CARD_FILE, DATA_FILE
+from imitbench.labelling.exchange import CARD_FILE, DATA_FILE, imported_card
 from imitbench.policies.pickled_values import ADMITTED, array_of
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text, digest_files, new_folder
@@ -95,7 +94,7 @@ def read_human_preferences(folder: Path) -> list[LabelledSegments]:
     """
     try:
         folders = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
-        tasks = [task for each in folders if not each.is_symlink() for task in _tasks(each)]
+        tasks = [task for path in folders if not path.is_symlink() for task in _tasks(path)]
     except OSError as error:
         raise InputError(f"{folder}: cannot be read ({error.strerror})") from error
     if not tasks:

@@ -14,9 +14,10 @@ import functools
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,10 +35,9 @@ from imitbench.algorithms.preference_comparisons.dataset_storage import (
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.labelling.answers import AnswerStore, GivenAnswer
-from imitbench.labelling.clips import write_clip
+from imitbench.labelling.clips import TRACE_FPS, FragmentPainter, write_clip
 from imitbench.labelling.label_set import ANSWERS_FILE, CLIPS_FOLDER, LabelSet, Pair, SetHeader
-from imitbench.labelling.posing import TRACE_FPS, FragmentPainter
-from imitbench.labelling.schedule import Task, sequence
+from imitbench.labelling.schedule import PresentedPair, sequence
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes
@@ -79,7 +79,6 @@ class LabelQueue:
         painter: Draws the clips.
         question: Question of a new queue.
         goal: Goal of a new queue.
-        seed: Determines the order in which pairs of a new queue are shown.
 
     Attributes:
         folder: The queue.
@@ -89,9 +88,7 @@ class LabelQueue:
         InputError: The folder has other content, or is damaged.
     """
 
-    def __init__(
-        self, folder: Path, painter: FragmentPainter, *, question: str, goal: int, seed: int = 0
-    ) -> None:
+    def __init__(self, folder: Path, painter: FragmentPainter, *, question: str, goal: int) -> None:
         self.folder, self._painter = folder, painter
         try:
             (folder / CLIPS_FOLDER).mkdir(parents=True, exist_ok=True)
@@ -101,7 +98,7 @@ class LabelQueue:
             self.header = _read_header(folder / QUEUE_FILE)
         else:
             self.header = QueueHeader(
-                queue=secrets.token_hex(16), question=question, goal=goal, seed=seed,
+                queue=secrets.token_hex(16), question=question, goal=goal, seed=0,
                 rendered=painter.rendered, env=painter.env_id,
             )  # fmt: skip
             self._save(self.header)
@@ -125,9 +122,9 @@ class LabelQueue:
         """Path of the clip of a fragment."""
         return self.folder / CLIPS_FOLDER / f"{fragment}.mp4"
 
-    def tasks(self, stream: int) -> list[Task]:
+    def presented(self, stream: int) -> list[PresentedPair]:
         """The sequence of an annotator so far; it only gets longer."""
-        return _tasks(self.header, stream)
+        return _presented(self.header, stream)
 
     def grow(self) -> bool:
         """Draws the next chunk of pairs without an answer; returns whether there was one.
@@ -223,7 +220,7 @@ class QueueSet(LabelSet):
     @property
     def shown_to_each(self) -> int:
         """Number of pairs that each annotator has been asked about, with repeats."""
-        return len(_tasks(self._queue, 0))
+        return len(_presented(self._queue, 0))
 
     @functools.cached_property
     def fragments(self) -> list[TrajectoryWithRew]:
@@ -252,11 +249,13 @@ def _identity(header: QueueHeader) -> str:
     return hashlib.sha256(header.queue.encode()).hexdigest()
 
 
-def _tasks(header: QueueHeader, stream: int) -> list[Task]:
-    found: list[Task] = []
+def _presented(header: QueueHeader, stream: int) -> list[PresentedPair]:
+    found: list[PresentedPair] = []
     for number, chunk in enumerate(header.chunks):
         shown = sequence(chunk, [header.seed, stream, number])
-        found += [Task(len(found) + t.position, t.pair, t.purpose, t.swapped) for t in shown]
+        found += [
+            PresentedPair(len(found) + t.position, t.pair, t.purpose, t.swapped) for t in shown
+        ]
     return found
 
 
@@ -296,9 +295,9 @@ class QueueAnswers:
             OSError: The lines cannot be written.
         """
         with self._lock:
-            self._pass_on()
+            self._update_lines()
 
-    def _pass_on(self) -> None:
+    def _update_lines(self) -> None:
         standing: dict[tuple[str, str], QueueAnswer] = {}
         for given in self._store.answers():
             if given.purpose != "repeat":
@@ -322,46 +321,43 @@ def _name(annotator: int) -> str:
 
 
 def _line(given: GivenAnswer) -> QueueAnswer:
-    said = None if given.choice == "skip" else given.preference
-    return QueueAnswer(pair=given.pair, preference=said, annotator=_name(given.annotator))
+    preference = None if given.choice == "skip" else given.preference
+    return QueueAnswer(pair=given.pair, preference=preference, annotator=_name(given.annotator))
 
 
-class QueueWatcher:
-    """Lets a queue grow in a thread of its own, until it is left.
+@contextmanager
+def queue_growing(
+    labels: LabelQueue, notify: Callable[[str], None], every_s: float = 1.0
+) -> Iterator[None]:
+    """Context in which a queue grows, in a thread of its own.
 
     Args:
         labels: The queue.
         notify: Called with one line about a problem.
-        every_s: Seconds between two looks at the folder.
+        every_s: Seconds between two readings of the folder.
     """
+    end = threading.Event()
 
-    def __init__(
-        self, labels: LabelQueue, notify: Callable[[str], None], every_s: float = 1.0
-    ) -> None:
-        self._labels, self._notify, self._every_s = labels, notify, every_s
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> QueueWatcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        told: Any = None
-        while not self._end.is_set():
+    def grow() -> None:
+        problem: str | None = None
+        while not end.is_set():
             try:
-                if self._labels.grow():
+                if labels.grow():
                     continue
-                told = None
+                problem = None
             except (InputError, OSError) as error:
-                if str(error) != told:
-                    told = str(error)
-                    self._notify(told)
-            self._end.wait(self._every_s)
+                if str(error) != problem:
+                    problem = str(error)
+                    notify(problem)
+            end.wait(every_s)
+
+    thread = threading.Thread(target=grow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 def is_queue(folder: Path) -> bool:

@@ -16,7 +16,7 @@ _LEAST_DISTANCE = 5  # answers between a pair and its repeat, so that people do 
 
 
 @dataclass(frozen=True)
-class Task:
+class PresentedPair:
     """One place in a sequence.
 
     Attributes:
@@ -38,7 +38,7 @@ class Task:
         return (second, first) if self.swapped else (first, second)
 
 
-def schedule(header: SetHeader, stream: int) -> list[Task]:
+def schedule(header: SetHeader, stream: int) -> list[PresentedPair]:
     """Draws the sequence of an annotator.
 
     Ordinary pairs come in random order. A tenth of them comes again later, with sides exchanged,
@@ -52,7 +52,7 @@ def schedule(header: SetHeader, stream: int) -> list[Task]:
     return sequence(header.pairs, [header.seed, stream])
 
 
-def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[Task]:
+def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[PresentedPair]:
     """Draws the order of some pairs, with repeats; see `schedule`."""
     rng = np.random.default_rng(seed)
     ordinary = [pair for pair in pairs if pair.expected is None]
@@ -61,12 +61,12 @@ def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[Task]:
         (ordinary[index], "new", bool(rng.integers(2))) for index in rng.permutation(len(ordinary))
     ]
     repeats = _draw_repeats(shown, rng)
-    for place, entry in sorted(repeats, key=lambda item: item[0], reverse=True):
-        shown.insert(place, entry)
+    for position, entry in sorted(repeats, key=lambda item: item[0], reverse=True):
+        shown.insert(position, entry)
     for index in rng.permutation(len(obvious)):
         entry = (obvious[index], "obvious", bool(rng.integers(2)))
         shown.insert(int(rng.integers(len(shown) + 1)), entry)
-    return [Task(position, *entry) for position, entry in enumerate(shown)]
+    return [PresentedPair(position, *entry) for position, entry in enumerate(shown)]
 
 
 def _draw_repeats(
@@ -78,6 +78,6 @@ def _draw_repeats(
     drawn = []
     for index in rng.choice(eligible, size=count, replace=False) if count else ():
         pair, _, swapped = shown[index]
-        place = int(rng.integers(index + 1 + _LEAST_DISTANCE, len(shown) + 1))
-        drawn.append((place, (pair, "repeat", not swapped)))
+        position = int(rng.integers(index + 1 + _LEAST_DISTANCE, len(shown) + 1))
+        drawn.append((position, (pair, "repeat", not swapped)))
     return drawn  # type: ignore[return-value]

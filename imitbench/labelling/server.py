@@ -33,7 +33,7 @@ from imitbench.labelling.answers import (
 )
 from imitbench.labelling.label_set import LabelSet
 from imitbench.labelling.queue import LabelQueue, QueueAnswers
-from imitbench.labelling.schedule import Task, schedule
+from imitbench.labelling.schedule import PresentedPair, schedule
 from imitbench.util.local_server import LocalHandler, LocalServer, RefusedError, split_secret
 from imitbench.util.text_line import one_line
 
@@ -87,7 +87,7 @@ class LabellingApp:
         self._queue = QueueAnswers(labels, store) if isinstance(labels, LabelQueue) else None
         self._secret = store.secret()
         self._known: dict[str, Annotator] = {}
-        self._tasks: dict[int, list[Task]] = {}
+        self._schedules: dict[int, list[PresentedPair]] = {}
         self._lock = threading.Lock()
         if self._queue is not None:
             self._queue.pass_on()
@@ -108,18 +108,18 @@ class LabellingApp:
         """The token that requests of the annotator's page have."""
         return hmac.new(self._secret, annotator.token.encode(), hashlib.sha256).hexdigest()
 
-    def tasks(self, annotator: Annotator) -> list[Task]:
+    def presented(self, annotator: Annotator) -> list[PresentedPair]:
         """The sequence of an annotator."""
         if isinstance(self.labels, LabelQueue):
-            return self.labels.tasks(annotator.stream)
+            return self.labels.presented(annotator.stream)
         with self._lock:
-            if annotator.stream not in self._tasks:
-                self._tasks[annotator.stream] = schedule(self.labels.header, annotator.stream)
-            return self._tasks[annotator.stream]
+            if annotator.stream not in self._schedules:
+                self._schedules[annotator.stream] = schedule(self.labels.header, annotator.stream)
+            return self._schedules[annotator.stream]
 
     def state(self, annotator: Annotator) -> dict[str, Any]:
         """What the page shows: progress, and the next pairs."""
-        tasks, done = self.tasks(annotator), self.store.answered(annotator.number)
+        pairs, done = self.presented(annotator), self.store.answered(annotator.number)
         header = self.labels.header
         return {
             "name": annotator.name,
@@ -127,11 +127,11 @@ class LabellingApp:
             "goal": header.goal,
             "rendered": header.rendered,
             "done": done,
-            "total": len(tasks),
+            "total": len(pairs),
             "grows": self._queue is not None,
             "next": [
-                {"position": task.position, "left": task.sides[0], "right": task.sides[1]}
-                for task in tasks[done : done + AHEAD]
+                {"position": pair.position, "left": pair.sides[0], "right": pair.sides[1]}
+                for pair in pairs[done : done + AHEAD]
             ],
         }
 
@@ -141,10 +141,10 @@ class LabellingApp:
         Raises:
             RefusedError: It is not the next pair, or cannot be stored.
         """
-        tasks = self.tasks(annotator)
-        if given.position >= len(tasks):
+        pairs = self.presented(annotator)
+        if given.position >= len(pairs):
             raise RefusedError(409, "There is no such pair.")
-        task = tasks[given.position]
+        shown = pairs[given.position]
         self._save(
             lambda: self.store.record(
                 GivenAnswer(
@@ -152,9 +152,9 @@ class LabellingApp:
                     key=f"{annotator.token[:8]}.{given.key}",
                     annotator=annotator.number,
                     position=given.position,
-                    pair=task.pair.digest,
-                    purpose=task.purpose,
-                    swapped=task.swapped,
+                    pair=shown.pair.digest,
+                    purpose=shown.purpose,
+                    swapped=shown.swapped,
                     choice=given.choice,
                     response_ms=given.response_ms,
                     answered_at=time.time(),
@@ -174,7 +174,7 @@ class LabellingApp:
         Raises:
             RefusedError: The set has no such clip, or it cannot be read.
         """
-        shown = {side for task in self.tasks(annotator) for side in task.sides}
+        shown = {side for pair in self.presented(annotator) for side in pair.sides}
         if number not in shown:
             raise RefusedError(404, "There is no such clip.")
         try:
@@ -192,8 +192,8 @@ class LabellingApp:
         except NotSavedError as error:
             raise RefusedError(507, f"The answer could not be stored: {error}.") from error
         except OSError as error:
-            told = f"The answer could not be passed on to the training: {error.strerror}."
-            raise RefusedError(507, told) from error
+            message = f"The answer could not be passed on to the training: {error.strerror}."
+            raise RefusedError(507, message) from error
 
 
 class _Handler(LocalHandler):
@@ -211,8 +211,8 @@ class _Handler(LocalHandler):
             respond()
         except (sqlite3.Error, InputError) as error:  # the disk, or the file, fails
             self.close_connection = True
-            told = f"The answers cannot be read: {one_line(error, 120)}"
-            raise RefusedError(500, told) from error
+            message = f"The answers cannot be read: {one_line(error, 120)}"
+            raise RefusedError(500, message) from error
 
     def _get(self) -> None:
         asset = _ASSET.fullmatch(self.path)
@@ -239,7 +239,9 @@ class _Handler(LocalHandler):
         sent = self.headers.get("X-CSRF-Token", "")
         if not hmac.compare_digest(sent.encode(), self.app.csrf(annotator).encode()):
             raise RefusedError(403, "The page is outdated. Load it again.")
-        body = self._body()
+        if self.headers.get_content_type() != "application/json":
+            raise RefusedError(415, "Answers are JSON.")
+        body = self.read_body(_MOST_BODY_BYTES)
         try:
             if rest == "answer":
                 state = self.app.answer(annotator, _AnswerRequest.model_validate_json(body))
@@ -255,11 +257,6 @@ class _Handler(LocalHandler):
         if match is None:
             raise RefusedError(404, "Open the link that you were given.")
         return self.app.annotator(secret), rest, match[1]
-
-    def _body(self) -> bytes:
-        if self.headers.get_content_type() != "application/json":
-            raise RefusedError(415, "Answers are JSON.")
-        return self.read_body(_MOST_BODY_BYTES)
 
 
 def _asset(name: str) -> bytes:

@@ -25,7 +25,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class BoardRun(_Part):
+class _Run(_Part):
     """A completed run of a board; fields as in `imitbench.records.runs.RunRow`."""
 
     run_id: Name | None = None
@@ -40,7 +40,7 @@ class BoardRun(_Part):
     finished_at: Name | None = None
 
 
-class BoardFailure(_Part):
+class _Failure(_Part):
     """A failed run of a board."""
 
     run_id: Name | None = None
@@ -48,14 +48,14 @@ class BoardFailure(_Part):
     seed: Integer | None = None
 
 
-class BoardRow(_Part):
+class _Row(_Part):
     """An algorithm of a table, with its runs."""
 
     algorithm: Name
     kind: Literal["run", "reference", "external", "missing"]
     submitted_by: str
-    runs: list[BoardRun] = []
-    failures: list[BoardFailure] = []
+    runs: list[_Run] = []
+    failures: list[_Failure] = []
 
 
 class _Reference(_Part):
@@ -68,17 +68,17 @@ class _Reference(_Part):
         return {f"reference_{name}": value for name, value in self if name != "env"}
 
 
-class BoardTable(_Part):
+class _Table(_Part):
     """A table of a board: what was run under the same conditions."""
 
     suite: Name
     budget: Name | None
     n_demos: Count | Literal["all"] | None
     source: Name | None
-    rows: list[BoardRow]
+    rows: list[_Row]
     references: list[_Reference] = []
 
-    def methods(self) -> Iterator[tuple[str, BoardRow]]:
+    def methods(self) -> Iterator[tuple[str, _Row]]:
         """Yields the rows with runs, and their names: `ALGO`, or `ALGO (SUBMITTER)` of several."""
         rows = [row for row in self.rows if row.kind == "run"]
         counts = Counter(row.algorithm for row in rows)
@@ -90,18 +90,10 @@ class BoardTable(_Part):
 class _Board(_Part):
     format: Literal["imitbench-leaderboard"]
     version: Literal[1]
-    tables: list[BoardTable]
+    tables: list[_Table]
 
 
-def read_board(path: Path) -> list[BoardTable]:
-    """Reads the tables of `leaderboard.json`.
-
-    Args:
-        path: File that `imitbench leaderboard build` wrote.
-
-    Raises:
-        InputError: The file cannot be read, or is not a leaderboard.
-    """
+def _read_tables(path: Path) -> list[_Table]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"{path}: is larger than the limit of {_MAX_BYTES} bytes")
@@ -119,18 +111,14 @@ def board_runs(path: Path) -> list[ExternalRun]:
     A board has their scores and returns, but not the specifications and episodes which results of
     this program need.
 
-    Args:
-        path: File that `imitbench leaderboard build` wrote.
-
     Raises:
         InputError: The file cannot be read, or is not a leaderboard.
     """
-    return [
-        run for number, table in enumerate(read_board(path)) for run in _of_table(table, number)
-    ]
+    tables = _read_tables(path)
+    return [run for number, table in enumerate(tables) for run in _of_table(table, number)]
 
 
-def _of_table(table: BoardTable, number: int) -> Iterator[ExternalRun]:
+def _of_table(table: _Table, number: int) -> Iterator[ExternalRun]:
     references = {each.env: each for each in table.references}
     conditions: dict[str, Any] = {
         "suite": table.suite,

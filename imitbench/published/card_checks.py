@@ -43,17 +43,13 @@ def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """Checks specifications and references of runs against the bundled cards.
 
     Suites and algorithms that are not bundled are noted, which is not a problem.
-
-    Args:
-        runs: The runs, with file and line.
-        findings: Receives problems and notes.
     """
-    for each in runs:
-        spec = each.run.spec
-        _check_suite(spec, each.where, findings)
-        _check_budget(spec, each.where, findings)
-        _check_algorithm(spec, each.where, findings)
-        _check_content(each, findings)
+    for run in runs:
+        spec = run.run.spec
+        _check_suite(spec, run.where, findings)
+        _check_budget(spec, run.where, findings)
+        _check_algorithm(spec, run.where, findings)
+        _check_content(run, findings)
     _check_references(runs, findings)
 
 
@@ -209,7 +205,10 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
             continue
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
         # Later versions of a suite may bundle other files; results with earlier ones stay valid.
-        base, suite = _references_of(each).version.partition("+")[0], bundled_suite(spec.suite)
+        base, suite = (
+            each.run.outcome.references.version.partition("+")[0],
+            bundled_suite(spec.suite),
+        )
         if suite is None or not _is_earlier(base, suite.version):
             findings.fail("algorithm", each.where, what, _RERUN)
         else:
@@ -221,12 +220,12 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
     seen: dict[tuple[str, str, str], ReferenceScores] = {}
     learned = {
         version
-        for each in runs
-        if each.run.spec.source is not None
-        and _knows_its_expert(each.run.spec, version := _references_of(each).version, ())
+        for run in runs
+        if run.run.spec.source is not None
+        and _knows_its_expert(run.run.spec, version := run.run.outcome.references.version, ())
     }
     for each in runs:
-        found, spec = _references_of(each), each.run.spec
+        found, spec = each.run.outcome.references, each.run.spec
         env_id = spec.environment.id
         if not has_scale(found.random, found.expert):
             what = f"random {found.random:g} and expert {found.expert:g} define no scores"
@@ -242,12 +241,6 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
             findings.fail("references", each.where, what)
         elif first is found:
             _check_reference(spec, found, each.where, findings)
-
-
-def _references_of(each: LocatedRun) -> ReferenceScores:
-    outcome = each.run.result or each.run.failure
-    assert outcome is not None
-    return outcome.references
 
 
 def _knows_its_expert(spec: RunSpec, version: str, learned: Collection[str]) -> bool:

@@ -59,7 +59,7 @@ class Finding:
 
 def failed_checks(problems: Iterable[Finding]) -> list[Check]:
     """Returns the checks that found problems, in the order of `CHECKS`."""
-    found = {each.check for each in problems}
+    found = {problem.check for problem in problems}
     return [check for check in CHECKS if check in found]
 
 

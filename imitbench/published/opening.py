@@ -27,8 +27,7 @@ from imitbench.published.results_sources import (
 from imitbench.published.submission import is_submission
 from imitbench.records.published import PublishedRun
 from imitbench.store import database
-from imitbench.store.collector import external_table
-from imitbench.store.database_home import collected
+from imitbench.store.collector import collected, external_table
 from imitbench.store.external_results import ExternalHeader, ExternalRun, default_name
 from imitbench.store.overview import STATES, CellStatus
 from imitbench.store.run_rows import arrow_tables, published_rows
@@ -46,7 +45,7 @@ PUBLISHED = "published"
 """Name of the results that ship with this package, wherever a results folder is named."""
 
 
-def results_place(name: str | PathLike[str]) -> Path:
+def results_location(name: str | PathLike[str]) -> Path:
     """Returns the folder of results that a user names; `published` is that of this package.
 
     A folder of the same name can be named as `./published`.
@@ -62,7 +61,7 @@ def is_board(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class ResultsPlace:
+class ResultsLocation:
     """What a folder of results has.
 
     Attributes:
@@ -78,7 +77,7 @@ class ResultsPlace:
     board: tuple[ExternalRun, ...] | None = None
 
     @classmethod
-    def of(cls, path: Path) -> ResultsPlace:
+    def of(cls, path: Path) -> ResultsLocation:
         """Looks into a folder, or reads a leaderboard.
 
         Raises:
@@ -119,11 +118,11 @@ class ResultsPlace:
 
 
 @contextmanager
-def open_results(places: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPyConnection]:
+def open_results(paths: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPyConnection]:
     """Opens results of one or several folders for reading; finished runs are collected first.
 
     Args:
-        places: Results folders, folders of published results, folders of these, and
+        paths: Results folders, folders of published results, folders of these, and
             `leaderboard.json` of sites, whose runs are among the imported ones. Of two runs with
             the same id, the one in the earlier folder counts.
         notify: Called with messages about results that are excluded.
@@ -131,23 +130,23 @@ def open_results(places: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPy
     Raises:
         InputError: A folder has no results, or published results contradict themselves.
     """
-    found = [ResultsPlace.of(path) for path in dict.fromkeys(places)]
+    found = [ResultsLocation.of(path) for path in dict.fromkeys(paths)]
     with ExitStack() as stack:
         opened: list[tuple[Path, Path]] = []
-        for place in found:
-            place.check_use()
-            if place.has_runs:
-                home = stack.enter_context(collected(place.path))
+        for location in found:
+            location.check_use()
+            if location.has_runs:
+                home = stack.enter_context(collected(location.path))
                 for left_out in home.summary.quarantined:
                     notify(f"skipped: {left_out.path}: {left_out.reason}")
-                opened.append((place.path, home.place))
-            if place.submissions or place.board is not None:
+                opened.append((location.path, home.folder))
+            if location.submissions or location.board is not None:
                 scratch = _scratch(stack)
-                _write(place, scratch, notify)
-                opened.append((place.path, scratch))
+                _write(location, scratch, notify)
+                opened.append((location.path, scratch))
         if len(opened) == 1:
             [(path, folder)] = opened
-            yield stack.enter_context(database.reader(path, place=folder))
+            yield stack.enter_context(database.reader(path, home=folder))
         else:
             file = _merge(opened, _scratch(stack), notify)
             yield stack.enter_context(database.reader_of_file(file))
@@ -157,40 +156,33 @@ def _scratch(stack: ExitStack) -> Path:
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-")))
 
 
-def _write(place: ResultsPlace, home: Path, notify: Notify) -> None:
+def _write(location: ResultsLocation, home: Path, notify: Notify) -> None:
     """Writes the database of published results."""
     rows = []
     known: set[str] = set()
-    for folder, source in read_sources(place, notify):
+    for folder, source in read_sources(location, notify):
         fresh = [run for run in source.runs if run.spec.run_id not in known]
         if len(fresh) < len(source.runs):
             again = len(source.runs) - len(fresh)
             notify(f"skipped: {again} runs of {source.name}, which other folders have as well")
         known |= {run.spec.run_id for run in fresh}
-        inside = folder.relative_to(place.path)
+        inside = folder.relative_to(location.path)
         rows += [published_rows(run, _policy_path(folder, inside, run)) for run in fresh]
     tables = arrow_tables(rows)
-    imports = _external_tables(place, notify)
+    imports = _external_tables(location, notify)
     if imports is not None:
         tables["external"] = imports
     with database.revision(home, rebuild=True) as connection:
         database.insert(connection, tables)
 
 
-def read_sources(place: ResultsPlace, notify: Notify) -> list[tuple[Path, ResultsSource]]:
-    """Reads the published results of a folder.
-
-    Args:
-        place: The folder.
-        notify: Called with messages about results that do not pass their checks.
-
-    Returns:
-        Folders with their results.
+def read_sources(location: ResultsLocation, notify: Notify) -> list[tuple[Path, ResultsSource]]:
+    """Reads the published results of a folder, by the folder of each; notifies of failed checks.
 
     Raises:
         InputError: The results contradict themselves.
     """
-    sources = [(folder, read_source(folder)) for folder in place.submissions]
+    sources = [(folder, read_source(folder)) for folder in location.submissions]
     for _, source in sources:
         if source.failed:
             notify(f"{source.name}: does not pass the checks {', '.join(source.failed)}")
@@ -203,13 +195,13 @@ def _policy_path(folder: Path, inside: Path, run: PublishedRun) -> str | None:
     return (inside / policy).as_posix() if (folder / policy).is_dir() else None
 
 
-def _external_tables(place: ResultsPlace, notify: Notify) -> pa.Table | None:
-    if place.has_runs:  # its own database has them
+def _external_tables(location: ResultsLocation, notify: Notify) -> pa.Table | None:
+    if location.has_runs:  # its own database has them
         return None
-    if place.board is not None:
-        return external_table(_board_header(place.path), place.board)
+    if location.board is not None:
+        return external_table(_board_header(location.path), location.board)
     try:
-        imports = read_imports(place.path)
+        imports = read_imports(location.path)
     except InputError as error:
         notify(f"skipped: {error}")
         return None
@@ -233,30 +225,26 @@ def _board_header(path: Path) -> ExternalHeader:
 
 def _merge(opened: Sequence[tuple[Path, Path]], home: Path, notify: Notify) -> Path:
     with database.revision(home, rebuild=True) as connection:
-        for path, place in opened:
-            again = database.insert_from(connection, path, place)
+        for path, location in opened:
+            again = database.insert_from(connection, path, location)
             if again:
                 notify(f"skipped: {again} runs of {path}, which an earlier folder has as well")
     return home / database.DATABASE_FILE
 
 
-def published_cells(place: ResultsPlace, *, notify: Notify) -> list[CellStatus]:
+def published_cells(location: ResultsLocation, *, notify: Notify) -> list[CellStatus]:
     """Counts the runs of published results by state, as `StatusSurvey` does for run folders.
-
-    Args:
-        place: Folder of published results, or a leaderboard.
-        notify: Called with messages about results that do not pass their checks.
 
     Raises:
         InputError: The results contradict themselves.
     """
     counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
-    for _, source in read_sources(place, notify):
+    for _, source in read_sources(location, notify):
         for run in source.runs:
             spec = run.spec
             state = "done" if run.failure is None else "failed"
             counts[spec.suite, spec.algo_label, spec.environment.id][state] += 1
-    for listed in place.board or ():
+    for listed in location.board or ():
         state = "done" if listed.status == "completed" else "failed"
         counts[listed.suite or "", listed.algo or "", listed.env or ""][state] += 1
     return [

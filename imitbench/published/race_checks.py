@@ -7,39 +7,52 @@ refused.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
 
-from imitbench.published.findings import Findings
-from imitbench.published.results_folder import race_file
+from imitbench.errors import InputError
+from imitbench.published.findings import Finding, Findings
+from imitbench.published.results_folder import RACES, race_file
 from imitbench.published.run_checks import NO_TIME, parse_time, recompute
 from imitbench.published.submission import Submission
 from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import RaceDesign
 from imitbench.stats.sequential import Race
-from imitbench.store.races import RegisteredRace, describe_foreign, foreign_runs
+from imitbench.store.races import (
+    RACES_FOLDER,
+    RegisteredRace,
+    describe_foreign,
+    difference,
+    foreign_runs,
+    overlap,
+    parse_race,
+)
+from imitbench.untrusted import gate
+from imitbench.untrusted.files import read_text
+from imitbench.untrusted.web import is_url, read_url
 from imitbench.util.text_line import one_line
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Clocks of the machines of a cluster may differ by this."""
 
 _RERUN = "publish the results folder of the race as it is"
+_DESIGN_FILES = ("*.json", f"{RACES}/*.json", f"{RACES_FOLDER}/*/*.json", f"*/{RACES}/*.json")
+_REGISTER = "publish the race as it was registered, or runs of a race that was registered first"
 
 
 def check_races(submission: Submission, findings: Findings) -> set[str]:
     """Checks all races of a submission.
-
-    Args:
-        submission: Its readable content.
-        findings: Receives problems.
 
     Returns:
         Settings of runs (`RunSpec.setting`) whose seeds a race decides on.
     """
     settings: set[str] = set()
     for race in submission.races:
-        _check(race, [each.run for each in submission.runs], findings)
+        _check(race, submission.published, findings)
         design = race.design
         settings |= {cell.setting for cells in design.cells.values() for cell in cells.values()}
     return settings
@@ -108,3 +121,84 @@ def _early(
             if when is not None and when < registered - CLOCK_TOLERANCE:
                 yield run, did
                 break
+
+
+def compare_registered(races: Sequence[RegisteredRace], source: str) -> list[Finding]:
+    """Compares the designs of a submission's races with those that were published before.
+
+    A digest shows that a design was not edited by accident. Whoever edits it on purpose computes
+    the digest again. Only a copy that the submitter could not change any more shows which design
+    was first.
+
+    Args:
+        races: Races of the submission.
+        source: File or folder of designs, a results folder, published results, or the address of a
+            design.
+
+    Returns:
+        A problem for each race whose design is not there.
+
+    Raises:
+        InputError: There are no designs, or one cannot be read.
+    """
+    known = published_designs(source)
+    findings = Findings()
+    if not races:
+        findings.fail("races", RACES, f"has no race, but {source} has designs", _REGISTER)
+    for race in races:
+        what = _deviation(race, known)
+        if what is not None:
+            findings.fail("races", race_file(race), f"{what} at {source}", _REGISTER)
+    return findings.problems
+
+
+def published_designs(source: str) -> list[RegisteredRace]:
+    """Reads all designs at a place, see `compare_registered`.
+
+    Raises:
+        InputError: There are none, or one cannot be read.
+    """
+    if not is_url(source):
+        path = Path(source)
+        found = gate.checked(lambda: _designs(path), path)
+        if not found:
+            raise InputError(
+                f"--registered {source}: has no design of a race; name a file races/<id>.json, a "
+                "folder of such files, or a results folder"
+            )
+        return found
+    with tempfile.TemporaryDirectory(prefix="imitbench-design-") as scratch:
+        path = Path(scratch) / "design.json"
+        path.write_bytes(read_url(source))
+        try:
+            return gate.checked(lambda: [_design(path)], path)
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), source)) from error
+
+
+def _designs(path: Path) -> list[RegisteredRace]:
+    if path.is_file():
+        return [_design(path)]
+    if not path.is_dir():
+        raise InputError(f"--registered {path}: no such file or folder")
+    files = chain.from_iterable(path.glob(pattern) for pattern in _DESIGN_FILES)
+    # Requests of races, manifests and other files lie beside designs.
+    return [_design(file) for file in sorted(files) if '"imitbench-race"' in read_text(file)]
+
+
+def _design(path: Path) -> RegisteredRace:
+    """Reads a design; its file may have any name."""
+    return parse_race(read_text(path), None, str(path))
+
+
+def _deviation(race: RegisteredRace, known: list[RegisteredRace]) -> str | None:
+    """Says how a design differs from what was published; `None` for the same record."""
+    same = next((each for each in known if each.id == race.id), None)
+    if same is not None:
+        if same.registered_at == race.registered_at:
+            return None
+        return f"was registered at {race.registered_at!r}, not at {same.registered_at!r} as"
+    for other in known:
+        if overlap(other.design, race.design):
+            return f"has another {difference(other.design, race.design)} than the design"
+    return "is not among the designs"

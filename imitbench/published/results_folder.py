@@ -17,7 +17,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,26 +27,22 @@ import numpy as np
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
-from imitbench.published.curve_files import CURVES, curve_file, curve_text, is_publishable
-from imitbench.records.curves import main_curve
+from imitbench.records.bundled_cards import bundled_suite, environment_of
+from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
-from imitbench.records.runs import (
-    Provenance,
-    Record,
-    RunSpec,
-    canonical_digest,
-)
+from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, canonical_digest
 from imitbench.store.comparability import current_run_ids
-from imitbench.store.episode_file import read_episode_file
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_rows import read_episode_file
 from imitbench.store.scan import check_suites
 from imitbench.util.files import atomic_write_text, new_folder
 from imitbench.util.name_lists import Names, split_names
 from imitbench.util.text_line import one_line
 
 MANIFEST_FILE = "manifest.json"
+CURVES = "curves"
 RACES = "races"
 PATTERNS = (
     MANIFEST_FILE,
@@ -59,7 +57,11 @@ PATTERNS = (
 STANDS_ELSEWHERE = ("run_id", "schema_version", "provenance", "traceback")
 """Fields of outcomes that lines omit, as they are stored elsewhere or not published."""
 
+_METRIC = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+){0,4}")
+_LONGEST = 80
+
 EPISODE_COLUMNS = ("episode", "deterministic", "raw_return", "length", "terminated")
+_FLAGS = {"true": True, "false": False}
 
 
 class SuiteSummary(Record):
@@ -168,7 +170,7 @@ def races_of(out: Path, runs: Iterable[PublishedRun]) -> list[RegisteredRace]:
     return [race for race in read_races(out) if any(map(race.design.has, runs))]
 
 
-def write_results(
+def export_results(
     runs: Sequence[PublishedRun],
     folder: Path,
     *,
@@ -178,7 +180,7 @@ def write_results(
     supersedes: str | None = None,
     curves: bool = True,
 ) -> None:
-    """Writes a folder of published results.
+    """Writes a new folder of published results, completely or not at all.
 
     Args:
         runs: Runs to publish.
@@ -190,8 +192,11 @@ def write_results(
         curves: Whether to write the learning curves.
 
     Raises:
-        InputError: The name of a suite is not valid as a file name.
+        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
+            the name of a suite is not valid as a file name.
     """
+    if not runs:
+        raise InputError(f"{folder}: there are no finished runs to publish")
     texts: dict[str, str] = {}
     provenances: dict[str, Provenance] = {}
     suites = sorted({run.spec.suite for run in runs})
@@ -210,7 +215,9 @@ def write_results(
                 texts[episodes_file(run.spec)] = episodes_text(run.episodes)
             if curves and run.curve is not None:
                 texts[curve_file(suite, run.spec.run_id)] = curve_text(run.curve)
-        texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
+        texts |= {
+            f"{kind}/{suite}.jsonl": "".join(written) for kind, written in lines.items() if written
+        }
     texts |= {race_file(race): race.text() for race in races}
     manifest = Manifest(
         imitbench=version,
@@ -221,53 +228,15 @@ def write_results(
         supersedes=supersedes,
     )
     manifest = manifest.model_copy(update={"digest": manifest.own_digest})
-    for name, text in texts.items():
-        atomic_write_text(folder / name, text)
-    atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+    with new_folder(folder) as draft:
+        for name, text in texts.items():
+            atomic_write_text(draft / name, text)
+        atomic_write_text(draft / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
 
 
 def race_file(race: RegisteredRace) -> str:
     """Returns the path of a race's design, relative to the folder."""
     return f"{RACES}/{race.id}.json"
-
-
-def export_results(
-    runs: Sequence[PublishedRun],
-    folder: Path,
-    *,
-    version: str,
-    command: str,
-    races: Sequence[RegisteredRace] = (),
-    supersedes: str | None = None,
-    curves: bool = True,
-) -> None:
-    """Writes a new folder of published results atomically.
-
-    Args:
-        runs: Runs to publish.
-        folder: Folder to write; must be empty or missing.
-        version: Version of this package.
-        command: Command line to record.
-        races: Registered races to which they belong.
-        supersedes: Digest of earlier results that these are, scored with newer references.
-        curves: Whether to write the learning curves.
-
-    Raises:
-        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
-            the name of a suite is not valid as a file name.
-    """
-    if not runs:
-        raise InputError(f"{folder}: there are no finished runs to publish")
-    with new_folder(folder) as draft:
-        write_results(
-            runs,
-            draft,
-            version=version,
-            command=command,
-            races=races,
-            supersedes=supersedes,
-            curves=curves,
-        )
 
 
 def read_run(directory: RunDirectory) -> PublishedRun:
@@ -311,14 +280,13 @@ def summarize_suite(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
 
 
 def _line(run: PublishedRun, provenance: str) -> str:
-    name, outcome = ("result", run.result) if run.result else ("failure", run.failure)
-    assert outcome is not None
+    name = "result" if run.result else "failure"
     line = ResultLine(
         run_id=run.spec.run_id,
         spec_digest=run.spec.digest,
         spec=run.spec,
         provenance=provenance,
-        **{name: outcome.model_dump(mode="json", exclude=set(STANDS_ELSEWHERE))},
+        **{name: run.outcome.model_dump(mode="json", exclude=set(STANDS_ELSEWHERE))},
     )
     return line.model_dump_json(exclude={"result", "failure"} - {name}) + "\n"
 
@@ -362,6 +330,84 @@ def episode_table(columns: Mapping[str, Sequence[Any]]) -> EpisodeTable:
     )
 
 
+def parse_episodes(text: str) -> EpisodeTable:
+    """Reads a table of evaluation episodes.
+
+    Raises:
+        InputError: The text is not such a table. The message does not name a file.
+    """
+    lines = csv.reader(io.StringIO(text))
+    try:
+        if tuple(next(lines, ())) != EPISODE_COLUMNS:
+            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
+        rows = [row for row in lines if row]
+        for number, row in enumerate(rows):
+            if len(row) > len(EPISODE_COLUMNS) or int(row[0]) != number:
+                raise InputError(f"row {number + 1} is not that of episode {number}")
+        _, deterministic, returns, lengths, terminated = zip(*rows, strict=True)
+        return episode_table(
+            {
+                "raw_return": list(map(float, returns)),
+                "length": list(map(int, lengths)),
+                "terminated": [_FLAGS[word] for word in terminated],
+                "deterministic": [_FLAGS[word] for word in deterministic],
+            }
+        )
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:
+        raise InputError(f"not a table of episodes ({one_line(repr(error), 80)})") from error
+
+
+def curve_file(suite: str, run_id: str) -> str:
+    """Returns the path of the file with a run's learning curve, relative to the folder."""
+    return f"{CURVES}/{suite}/{run_id}.csv"
+
+
+def is_publishable(metric: str) -> bool:
+    """Whether published curves may have a metric of this name."""
+    named = len(metric) <= _LONGEST and _METRIC.fullmatch(metric) is not None
+    return named and is_known_metric(metric)
+
+
+def curve_text(curve: LearningCurve) -> str:
+    """Returns a learning curve as CSV, with numbers that are read as exactly the same."""
+    lines = [f"step,{curve.metric}"]
+    pairs = zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
+    lines += [f"{step},{value!r}" for step, value in pairs]
+    return "\n".join(lines) + "\n"
+
+
+def parse_curve(text: str) -> LearningCurve:
+    """Reads a published learning curve.
+
+    Raises:
+        InputError: The text is not such a curve. The message does not name a file.
+    """
+    rows = csv.reader(io.StringIO(text))
+    try:
+        header = next(rows, [])
+        if len(header) != 2 or header[0] != "step":
+            raise InputError("columns must be step and a metric")
+        metric = header[1]
+        if not is_publishable(metric):
+            raise InputError(f"unknown metric {one_line(metric, 60)!r}")
+        pairs = [(int(step), float(value)) for step, value in rows]
+        steps = np.array([step for step, _ in pairs], dtype=np.int64)
+        values = np.array([value for _, value in pairs], dtype=np.float64)
+    except InputError:
+        raise
+    except (ValueError, OverflowError, csv.Error) as error:
+        raise InputError(f"not a learning curve ({one_line(error, 80)})") from error
+    if not 1 <= steps.size <= MOST_POINTS:
+        raise InputError(f"{steps.size:,} points, and a curve has 1 to {MOST_POINTS}")
+    if not np.isfinite(values).all():
+        raise InputError("a value is not finite")
+    if (np.diff(steps) <= 0).any():
+        raise InputError("steps do not ascend")
+    return LearningCurve(metric, steps, values)
+
+
 def text_digest(text: str) -> str:
     """Returns the SHA-256 of a text in UTF-8."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
@@ -370,3 +416,42 @@ def text_digest(text: str) -> str:
 def is_plain(name: str) -> bool:
     """Whether a name is valid for a file or folder, and cannot lead outside its parent."""
     return bool(name) and not name.startswith(".") and not set(name) & set('/\\\0:*?"<>|')
+
+
+def rescore(runs: Sequence[PublishedRun], where: str) -> list[PublishedRun]:
+    """Returns the same runs with the references of the cards of this package.
+
+    Returns, episodes and specifications stay; only the scale of the scores changes. Runs that were
+    scored with an expert of another source keep their references.
+
+    Args:
+        runs: Runs of a submission.
+        where: The submission, for messages.
+
+    Raises:
+        InputError: All references are current, or none of the suites is one of this package.
+    """
+    scored = [_rescored(run) for run in runs]
+    if scored == list(runs):
+        raise InputError(
+            f"{where}: its references are those of the suites of this package; nothing to rescore"
+        )
+    return scored
+
+
+def _rescored(run: PublishedRun) -> PublishedRun:
+    suite, card = bundled_suite(run.spec.suite), environment_of(run.spec)
+    scale = card.scale if card is not None else None
+    if suite is None or scale is None or "+" in run.outcome.references.version:
+        return run
+    now = ReferenceScores(
+        random=scale.random,
+        expert=scale.one,
+        version=one_line(suite.version),
+        score_one=scale.score_one,
+        demonstrations=scale.demonstrations,
+    )
+    if run.result is not None:
+        return replace(run, result=run.result.model_copy(update={"references": now}))
+    assert run.failure is not None
+    return replace(run, failure=run.failure.model_copy(update={"references": now}))

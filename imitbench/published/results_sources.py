@@ -10,14 +10,14 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.published import verification
 from imitbench.published.alarms import Alarm, find_copies
-from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
+from imitbench.published.findings import Check, Findings, failed_checks
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
     episodes_text,
     races_of,
     read_runs,
 )
-from imitbench.published.submission import read_submission
+from imitbench.published.submission import read_strictly
 from imitbench.published.validation import Validation, check_runs
 from imitbench.published.verification import (
     Verdict,
@@ -83,17 +83,17 @@ class ExternalResults:
 
 
 @dataclass(frozen=True)
-class FoundResults:
+class LoadedResults:
     """Results in a folder.
 
     Attributes:
-        taken: Detected kind of the folder, as text.
+        kind: Detected kind of the folder, as text.
         sources: Results by submitter, in the order of their names.
         external: Imports, in the order of their labels.
         notes: Messages about skipped folders and results.
     """
 
-    taken: str
+    kind: str
     sources: tuple[ResultsSource, ...]
     external: tuple[ExternalResults, ...] = ()
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class FoundResults:
 
 def find_results(
     *folders: Path, external: bool = False, verifications: Sequence[Path] | None = None
-) -> FoundResults:
+) -> LoadedResults:
     """Reads the results in folders.
 
     Args:
@@ -120,8 +120,8 @@ def find_results(
     notes = [note for each in found for note in each.notes]
     sources = _different([source for each in found for source in each.sources], notes)
     sources = _compared(sources)
-    places = verification_places(folders) if verifications is None else verifications
-    sources = _linked(_verified(sources, places, notes), notes)
+    locations = verification_folders(folders) if verifications is None else verifications
+    sources = _linked(_verified(sources, locations, notes), notes)
     notes += [
         f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
         "`imitbench leaderboard validate` shows the problems"
@@ -133,14 +133,14 @@ def find_results(
     for folder in folders if external else ():
         read = read_imports(folder)
         if not read:
-            place = folder / EXTERNAL_FOLDER
-            notes.append(f"there are no imported results in {place} or next to it")
+            location = folder / EXTERNAL_FOLDER
+            notes.append(f"there are no imported results in {location} or next to it")
         imports |= {each.header.name: each for each in read if each.header.name not in imports}
-    taken = ", ".join(each.taken for each in found)
-    return FoundResults(taken, tuple(sources), tuple(imports.values()), tuple(notes))
+    kind = ", ".join(each.kind for each in found)
+    return LoadedResults(kind, tuple(sources), tuple(imports.values()), tuple(notes))
 
 
-def _find_results(folder: Path) -> FoundResults:
+def _find_results(folder: Path) -> LoadedResults:
     if folder.is_file():
         raise InputError(
             f"--results {folder}: is a file; name the folder of the results that it was made from"
@@ -152,16 +152,16 @@ def _find_results(folder: Path) -> FoundResults:
     if submissions:
         alone = submissions == [folder]
         several = f"{len(submissions)} submission{'s' * (len(submissions) > 1)}"
-        taken = "published results" if alone else several
+        kind = "published results" if alone else several
         sources = [read_source(path) for path in submissions]
         others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"}
         others -= {EXTERNAL_FOLDER, verification.FOLDER, *(path.name for path in submissions)}
         if not alone:
             notes += [
-                f"skipped: {folder / each}: has no {MANIFEST_FILE}" for each in sorted(others)
+                f"skipped: {folder / other}: has no {MANIFEST_FILE}" for other in sorted(others)
             ]
     elif next(run_directories(folder), None) is not None:
-        taken = "a results folder of own runs"
+        kind = "a results folder of own runs"
         own = read_runs(folder)
         races = tuple(races_of(folder, own.runs))
         sources = [ResultsSource("", tuple(own.runs), races=races)]
@@ -171,7 +171,7 @@ def _find_results(folder: Path) -> FoundResults:
             f"--results {folder}: holds neither published results ({MANIFEST_FILE}), nor folders "
             "of these, nor runs; run `imitbench run` or `imitbench results export` first"
         )
-    return FoundResults(taken, tuple(sources), (), tuple(notes))
+    return LoadedResults(kind, tuple(sources), (), tuple(notes))
 
 
 def submission_folders(folder: Path) -> list[Path]:
@@ -187,16 +187,19 @@ def read_source(folder: Path) -> ResultsSource:
     Raises:
         InputError: The folder has no published results, or they contradict themselves.
     """
-    submission = gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
-    digest = submission.manifest.digest if submission.manifest else None
+    submission = read_strictly(folder)
     findings = Findings()
     alarms = tuple(check_runs(submission, findings))
     failed = tuple(failed_checks(findings.problems))
-    name = folder.resolve().name
-    runs = tuple(each.run for each in submission.runs)
-    races = tuple(submission.races)
-    supersedes = submission.manifest.supersedes if submission.manifest else None
-    return ResultsSource(name, runs, digest, failed, races, alarms, supersedes=supersedes)
+    return ResultsSource(
+        folder.resolve().name,
+        tuple(submission.published),
+        submission.digest,
+        failed,
+        tuple(submission.races),
+        alarms,
+        supersedes=submission.manifest.supersedes if submission.manifest else None,
+    )
 
 
 def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
@@ -215,7 +218,7 @@ def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
     if not folders:
         return validation
     own, manifest = validation.submission.folder.resolve().name, validation.submission.manifest
-    runs = {own: [each.run for each in validation.submission.runs]}
+    runs = {own: validation.submission.published}
     for source in find_results(*folders, verifications=()).sources:
         if manifest is None or source.digest is None or source.digest != manifest.digest:
             # Two folders may have the same name.
@@ -256,7 +259,7 @@ def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSo
     return list(kept.values())
 
 
-def verification_places(folders: Sequence[Path]) -> list[Path]:
+def verification_folders(folders: Sequence[Path]) -> list[Path]:
     """Returns folders of records of verifications: inside or next to folders of submissions.
 
     A record inside a submission would be the submitter's own.
@@ -265,31 +268,31 @@ def verification_places(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         parent = folder.resolve().parent
         alone = (folder / MANIFEST_FILE).exists()
-        for place in (parent, *(() if alone else (folder,))):
-            if (place / verification.FOLDER).is_dir():
-                found.setdefault((place / verification.FOLDER).resolve(), place)
-    return [place / verification.FOLDER for place in found.values()]
+        for location in (parent, *(() if alone else (folder,))):
+            if (location / verification.FOLDER).is_dir():
+                found.setdefault((location / verification.FOLDER).resolve(), location)
+    return [location / verification.FOLDER for location in found.values()]
 
 
-def verified_digests(places: Sequence[Path]) -> frozenset[str]:
+def verified_digests(locations: Sequence[Path]) -> frozenset[str]:
     """Returns the digests of the results that records of verifications are about.
 
     Raises:
         InputError: A record is malformed, or was changed.
     """
-    read = (gate.checked(partial(read_verifications, place), place) for place in places)
+    read = (gate.checked(partial(read_verifications, location), location) for location in locations)
     return frozenset(record.submission for records in read for record in records)
 
 
 def _verified(
-    sources: Sequence[ResultsSource], places: Sequence[Path], notes: list[str]
+    sources: Sequence[ResultsSource], locations: Sequence[Path], notes: list[str]
 ) -> list[ResultsSource]:
     """Returns the sources with the records that are about them; notes records of other results."""
     records: dict[str, Verification] = {}
-    for place in places:
-        if not place.is_dir():
-            raise InputError(f"--verifications {place}: no such folder")
-        read = gate.checked(partial(read_verifications, place), place)
+    for location in locations:
+        if not location.is_dir():
+            raise InputError(f"--verifications {location}: no such folder")
+        read = gate.checked(partial(read_verifications, location), location)
         records |= {record.digest: record for record in read}
     known = {source.digest: source for source in sources if source.digest is not None}
     by_source: dict[str, list[Verification]] = {}
@@ -348,8 +351,8 @@ def read_imports(folder: Path) -> tuple[ExternalResults, ...]:
     Raises:
         InputError: A file of imported results was altered or is malformed.
     """
-    for place in (folder / EXTERNAL_FOLDER, folder.resolve().parent / EXTERNAL_FOLDER):
-        found = sorted(p for p in place.glob(f"*{EXTERNAL_SUFFIX}") if p.name[0] != ".")
+    for location in (folder / EXTERNAL_FOLDER, folder.resolve().parent / EXTERNAL_FOLDER):
+        found = sorted(p for p in location.glob(f"*{EXTERNAL_SUFFIX}") if p.name[0] != ".")
         if found:
             read = (read_external(path) for path in found)
             return tuple(ExternalResults(header, tuple(runs)) for header, runs in read)

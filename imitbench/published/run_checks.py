@@ -10,8 +10,10 @@ import numpy as np
 from imitbench.cards.algorithm import STEP_UNITS
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.published.findings import Findings
+from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
+from imitbench.records.runs import RunResult, RunSpec
 from imitbench.util.text_line import one_line
 
 NO_TIME = "is not a time with a time zone"
@@ -25,14 +27,7 @@ _ROUND = 10_000
 def check_values(
     run: PublishedRun, card: EnvironmentCard | None, where: str, findings: Findings
 ) -> None:
-    """Checks lengths of episodes, environment steps and times.
-
-    Args:
-        run: The run to check.
-        card: Card of its environment; `None` if unknown.
-        where: File and line of the run, for messages.
-        findings: Receives problems.
-    """
+    """Checks lengths of episodes, environment steps and times."""
 
     def fail(what: str) -> None:
         findings.fail("values", where, what, "publish the original values of the runs")
@@ -130,13 +125,7 @@ def recompute(episodes: EpisodeTable) -> dict[str, float]:
 
 
 def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
-    """Checks a completed run's numbers against its episodes.
-
-    Args:
-        run: The run to check.
-        where: File and line of the run, for messages.
-        findings: Receives problems.
-    """
+    """Checks a completed run's numbers against its episodes."""
     assert run.result is not None and run.episodes is not None
     wanted = run.spec.protocol.episodes
     for stated in (False, True):
@@ -155,3 +144,19 @@ def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
                 f"{name} {claimed:.10g} is not {_NUMBERS[name]}, {found:.10g}",
                 "publish the original values of the runs",
             )
+
+
+def check_curve(
+    curve: LearningCurve, spec: RunSpec, result: RunResult, name: str, findings: Findings
+) -> None:
+    """Checks that the steps of a learning curve are those of its run."""
+    first, last = int(curve.steps[0]), int(curve.steps[-1])
+    most = spec.budget.amount
+    if spec.budget.unit in STEP_UNITS:  # the last round may exceed the budget
+        most = max(most, result.env_steps)
+    if first < 0:
+        findings.fail("curves", name, f"a point at step {first}", "export the results again")
+    elif last > most:
+        unit = spec.budget.unit.replace("_", " ")
+        what = f"a point at step {last}; the run had {most} {unit}"
+        findings.fail("curves", name, what, "export the results again")

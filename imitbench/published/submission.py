@@ -6,10 +6,8 @@ reports all problems.
 
 from __future__ import annotations
 
-import csv
-import io
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -18,32 +16,33 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
-from imitbench.published.curve_files import check_curve, curve_file, parse_curve
 from imitbench.published.findings import Findings, StrictFindings
 from imitbench.published.results_folder import (
-    EPISODE_COLUMNS,
     MANIFEST_FILE,
     RACES,
     Manifest,
     ResultLine,
-    episode_table,
+    curve_file,
     episodes_file,
     is_plain,
+    parse_curve,
+    parse_episodes,
     summarize_suite,
     text_digest,
 )
-from imitbench.published.run_checks import check_scores
+from imitbench.published.run_checks import check_curve, check_scores
 from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store.races import RegisteredRace, parse_race, restore
 from imitbench.store.run_dir import RunDirectory
+from imitbench.untrusted import gate
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
 
 _MAX_BYTES = 2**30
-_FLAGS = {"true": True, "false": False}
+_EXPORT_AGAIN = "export the results again"
 _R = TypeVar("_R", bound=Record)
 
 
@@ -76,6 +75,16 @@ class Submission:
     runs: list[LocatedRun] = field(default_factory=list)
     races: list[RegisteredRace] = field(default_factory=list)
 
+    @property
+    def published(self) -> list[PublishedRun]:
+        """The runs without their places."""
+        return [run.run for run in self.runs]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all that the manifest says; empty if that is malformed."""
+        return self.manifest.own_digest if self.manifest else ""
+
 
 class _FormatMarker(BaseModel):
     format: Literal["imitbench-results"]
@@ -101,17 +110,10 @@ def check_no_submission(out: Path) -> None:
 
 
 def read_submission(folder: Path, findings: Findings) -> Submission:
-    """Reads what `imitbench.published.results_folder.write_results` wrote.
+    """Reads what `imitbench.published.results_folder.export_results` wrote.
 
     Checks the manifest, the digests, the lines and identities of runs, their episodes, and that
     the numbers stated follow from these.
-
-    Args:
-        folder: Folder to read.
-        findings: Receives problems and notes.
-
-    Returns:
-        The readable content.
 
     Raises:
         InputError: The folder has no published results.
@@ -126,17 +128,13 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
-        findings.fail("manifest", MANIFEST_FILE, first_problem(error), "export the results again")
+        findings.fail("manifest", MANIFEST_FILE, first_problem(error), _EXPORT_AGAIN)
         return Submission(folder)
     if manifest.digest is None:
         # Without it nothing tells an early version's manifest from a changed one.
-        findings.fail(
-            "digests", MANIFEST_FILE, "has no digest of its own", "export the results again"
-        )
+        findings.fail("digests", MANIFEST_FILE, "has no digest of its own", _EXPORT_AGAIN)
     elif manifest.digest != manifest.own_digest:
-        findings.fail(
-            "digests", MANIFEST_FILE, "was changed after the export", "export the results again"
-        )
+        findings.fail("digests", MANIFEST_FILE, "was changed after the export", _EXPORT_AGAIN)
     texts = _read_files(folder, manifest, findings)
     reader = _SubmissionReader(manifest, texts, findings)
     runs, races = reader.read(), reader.read_races()
@@ -149,10 +147,10 @@ def _check_summaries(manifest: Manifest, runs: Sequence[LocatedRun], findings: F
     """Checks that the manifest names what the runs have, and nothing else."""
 
     def fail(what: str) -> None:
-        findings.fail("manifest", MANIFEST_FILE, what, "export the results again")
+        findings.fail("manifest", MANIFEST_FILE, what, _EXPORT_AGAIN)
 
     for suite, summary in manifest.suites.items():
-        found = summarize_suite((each.run for each in runs), suite)
+        found = summarize_suite((run.run for run in runs), suite)
         if not found.runs + found.failures:
             fail(f"suites.{one_line(suite, 60)} has no readable run")
         elif summary != found:
@@ -226,19 +224,17 @@ class _SubmissionReader:
     def check_leftovers(self) -> None:
         """Adds a problem for each file in the manifest that belongs to no run."""
         for name in sorted(self._texts.keys() - self._used):
-            self._findings.fail(
-                "files", one_line(name), "belongs to no listed run", "export the results again"
-            )
+            self._findings.fail("files", one_line(name), "belongs to no listed run", _EXPORT_AGAIN)
         for name in sorted(self._manifest.provenances.keys() - self._stated):
             self._findings.fail(
                 "manifest",
                 MANIFEST_FILE,
                 f"provenances.{one_line(name, 60)} belongs to no run",
-                "export the results again",
+                _EXPORT_AGAIN,
             )
 
     def _run(self, text: str, kind: str, suite: str, where: str) -> PublishedRun | None:
-        line = self._parse(ResultLine, text, where)
+        line = self._validated(lambda: ResultLine.model_validate_json(text), where)
         if line is None:
             return None
         spec = line.spec
@@ -253,24 +249,25 @@ class _SubmissionReader:
             name = one_line(line.provenance)
             self._findings.fail("lines", where, f"the manifest has no provenance {name!r}")
             return None
-        common: dict[str, Any] = {
+        outcome, other, what = line.result, line.failure, "a result"
+        if kind == "failures":
+            outcome, other, what = line.failure, line.result, "a failure"
+        if outcome is None or other is not None:
+            self._findings.fail("lines", where, f"must have {what}, and nothing else")
+            return None
+        document: dict[str, Any] = {
+            **outcome,
             "schema_version": 1,
             "run_id": spec.run_id,
             "provenance": provenance.model_dump(),
         }
-        outcome, other = (
-            (line.failure, line.result) if kind == "failures" else (line.result, line.failure)
-        )
-        if outcome is None or other is not None:
-            what = "a failure" if kind == "failures" else "a result"
-            self._findings.fail("lines", where, f"must have {what}, and nothing else")
-            return None
         if kind == "failures":
             # A failed run has neither.
             self._used -= {episodes_file(spec), curve_file(suite, spec.run_id)}
-            failure = self._validate(RunFailure, {**outcome, **common, "traceback": ""}, where)
+            document["traceback"] = ""
+            failure = self._validated(lambda: RunFailure.model_validate(document), where)
             return PublishedRun(spec, failure=failure) if failure else None
-        result = self._validate(RunResult, {**outcome, **common}, where)
+        result = self._validated(lambda: RunResult.model_validate(document), where)
         if result is None:
             return None
         episodes = self._episodes(episodes_file(spec), where)
@@ -315,53 +312,17 @@ class _SubmissionReader:
         try:
             curve = parse_curve(self._texts[name])
         except InputError as error:
-            self._findings.fail("curves", name, str(error), "export the results again")
+            self._findings.fail("curves", name, str(error), _EXPORT_AGAIN)
             return None
         check_curve(curve, spec, result, name, self._findings)
         return curve
 
-    def _parse(self, kind: type[_R], text: str, where: str) -> _R | None:
+    def _validated(self, validate: Callable[[], _R], where: str) -> _R | None:
         try:
-            return kind.model_validate_json(text)
+            return validate()
         except ValidationError as error:
             self._findings.fail("lines", where, first_problem(error))
             return None
-
-    def _validate(self, kind: type[_R], document: dict[str, Any], where: str) -> _R | None:
-        try:
-            return kind.model_validate(document)
-        except ValidationError as error:
-            self._findings.fail("lines", where, first_problem(error))
-            return None
-
-
-def parse_episodes(text: str) -> EpisodeTable:
-    """Reads a table of evaluation episodes.
-
-    Raises:
-        InputError: The text is not such a table. The message does not name a file.
-    """
-    lines = csv.reader(io.StringIO(text))
-    try:
-        if tuple(next(lines, ())) != EPISODE_COLUMNS:
-            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
-        rows = [row for row in lines if row]
-        for number, row in enumerate(rows):
-            if len(row) > len(EPISODE_COLUMNS) or int(row[0]) != number:
-                raise InputError(f"row {number + 1} is not that of episode {number}")
-        _, deterministic, returns, lengths, terminated = zip(*rows, strict=True)
-        return episode_table(
-            {
-                "raw_return": list(map(float, returns)),
-                "length": list(map(int, lengths)),
-                "terminated": [_FLAGS[word] for word in terminated],
-                "deterministic": [_FLAGS[word] for word in deterministic],
-            }
-        )
-    except InputError:
-        raise
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:
-        raise InputError(f"not a table of episodes ({one_line(repr(error), 80)})") from error
 
 
 def _read(folder: Path, name: str) -> str:
@@ -380,20 +341,16 @@ def _read(folder: Path, name: str) -> str:
         raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
 
 
-def read_results(folder: Path) -> list[PublishedRun]:
-    """Reads a folder that `imitbench.published.results_folder.write_results` wrote.
+def read_strictly(folder: Path) -> Submission:
+    """Reads published results, if they do not contradict themselves.
 
-    Args:
-        folder: Folder to read.
-
-    Returns:
-        Its runs. Every file has the digest in the manifest, every specification the run's id,
-        and every result the numbers that follow from its episodes.
+    Every file has the digest in the manifest, every specification the run's id, and every result
+    the numbers that follow from its episodes.
 
     Raises:
         InputError: One of these conditions does not hold, or a file is missing or malformed.
     """
-    return [each.run for each in read_submission(folder, StrictFindings(folder)).runs]
+    return gate.checked(lambda: read_submission(folder, StrictFindings(folder)), folder)
 
 
 def restore_runs(

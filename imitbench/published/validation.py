@@ -58,9 +58,9 @@ def check_seeds(
         raced: Settings (`RunSpec.setting`) of runs whose seeds follow from a race.
     """
     suites: dict[str, list[RunSpec]] = defaultdict(list)
-    for each in runs:
-        if each.run.spec.setting not in raced:
-            suites[each.run.spec.suite].append(each.run.spec)
+    for run in runs:
+        if run.run.spec.setting not in raced:
+            suites[run.run.spec.suite].append(run.run.spec)
     for suite, specs in sorted(suites.items()):
         _check_suite(suite, specs, findings)
 
@@ -116,12 +116,15 @@ class Validation:
         problems: Findings that make a check fail.
         notes: Findings that are not problems.
         alarms: Signs of invented or copied results.
+        consistent: Whether files, digests and runs fit each other; if not, the first of `problems`
+            says what does not.
     """
 
     submission: Submission
     problems: tuple[Finding, ...]
     notes: tuple[Finding, ...]
     alarms: tuple[Alarm, ...] = ()
+    consistent: bool = True
 
     @property
     def valid(self) -> bool:
@@ -130,7 +133,7 @@ class Validation:
 
     def of_check(self, check: Check) -> list[Finding]:
         """Returns the problems that one check found."""
-        return [each for each in self.problems if each.check == check]
+        return [problem for problem in self.problems if problem.check == check]
 
     @property
     def failed(self) -> list[Check]:
@@ -141,18 +144,16 @@ class Validation:
 def validate(folder: Path) -> Validation:
     """Makes every check on a folder of published results.
 
-    Args:
-        folder: Folder to validate.
-
-    Returns:
-        All findings.
-
     Raises:
         InputError: The folder has no published results.
     """
-    gate.try_reading(lambda: read_submission(folder, Findings()), folder)
-    findings = Findings()
-    submission = read_submission(folder, findings)
+
+    def read() -> tuple[Submission, Findings]:
+        findings = Findings()
+        return read_submission(folder, findings), findings
+
+    submission, findings = gate.checked(read, folder)
+    consistent = not findings.problems
     if submission.manifest is not None:
         listed = {MANIFEST_FILE, *submission.manifest.files}
         for name, what in _strays(folder, listed):
@@ -160,25 +161,19 @@ def validate(folder: Path) -> Validation:
     alarms = check_runs(submission, findings)
     if not submission.runs:
         findings.fail("lines", MANIFEST_FILE, "there is no readable run")
-    return Validation(submission, tuple(findings.problems), tuple(findings.notes), tuple(alarms))
+    return Validation(
+        submission, tuple(findings.problems), tuple(findings.notes), tuple(alarms), consistent
+    )
 
 
 def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
-    """Makes the checks on the readable content of a submission.
-
-    Args:
-        submission: The submission to check.
-        findings: Receives problems and notes.
-
-    Returns:
-        Signs of invented results.
-    """
-    for each in submission.runs:
-        check_values(each.run, environment_of(each.run.spec), each.where, findings)
+    """Checks the readable content of a submission, and returns signs of invented results."""
+    for run in submission.runs:
+        check_values(run.run, environment_of(run.run.spec), run.where, findings)
     check_against_cards(submission.runs, findings)
     raced = check_races(submission, findings)
     check_seeds(submission.runs, findings, raced)
-    return find_alarms((each.run for each in submission.runs), raced)
+    return find_alarms(submission.published, raced)
 
 
 def _strays(folder: Path, listed: set[str]) -> Iterator[tuple[str, str]]:

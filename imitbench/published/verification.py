@@ -21,8 +21,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Provenance, Record, RunSpec
-from imitbench.records.sealed import SealedRecord
+from imitbench.records.runs import Provenance, Record, RunSpec, SealedRecord
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Finite
@@ -37,6 +36,13 @@ _NAME_DIGITS = 16
 
 Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
 AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
+VERDICT_TEXTS: dict[Verdict, str] = {
+    "identical": "identical",
+    "within noise": "agrees, within the noise of evaluation",
+    "within seeds": "agrees, within the spread of seeds",
+    "different": "different",
+    "failed": "failed here",
+}
 
 _R = TypeVar("_R", RunSpec, PublishedRun)
 
@@ -156,12 +162,12 @@ class Verification(SealedRecord):
     @property
     def agrees(self) -> bool:
         """Whether runs were trained again, and all agree."""
-        return bool(self.runs) and all(each.agrees for each in self.runs)
+        return bool(self.runs) and all(run.agrees for run in self.runs)
 
     @property
     def refutes(self) -> bool:
         """Whether a run that was trained again differs from the submitted one."""
-        return any(each.verdict == "different" for each in self.runs)
+        return any(run.verdict == "different" for run in self.runs)
 
     @property
     def file_name(self) -> str:
@@ -180,12 +186,7 @@ def public_draw(digest: str, public: str) -> int:
 
 
 def draw_order(runs: Iterable[PublishedRun], seed: int) -> list[PublishedRun]:
-    """Returns completed runs in the order of a draw; runs without training come last.
-
-    Args:
-        runs: Runs of a submission, in any order.
-        seed: Seed of the draw.
-    """
+    """Returns completed runs in the order of a draw; runs without training come last."""
     done = sorted((run for run in runs if run.result), key=lambda run: run.spec.run_id)
     rng = np.random.default_rng(seed)
     shuffled = [done[place] for place in rng.permutation(len(done)).tolist()]
@@ -230,12 +231,6 @@ def check_verification(
 ) -> None:
     """Checks that a record fits the submission that it names.
 
-    Args:
-        record: The record.
-        where: Its file or name, for messages.
-        digest: Digest of the submission.
-        runs: Runs of the submission.
-
     Raises:
         InputError: It is about other results, its runs are not those of the draw, a number is not
             that of the submission, or an outcome does not follow from the numbers.
@@ -249,7 +244,7 @@ def check_verification(
     if record.public_seed is not None and record.seed != public_draw(digest, record.public_seed):
         raise refuse("its seed does not follow from its public seed")
     order = [run.spec.run_id for run in draw_order(runs, record.seed)]
-    drawn = [each.run_id for each in record.runs]
+    drawn = [run.run_id for run in record.runs]
     refused = [each.run_id for each in record.refused]
     taken = order[: len(drawn) + len(refused)]
     if record.completed != len(order) or sorted(taken) != sorted(drawn + refused):

@@ -90,10 +90,6 @@ class RaceObserver(Protocol):
         """Called when another process is carrying out this race."""
 
 
-Train = Callable[[Plan], SweepOutcome]
-"""Does the runs of a plan."""
-
-
 @dataclass
 class RaceResult:
     """How a race ended.
@@ -117,7 +113,6 @@ def run_race(
     command: str,
     observer: RaceObserver,
     quiet: bool = True,
-    train: Train | None = None,
 ) -> RaceResult:
     """Registers a race, unless it is registered, and carries it out until it is over or stopped.
 
@@ -131,7 +126,6 @@ def run_race(
         command: The command that the user typed, for provenance.
         observer: Notified of looks.
         quiet: Whether not to show the progress of runs.
-        train: Does the runs of a batch; by default `carry_out`.
 
     Returns:
         The result. The race stops before it is over if runs are left, lost or queued, or if all
@@ -143,9 +137,8 @@ def run_race(
     check_no_submission(out)
     check_writable(out)
     race = register(out, planned.race, planned.plan.request)
-    doing = train or _training(options, out, command, quiet)
     with alone(race_folder(out, race), observer.waiting):
-        return _Driver(race, planned.plan, out, observer, doing).go()
+        return _Driver(race, planned.plan, options, out, command, observer, quiet).go()
 
 
 @contextmanager
@@ -171,9 +164,11 @@ def alone(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
 class _Driver:
     race: RegisteredRace
     plan: Plan
+    options: RunOptions
     out: Path
+    command: str
     observer: RaceObserver
-    train: Train
+    quiet: bool
 
     def go(self) -> RaceResult:
         design = self.race.design
@@ -183,7 +178,7 @@ class _Driver:
         while again or not (standing.over or standing.hopeless):
             self.observer.looked(standing)
             wanted = again or set(self._ids(standing))
-            outcome = self.train(replace(self.plan, only=frozenset(wanted)))
+            outcome = self._train(replace(self.plan, only=frozenset(wanted)))
             result.trained.add(outcome)
             standing = RaceStanding.read(self.out, design)
             result.standing, again = standing, set()
@@ -191,6 +186,14 @@ class _Driver:
                 return result
         self.observer.looked(standing)
         return result
+
+    def _train(self, plan: Plan) -> SweepOutcome:
+        from imitbench.bench.progress import make_observer
+
+        with make_observer(quiet=self.quiet) as observer:
+            return carry_out(
+                [plan], self.options, out=self.out, command=self.command, observer=observer
+            )
 
     def _ids(self, standing: RaceStanding) -> Iterator[str]:
         """Yields the ids of the runs that the next look needs and that have no outcome."""
@@ -216,13 +219,3 @@ def _all_failed(runs: list[PublishedRun]) -> bool:
 def _retried(runs: tuple[PublishedRun, ...]) -> list[RunSpec]:
     """Returns the failed runs of cells in which no run completed."""
     return [run.spec for own in _by_cell(runs).values() if _all_failed(own) for run in own]
-
-
-def _training(options: RunOptions, out: Path, command: str, quiet: bool) -> Train:
-    from imitbench.bench.progress import make_observer
-
-    def train(plan: Plan) -> SweepOutcome:
-        with make_observer(quiet=quiet) as observer:
-            return carry_out([plan], options, out=out, command=command, observer=observer)
-
-    return train

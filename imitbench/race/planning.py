@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from imitbench.bench.plan import Plan
+from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import now
-from imitbench.bench.request import PluginSelection, plan_again, plan_request
-from imitbench.bench.spec import reference_scores
+from imitbench.bench.request import PluginSelection, plan_again
 from imitbench.cards.plugins import find_algorithms
 from imitbench.errors import InputError
 from imitbench.records.race_design import MOST_LOOKS, MOST_SEEDS, FailedRuns, RaceDesign
@@ -23,8 +22,18 @@ from imitbench.util.hub_errors import Notify
 from imitbench.version import __version__
 
 
-def check_levels(alpha: float, margin: float) -> None:
-    """Checks the level and the margin of a race.
+def check_numbers(
+    alpha: float, margin: float, batch: int, most: int, option: str, limit: int
+) -> None:
+    """Checks the numbers of a race.
+
+    Args:
+        alpha: Chance of any false decision.
+        margin: Largest difference that counts as none.
+        batch: Number of seeds or episodes from one look to the next.
+        most: Largest number of seeds or episodes.
+        option: Name of the option that states `most`.
+        limit: What `most` may be with batches of any size.
 
     Raises:
         InputError: One is out of range.
@@ -36,6 +45,16 @@ def check_levels(alpha: float, margin: float) -> None:
         )
     if not 0 < alpha < 1:
         raise InputError(f"--alpha {alpha:g}: must be between 0 and 1, such as 0.05")
+    if batch < 2:
+        raise InputError(f"--batch {batch}: must be at least 2, to see a spread")
+    if batch > most:
+        raise InputError(
+            f"--batch {batch}: is above {option} {most}; make the batch smaller, or the limit "
+            "larger"
+        )
+    limit = min(limit, batch * MOST_LOOKS)
+    if most > limit:
+        raise InputError(f"{option} {most}: at most {limit} with --batch {batch}")
 
 
 @dataclass(frozen=True)
@@ -62,19 +81,9 @@ class RaceOptions:
         Raises:
             InputError: A number is out of range.
         """
-        check_levels(self.alpha, self.margin)
-        if self.batch < 2:
-            raise InputError(f"--batch {self.batch}: must be at least 2, to see a spread")
-        if self.batch > self.max_seeds:
-            raise InputError(
-                f"--batch {self.batch}: is above --max-seeds {self.max_seeds}; make the batch "
-                "smaller, or the limit larger"
-            )
-        if self.max_seeds > MOST_SEEDS or self.max_seeds > self.batch * MOST_LOOKS:
-            most = min(MOST_SEEDS, self.batch * MOST_LOOKS)
-            raise InputError(
-                f"--max-seeds {self.max_seeds}: at most {most} with --batch {self.batch}"
-            )
+        check_numbers(
+            self.alpha, self.margin, self.batch, self.max_seeds, "--max-seeds", MOST_SEEDS
+        )
 
 
 @dataclass(frozen=True)
@@ -167,13 +176,8 @@ def plan_registered(
         raise InputError(f"race {race.id}: its request is missing; type `{race.command}` again")
     plan, left_out = _fitting(plan_again(request, plugins, out, notify))
     registered = race.design
-    options = RaceOptions(
-        batch=registered.batch,
-        max_seeds=registered.max_seeds,
-        alpha=registered.alpha,
-        margin=registered.margin,
-        failed_runs=registered.failed_runs,
-    )
+    names = [field.name for field in fields(RaceOptions)]
+    options = RaceOptions(**{name: getattr(registered, name) for name in names})
     today = _design(plan, registered.pairs, options)
     # A default that has changed since then is no reason not to go on.
     kept = {"spending": registered.spending, "replicates": registered.replicates}
@@ -198,16 +202,12 @@ def _fitting(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
     if not left:
         first = next(iter(why.values()))
         raise InputError(f"--env: no environment fits all methods ({first}); name others")
-    left_out = tuple(f"not applicable: {each}" for each in why.values())
+    left_out = tuple(f"not applicable: {reason}" for reason in why.values())
     return replace(plan, environments=left), left_out
 
 
 def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) -> RaceDesign:
-    settings, suite = plan.settings, plan.suite
-    references = {
-        env: reference_scores(suite, env, settings.source, settings.folder)
-        for env in plan.environments
-    }
+    references = {env: plan.references(env) for env in plan.environments}
     for env, scale in references.items():
         if not has_scale(scale.random, scale.expert):
             raise InputError(
@@ -219,15 +219,11 @@ def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) 
         cells.setdefault(spec.algo, {})[spec.environment.id] = describe_cell(spec)
     return RaceDesign.model_validate(
         {
-            "suite": suite.name,
+            "suite": plan.suite.name,
             "pairs": list(pairs),
             "environments": list(plan.environments),
             "cells": cells,
             "references": references,
-            "batch": options.batch,
-            "max_seeds": options.max_seeds,
-            "alpha": options.alpha,
-            "margin": options.margin,
-            "failed_runs": options.failed_runs,
+            **vars(options),
         }
     )

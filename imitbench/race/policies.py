@@ -16,17 +16,21 @@ from imitbench.bench.provenance import now
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.sweep import check_writable
 from imitbench.errors import InputError
-from imitbench.experts import evaluation, loading, measurement
+from imitbench.experts import loading, measurement
 from imitbench.experts.lookup import NamedPolicy, find_references
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.published.submission import check_no_submission
 from imitbench.race.driver import alone
-from imitbench.race.planning import check_levels
-from imitbench.records.policy_design import MOST_EPISODES, SIDES, PolicyDesign, RacedPolicy
-from imitbench.records.race_design import MOST_LOOKS
+from imitbench.race.planning import check_numbers
+from imitbench.records.race_design import (
+    MOST_EPISODES,
+    SIDES,
+    PolicyDesign,
+    RacedPolicy,
+)
 from imitbench.stats.normalization import has_scale
 from imitbench.stats.sequential import Race
-from imitbench.store.policy_races import (
+from imitbench.store.races import (
     RegisteredPolicyRace,
     policy_race_folder,
     read_batch,
@@ -79,19 +83,10 @@ class PolicyRaceOptions:
         Raises:
             InputError: A number is out of range.
         """
-        check_levels(self.alpha, DEFAULT_MARGIN if self.margin is None else self.margin)
-        if self.batch < 2:
-            raise InputError(f"--batch {self.batch}: must be at least 2, to see a spread")
-        if self.batch > self.max_episodes:
-            raise InputError(
-                f"--batch {self.batch}: is above --max-episodes {self.max_episodes}; make the "
-                "batch smaller, or the limit larger"
-            )
-        most = min(MOST_EPISODES, self.batch * MOST_LOOKS)
-        if self.max_episodes > most:
-            raise InputError(
-                f"--max-episodes {self.max_episodes}: at most {most} with --batch {self.batch}"
-            )
+        margin = DEFAULT_MARGIN if self.margin is None else self.margin
+        check_numbers(
+            self.alpha, margin, self.batch, self.max_episodes, "--max-episodes", MOST_EPISODES
+        )
 
 
 @dataclass(frozen=True)
@@ -125,21 +120,21 @@ def plan_policy_race(
     digests = [_digest(subject) for subject in subjects]
     if digests[0] == digests[1]:
         raise InputError(
-            f"{subjects[1].label}: has the same files as the first policy; name another one"
+            f"{subjects[1].name}: has the same files as the first policy; name another one"
         )
-    specs = [loading.environment_of(each, options.env, options.suite) for each in subjects]
+    specs = [loading.environment_of(subject, options.env, options.suite) for subject in subjects]
     if specs[0] != specs[1]:
         raise InputError(
-            f"{subjects[1].label}: was made for another environment than {subjects[0].label} "
+            f"{subjects[1].name}: was made for another environment than {subjects[0].name} "
             f"({specs[1].id}, not {specs[0].id}, or other arguments); name two policies for one "
             "environment"
         )
     # A policy that is not training needs no information about the ends of episodes.
     spec = specs[0].model_copy(update={"horizon": "variable"})
-    plugins = [options.plugin or (each.plugin if options.trust else None) for each in subjects]
+    plugins = [options.plugin or (own.plugin if options.trust else None) for own in subjects]
     first, second = (
-        loading.load_subject(each, specs[0], trust=options.trust, plugin=plugin)
-        for each, plugin in zip(subjects, plugins, strict=True)
+        loading.load_subject(subject, specs[0], trust=options.trust, plugin=plugin)
+        for subject, plugin in zip(subjects, plugins, strict=True)
     )
     references = find_references(specs[0], options.suite)
     if references is not None and not has_scale(references.random, references.expert):
@@ -151,8 +146,8 @@ def plan_policy_race(
         )
     design = PolicyDesign(
         policies=[
-            RacedPolicy(label=each.label, digest=digest)
-            for each, digest in zip(subjects, digests, strict=True)
+            RacedPolicy(label=subject.name, digest=digest)
+            for subject, digest in zip(subjects, digests, strict=True)
         ],
         environment=spec,
         references=references,
@@ -237,15 +232,15 @@ def run_policy_race(
 def _others(out: Path, race: RegisteredPolicyRace) -> int:
     digests = {policy.digest for policy in race.design.policies}
     return sum(
-        each.id != race.id
-        and each.design.environment == race.design.environment
-        and {policy.digest for policy in each.design.policies} == digests
-        for each in read_policy_races(out)
+        other.id != race.id
+        and other.design.environment == race.design.environment
+        and {policy.digest for policy in other.design.policies} == digests
+        for other in read_policy_races(out)
     )
 
 
 def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) -> list[float]:
-    with evaluation.check_arguments_accepted(design.environment):
+    with measurement.check_arguments_accepted(design.environment):
         measured = measurement.measure(
             design.environment,
             policy,
@@ -254,7 +249,7 @@ def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) ->
             # Another design has other episodes: what it decides does not follow from the first.
             seed=derive_seed(design.seed, f"{design.digest} {side} {look}"),
         )
-    returns = [float(each) for each in measured.episodes.returns]
+    returns = [float(value) for value in measured.episodes.returns]
     if not all(map(math.isfinite, returns)):
         label = design.policies[SIDES.index(side)].label
         raise InputError(f"{label}: an episode in {design.environment.id} has no finite return")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imitbench.bench.plan import DurationEstimates, Plan
+from imitbench.bench.plan import Plan
 from imitbench.errors import InputError
-from imitbench.published.opening import results_place
+from imitbench.published.opening import results_location
 from imitbench.race.planning import PlannedRace
 from imitbench.records.race_design import RacedCell, RaceDesign
 from imitbench.records.selection import Selection
@@ -58,11 +58,11 @@ def simulate_designs(
     sources = _shape(design, scores) or _existing(design, scores, notify)
     costs = _core_hours(planned.plan, out)
     found = []
-    for each in _designs(design):
+    for other in _designs(design):
         races = simulate(
-            sources, each.pairs, each.environments, each.sequential, draws=draws, costs=costs
+            sources, other.pairs, other.environments, other.sequential, draws=draws, costs=costs
         )
-        found.append(SimulatedDesign(each, races))
+        found.append(SimulatedDesign(other, races))
     return found
 
 
@@ -82,7 +82,7 @@ def _designs(design: RaceDesign) -> Iterator[RaceDesign]:
 
 
 def _core_hours(plan: Plan, out: Path) -> dict[tuple[str, str], float]:
-    estimates = DurationEstimates(plan, out)
+    estimates = plan.estimates(out)
     return {
         (spec.algo, spec.environment.id): estimates.seconds(spec) / 3600
         for spec in replace(plan, seeds=plan.seeds[:1])
@@ -116,7 +116,7 @@ def _shape(design: RaceDesign, scores: str) -> dict[str, dict[str, Source]] | No
 
 
 def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict[str, Source]]:
-    place = results_place(scores)
+    place = results_location(scores)
     entries = read_entries([place], notify=notify, selection=Selection((design.suite,)))
     sources: dict[str, dict[str, Source]] = {}
     for method in design.methods:

@@ -26,11 +26,16 @@ class PublishedRun:
     curve: LearningCurve | None = None
 
     @property
-    def provenance(self) -> Provenance:
-        """Provenance of the outcome."""
+    def outcome(self) -> RunResult | RunFailure:
+        """Its result or its failure."""
         outcome = self.result or self.failure
         assert outcome is not None
-        return outcome.provenance
+        return outcome
+
+    @property
+    def provenance(self) -> Provenance:
+        """Provenance of the outcome."""
+        return self.outcome.provenance
 
     @property
     def isolated(self) -> bool | None:

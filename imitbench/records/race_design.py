@@ -1,28 +1,37 @@
-"""The design of a race, fixed before its first run, and the decisions that follow from it.
+"""Designs of races, fixed before their first run, and the decisions that follow from them.
 
 A race trains batches of seeds until each comparison is decided (`imitbench.stats.sequential`). Its
 decisions hold their promise only if nothing about it is chosen after results are known. So the
 design is a record with a hash, and every look follows from it and the scores alone.
+
+Episodes decide about two given policies, as seeds decide about two methods: with the same looks,
+tests and intervals. What they decide holds for these two policies alone, and says nothing about the
+methods that made them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Record, ReferenceScores, canonical_digest
+from imitbench.records.runs import EnvironmentSpec, Record, ReferenceScores, canonical_digest
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.stats.sequential import Race, SequentialDesign, race
+from imitbench.stats.sequential import Look, Race, SequentialDesign, race
 from imitbench.stats.spending import DEFAULT_EXPONENT
 from imitbench.util.numbers import Finite
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 FailedRuns = Literal["either", "count-as-random", "exclude"]
-MOST_SEEDS, MOST_LOOKS = 10_000, 500
+MOST_SEEDS, MOST_EPISODES, MOST_LOOKS = 10_000, 10_000, 500
+SIDES = ("first", "second")
+"""Names of the two policies of a race in looks and files."""
 
 Outcomes: TypeAlias = Mapping[tuple[str, str, int], float | None]
 """Score by method, environment and seed; `None` for a failed run."""
@@ -49,7 +58,48 @@ class RacedCell(Record):
     source: str | None
 
 
-class RaceDesign(Record):
+class _Design(Record):
+    """What designs of seeds and of episodes have in common."""
+
+    if TYPE_CHECKING:
+        batch: int
+        alpha: float
+        margin: float
+        spending: float
+        replicates: int
+        seed: int
+
+    limit: ClassVar[str]
+    """Name of the field with the largest number of seeds or episodes."""
+
+    @model_validator(mode="after")
+    def _has_possible_looks(self) -> Self:
+        most = getattr(self, self.limit)
+        if self.batch > most:
+            raise ValueError(f"batch {self.batch} is above {self.limit} {most}")
+        if math.ceil(most / self.batch) > MOST_LOOKS:
+            raise ValueError(f"more than {MOST_LOOKS} looks; use larger batches")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """Content hash: 64 hexadecimal digits."""
+        return canonical_digest(self.model_dump(mode="json"))
+
+    @property
+    def sequential(self) -> SequentialDesign:
+        """The part of the design that the statistics need."""
+        return replace(
+            SequentialDesign.batches(self.batch, getattr(self, self.limit)),
+            alpha=self.alpha,
+            margin=self.margin,
+            exponent=self.spending,
+            replicates=self.replicates,
+            seed=self.seed,
+        )
+
+
+class RaceDesign(_Design):
     """Everything that determines when a race stops, and what it decides.
 
     The seeds of each cell are 0, 1, 2, … in this order.
@@ -72,6 +122,7 @@ class RaceDesign(Record):
         seed: Seed of these.
     """
 
+    limit = "max_seeds"
     schema_version: Literal[1] = 1
     suite: str
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=1000)]
@@ -90,10 +141,6 @@ class RaceDesign(Record):
 
     @model_validator(mode="after")
     def _is_whole(self) -> RaceDesign:
-        if self.batch > self.max_seeds:
-            raise ValueError(f"batch {self.batch} is above max_seeds {self.max_seeds}")
-        if math.ceil(self.max_seeds / self.batch) > MOST_LOOKS:
-            raise ValueError(f"more than {MOST_LOOKS} looks; use larger batches")
         environments = set(self.environments)
         for method in {name for pair in self.pairs for name in pair}:
             if set(self.cells.get(method, ())) != environments:
@@ -101,11 +148,6 @@ class RaceDesign(Record):
         if set(self.references) != environments:
             raise ValueError("references are not those of the environments")
         return self
-
-    @property
-    def digest(self) -> str:
-        """Content hash: 64 hexadecimal digits."""
-        return canonical_digest(self.model_dump(mode="json"))
 
     @property
     def methods(self) -> list[str]:
@@ -127,15 +169,7 @@ class RaceDesign(Record):
     def sequential(self) -> SequentialDesign:
         """The part of the design that the statistics need."""
         policy = None if self.failed_runs == "either" else FailurePolicy(self.failed_runs)
-        return replace(
-            SequentialDesign.batches(self.batch, self.max_seeds),
-            alpha=self.alpha,
-            margin=self.margin,
-            exponent=self.spending,
-            policy=policy,
-            replicates=self.replicates,
-            seed=self.seed,
-        )
+        return replace(super().sequential, policy=policy)
 
     def has(self, run: PublishedRun) -> bool:
         """Whether a run is one that the design may ask for."""
@@ -179,13 +213,13 @@ class RaceDesign(Record):
         """Returns the number of seeds that a race has asked for, by method and environment."""
         looks = self.sequential.looks
         used = dict.fromkeys(((m, e) for m in self.methods for e in self.environments), 0)
-        for each in found.looks:
-            env = each.environment
+        for look in found.looks:
+            env = look.environment
             if env is None and len(self.environments) == 1:
                 env = self.environments[0]  # which is not looked at separately
             if env is not None:
-                for method in each.pair:
-                    used[method, env] = max(used[method, env], looks[each.look])
+                for method in look.pair:
+                    used[method, env] = max(used[method, env], looks[look.look])
         if found.needed:
             asked = max(need.last for need in found.needed)
             used |= dict.fromkeys(self._racing(found), asked)
@@ -198,3 +232,80 @@ class RaceDesign(Record):
                 states = {found.outcomes[pair, None], found.outcomes.get((pair, env), "undecided")}
                 if states == {"undecided"}:
                     yield from ((method, env) for method in pair)
+
+
+class RacedPolicy(Record):
+    """A policy of a race.
+
+    Attributes:
+        label: Display name.
+        digest: SHA-256 of its files.
+    """
+
+    label: str
+    digest: _Digest
+
+
+class PolicyDesign(_Design):
+    """Everything that determines when a race of two policies stops, and what it decides.
+
+    Attributes:
+        schema_version: Raised when the same design leads to other decisions.
+        policies: Both policies; the verdict is about the first.
+        environment: The environment.
+        references: Returns of the scores 0 and 1; `None` if returns are compared as they are.
+        deterministic: Whether policies take their most likely action.
+        batch: Number of episodes of each policy from one look to the next.
+        max_episodes: Largest number of episodes of each.
+        alpha: Chance of any false difference, and of any false equivalence, in (0, 1).
+        margin: Largest difference that counts as none, as a score or, without references, a return.
+        spending: Exponent of the spending function (`imitbench.stats.spending`).
+        replicates: Least number of relabelings of a test, if they are drawn.
+        seed: Seed of episodes, sampled actions and relabelings.
+    """
+
+    limit = "max_episodes"
+    schema_version: Literal[1] = 1
+    policies: Annotated[list[RacedPolicy], Field(min_length=2, max_length=2)]
+    environment: EnvironmentSpec
+    references: ReferenceScores | None
+    deterministic: bool
+    batch: Annotated[int, Field(ge=2)]
+    max_episodes: Annotated[int, Field(le=MOST_EPISODES)]
+    alpha: Annotated[float, Field(gt=0, lt=1)]
+    margin: Annotated[Finite, Field(gt=0)]
+    spending: Annotated[Finite, Field(gt=0, le=10)] = DEFAULT_EXPONENT
+    replicates: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def title(self) -> str:
+        """Both policies and the environment in words."""
+        first, second = self.policies
+        return f"{first.label} against {second.label} on {self.environment.id}"
+
+    def episodes_in(self, look: int) -> int:
+        """Returns the number of episodes of each policy between a look and the one before."""
+        looks = self.sequential.looks
+        return looks[look] - (looks[look - 1] if look else 0)
+
+    def episodes_at(self, look: Look) -> int:
+        """Returns the number of episodes of each policy at a look."""
+        return self.sequential.looks[look.look]
+
+    def score(self, episode_return: float) -> float:
+        """Returns the score of an episode's return; the return itself without references."""
+        return episode_return if self.references is None else self.references.score(episode_return)
+
+    def replay(self, returns: Sequence[Sequence[float]]) -> Race:
+        """Looks at all episodes so far as the design says, from the first batch on.
+
+        Args:
+            returns: Finite returns of the episodes of both policies, in their order.
+        """
+        env = self.environment.id
+        scores = {
+            side: {env: [self.score(value) for value in own]}
+            for side, own in zip(SIDES, returns, strict=True)
+        }
+        return race(scores, [SIDES], [env], self.sequential)

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -29,7 +29,10 @@ from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from imitbench.cards.suite import EnvironmentCard
+
 
 RUN_ID_LENGTH = 12
 
@@ -44,7 +47,24 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class EnvironmentSpec(Record):
+class _Abbreviated(Record):
+    """A record with fields that are serialized only if they are not `None`.
+
+    Such fields were added later: identities and files of earlier records stay as they were.
+    """
+
+    optional: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        for name in self.optional:
+            if document.get(name) is None:
+                document.pop(name, None)
+        return document
+
+
+class EnvironmentSpec(_Abbreviated):
     """The environment that a run trains and is evaluated on.
 
     Attributes:
@@ -61,6 +81,8 @@ class EnvironmentSpec(Record):
             only if there are any.
     """
 
+    optional = ("evaluation_id", "module_digest", "hidden_positions")
+
     id: str
     module: str | None = None
     kwargs: dict[str, Scalar] = Field(default_factory=dict)
@@ -75,14 +97,6 @@ class EnvironmentSpec(Record):
         if self.evaluation_id is None:
             return self
         return self.model_copy(update={"id": self.evaluation_id, "evaluation_id": None})
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        for name in ("evaluation_id", "module_digest", "hidden_positions"):
-            if document.get(name) is None:
-                document.pop(name, None)
-        return document
 
     @classmethod
     def of_card(
@@ -170,7 +184,7 @@ class Protocol(Record):
     version: Literal[1] = 1
 
 
-class RunSpec(Record):
+class RunSpec(_Abbreviated):
     """One algorithm on one environment with one seed: everything that determines the numbers.
 
     Attributes:
@@ -186,6 +200,8 @@ class RunSpec(Record):
             the role of any run. Serialized only if it is not `None`, so that earlier files stay
             unchanged.
     """
+
+    optional = ("role", "pack")
 
     schema_version: Literal[1] = 1
     suite: str
@@ -204,14 +220,6 @@ class RunSpec(Record):
     variant: str = ""
     uses_reward: bool = False
     role: Literal["reference", "control"] | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        for name in ("role", "pack"):
-            if document.get(name) is None:
-                document.pop(name, None)
-        return document
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> RunSpec:
         """Copies the record; a changed copy has hashes of its own."""
@@ -257,7 +265,7 @@ class RunSpec(Record):
         return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
 
 
-class _WithScoreOne(Record):
+class _WithScoreOne(_Abbreviated):
     """Fields of references that are serialized only for environments without an expert.
 
     Attributes:
@@ -265,16 +273,16 @@ class _WithScoreOne(Record):
         demonstrations: Mean return of the demonstrators, if it is known and there is no expert.
     """
 
+    optional = ("demonstrations",)
+
     score_one: ScoreOne = "expert"
     demonstrations: float | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
+    def _without_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document = super()._without_absent(write)
         if document.get("score_one") == "expert":
             document.pop("score_one")
-        if document.get("demonstrations") is None:
-            document.pop("demonstrations", None)
         return document
 
 
@@ -303,13 +311,15 @@ were hidden, and nobody looked for other ways; `peeks`, `check-algo` found one; 
 process with environments of its own; `reward`, its card asks for them."""
 
 
-class Provenance(Record):
+class Provenance(_Abbreviated):
     """Versions, host and command of a result. Never part of a run's identity.
 
     Attributes:
         isolation: How well the method was kept from true rewards; `None`, and not serialized, in
             records of version 0.3 and earlier.
     """
+
+    optional = ("isolation",)
 
     imitbench: str
     git_sha: str | None
@@ -320,13 +330,6 @@ class Provenance(Record):
     gpu: str | None
     command: str
     isolation: Isolation | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_unknown(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        if document.get("isolation") is None:
-            document.pop("isolation", None)
-        return document
 
 
 class RunResult(Record):
@@ -511,3 +514,27 @@ def canonical_digest(document: object) -> str:
         document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
     )
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+class SealedRecord(Record):
+    """A record with a digest over its other fields.
+
+    Subclasses declare the field `digest: str = ""` themselves, as the order of fields is that of
+    the lines in their files.
+    """
+
+    if TYPE_CHECKING:
+        digest: str = ""
+
+    @property
+    def own_digest(self) -> str:
+        """The correct value of `digest`."""
+        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
+
+    def sealed(self) -> Self:
+        """Returns the same record with its digest."""
+        return self.model_copy(update={"digest": self.own_digest})
+
+    def text(self) -> str:
+        """Returns the content of its file."""
+        return self.model_dump_json(indent=1) + "\n"

@@ -37,15 +37,15 @@ class Selection:
             tuple(split_names("--algo", algo)),
         )
 
-    def takes(self, suite: str | None, env: str | None, algo: str | None) -> bool:
+    def selects(self, suite: str | None, env: str | None, algo: str | None) -> bool:
         """Whether a run is selected; a part that is `None` is not checked."""
         return (
             (not self.suites or suite is None or suite in self.suites)
             and (not self.envs or env is None or matches(env, self.envs))
-            and (algo is None or self.takes_algorithm(algo))
+            and (algo is None or self.selects_algorithm(algo))
         )
 
-    def takes_algorithm(self, algo: str) -> bool:
+    def selects_algorithm(self, algo: str) -> bool:
         """Whether runs of an algorithm are selected."""
         names = {algo, algo.partition("[")[0]}
         return not self.algos or any(matches(name, self.algos) for name in names)
@@ -63,10 +63,10 @@ class Selection:
         for name in self.suites:
             _check("--suite", name, name in suites, suites)
         for name in self.envs:
-            _check("--env", name, any(matches(each, [name]) for each in envs), envs)
+            _check("--env", name, any(matches(env, [name]) for env in envs), envs)
         for name in self.algos:
             alone = Selection(algos=(name,))
-            _check("--algo", name, any(alone.takes_algorithm(each) for each in algos), algos)
+            _check("--algo", name, any(alone.selects_algorithm(algo) for algo in algos), algos)
 
 
 def _check(option: str, name: str, known: bool, accepted: Iterable[str]) -> None:

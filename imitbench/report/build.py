@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
-from imitbench.published.opening import is_board, open_results
+from imitbench.published.board_file import board_runs
+from imitbench.published.findings import StrictFindings
+from imitbench.published.opening import ResultsLocation, is_board, open_results
+from imitbench.published.results_folder import RACES
+from imitbench.published.submission import read_submission
+from imitbench.records.published import PublishedRun
+from imitbench.records.race_design import RaceDesign
 from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.records.selection import Selection
 from imitbench.report.comparison_runs import (
@@ -18,16 +25,16 @@ from imitbench.report.comparison_runs import (
     own_entries,
     table_entries,
 )
-from imitbench.report.leaderboard.entries import leaderboard_entries
-from imitbench.report.model import ANCHORS, Report
+from imitbench.report.model import ANCHORS, Report, ReportedRace
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
-from imitbench.report.races import read_reported_races, with_races
+from imitbench.report.race_tables import race_tables
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import with_references
 from imitbench.store.importers.long_table import import_csv
+from imitbench.store.races import read_outcomes, read_races
 from imitbench.store.run_details import read_episodes
 from imitbench.untrusted import gate
 from imitbench.util.hub_errors import Notify
@@ -42,7 +49,7 @@ _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
 
 
 def build(
-    places: Sequence[Path],
+    paths: Sequence[Path],
     *,
     notify: Notify,
     selection: Selection = _ALL,
@@ -53,7 +60,7 @@ def build(
     """Collects new runs, and builds the report on all runs of some folders.
 
     Args:
-        places: Results folders, folders of published results, and `leaderboard.json` of sites,
+        paths: Results folders, folders of published results, and `leaderboard.json` of sites,
             whose runs are always shown, as imported results.
         notify: Called with messages about runs that are excluded.
         selection: Runs to report on. The reference policies `random` and `expert` are always among
@@ -65,13 +72,13 @@ def build(
     Raises:
         InputError: There are no results, or the selection names something without runs.
     """
-    with open_results(places, notify=notify) as connection:
+    with open_results(paths, notify=notify) as connection:
         every = database.read_scores(connection), database.read_failures(connection)
         selection.check({(row.suite, row.env, row.algo) for rows in every for row in rows})
         scores, failures = _chosen(every[0], selection), _chosen(every[1], selection)
         references = _chosen(database.read_references(connection), selection)
         measures = _chosen(database.read_measures(connection), selection)
-        shown = with_imported or any(is_board(path) for path in places)
+        shown = with_imported or any(is_board(path) for path in paths)
         imported = database.read_external_scores(connection) if shown else []
         episodes = read_episodes(connection, [row.run_id for row in scores])
         superseded = _chosen(database.read_superseded(connection), selection)
@@ -82,12 +89,14 @@ def build(
         failures,
         references,
         measures,
-        imported=[row for row in imported if selection.takes(row.suite or "", row.env, row.algo)],
+        imported=[row for row in imported if selection.selects(row.suite or "", row.env, row.algo)],
         failed_runs=FailurePolicy(failed_runs),
         replicates=replicates,
         episodes=episodes,
     )
-    return with_races(report, read_reported_races(places, selection, notify))
+    races = tuple(read_reported_races(paths, selection, notify))
+    tables = [table for race in races for table in race_tables(race.design, race.found)]
+    return replace(report, races=races, extra=(*report.extra, *tables))
 
 
 def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
@@ -95,11 +104,11 @@ def _chosen(rows: Sequence[_Row], selection: Selection) -> list[_Row]:
         name = row.algo if isinstance(row, RunRow) else None
         return None if name in ANCHORS else name
 
-    return [row for row in rows if selection.takes(row.suite, row.env, algorithm(row))]
+    return [row for row in rows if selection.selects(row.suite, row.env, algorithm(row))]
 
 
 def read_entries(
-    places: Sequence[Path],
+    paths: Sequence[Path],
     *,
     notify: Notify,
     selection: Selection = _ALL,
@@ -108,7 +117,7 @@ def read_entries(
     """Reads the selected runs of results folders, databases or tables.
 
     Args:
-        places: Results folders, folders of published results, databases, CSV tables, and JSON files
+        paths: Results folders, folders of published results, databases, CSV tables, and JSON files
             of leaderboards.
         notify: Called with messages about runs that are excluded.
         selection: Runs to select. If it names one suite, the references of this suite also give a
@@ -118,20 +127,24 @@ def read_entries(
     Raises:
         InputError: Nothing can be read, or no run matches the selection.
     """
-    files = [path for path in places if path.is_file() or path.suffix.lower() == ".csv"]
-    folders = [path for path in places if path not in files]
-    found = [entry for path in files for entry in _file_entries(path, selection)]
+    files = [path for path in paths if path.is_file() or path.suffix.lower() == ".csv"]
+    folders = [path for path in paths if path not in files]
+    found = [
+        entry
+        for path in files
+        for entry in gate.checked(partial(_file_entries, path, selection), path)
+    ]
     if folders:
         with open_results(folders, notify=notify) as connection:
             found += _database_entries(connection)
     chosen = [
         entry
         for entry in found
-        if selection.takes(entry.conditions.suite, entry.env, entry.algo)
+        if selection.selects(entry.conditions.suite, entry.env, entry.algo)
         if Conditions(None, budget, None, None).compatible(entry.conditions)
     ]
     if not chosen:
-        named = ", ".join(str(path) for path in places)
+        named = ", ".join(str(path) for path in paths)
         raise InputError(f"{named}: no runs match the selection; see `imitbench status`")
     return chosen
 
@@ -139,7 +152,7 @@ def read_entries(
 def compare_results(
     algorithm: str,
     baselines: Sequence[str],
-    places: Sequence[Path],
+    paths: Sequence[Path],
     against: Sequence[Path],
     options: PairwiseOptions,
     *,
@@ -154,14 +167,14 @@ def compare_results(
         algorithm: Name of the algorithm.
         baselines: Names of algorithms to compare it with. If empty: `algorithm` itself if
             `against` has runs of it, else all other methods.
-        places: Results that include those of the algorithm, as for `read_entries`.
-        against: Separate results of the baselines; if empty, `places`.
+        paths: Results that include those of the algorithm, as for `read_entries`.
+        against: Separate results of the baselines; if empty, `paths`.
         options: Settings of the comparison.
         notify: Called with messages about runs that are excluded.
         selection: Runs to compare; its algorithms are those to compare with.
         budget: Name of the budget to select; `None` for all.
         own_optional: Whether the algorithm may also be among `against`, compared with the others
-            there, if there is nothing at `places`.
+            there, if there is nothing at `paths`.
 
     Raises:
         InputError: As for `read_entries` and `compare_pairwise`.
@@ -171,15 +184,15 @@ def compare_results(
             raise InputError(
                 f"--against {path}: no such file or folder; check the path, or name 'published'"
             )
-    if own_optional and against and not any(path.exists() for path in places):
-        notify(f"no results in {places[0]}: {algorithm} is the one of --against")
-        places, against = against, []
+    if own_optional and against and not any(path.exists() for path in paths):
+        notify(f"no results in {paths[0]}: {algorithm} is the one of --against")
+        paths, against = against, []
     any_algorithm = replace(selection, algos=())
-    ours = read_entries(places, notify=notify, selection=any_algorithm, budget=budget)
+    ours = read_entries(paths, notify=notify, selection=any_algorithm, budget=budget)
     theirs = ours
     if against:
         theirs = read_entries(against, notify=notify, selection=any_algorithm, budget=budget)
-    theirs = [entry for entry in theirs if selection.takes_algorithm(entry.algo)]
+    theirs = [entry for entry in theirs if selection.selects_algorithm(entry.algo)]
     if not theirs:
         raise InputError(
             f"--algo {','.join(selection.algos)}: there is no such algorithm to compare with"
@@ -191,15 +204,11 @@ def compare_results(
 
 
 def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
-    return gate.checked(lambda: _entries_here(path, selection), path)
-
-
-def _entries_here(path: Path, selection: Selection) -> list[ComparableRun]:
     kind = path.suffix.lower()
     if kind == ".csv":
         return _table(path, selection)
     if kind == ".json":
-        return leaderboard_entries(path)
+        return table_entries(board_runs(path))
     with database.reader_of_file(path) as connection:
         return _database_entries(connection)
 
@@ -221,3 +230,45 @@ def _table(path: Path, selection: Selection) -> list[ComparableRun]:
             f"{path}: has returns but no scores; add --suite NAME for the references of a suite"
         )
     return found
+
+
+def read_reported_races(
+    paths: Sequence[Path], selection: Selection, notify: Notify
+) -> list[ReportedRace]:
+    """Reads the races of results folders and of published results, and looks at their runs.
+
+    Args:
+        paths: The folders.
+        selection: What is reported; a race with a cell that is selected is read.
+        notify: Called with messages about races that cannot be read.
+    """
+    found: dict[str, ReportedRace] = {}
+    for path in dict.fromkeys(paths):
+        try:
+            for design, runs in _designs(ResultsLocation.of(path)):
+                if design.digest not in found and _selects(selection, design):
+                    race = design.replay(design.outcomes(runs))
+                    found[design.digest] = ReportedRace(design, race)
+        except InputError as error:
+            notify(f"skipped: races of {path}: {error}")
+    return list(found.values())
+
+
+def _designs(location: ResultsLocation) -> Iterator[tuple[RaceDesign, Sequence[PublishedRun]]]:
+    if location.has_runs:
+        for race in read_races(location.path):
+            yield race.design, read_outcomes(location.path, race.design)
+    for folder in location.submissions:
+        if not (folder / RACES).is_dir():
+            continue
+        submission = read_submission(folder, StrictFindings(folder))
+        for race in submission.races:
+            yield race.design, submission.published
+
+
+def _selects(selection: Selection, design: RaceDesign) -> bool:
+    return any(
+        selection.selects(design.suite, env, method)
+        for method in design.methods
+        for env in design.environments
+    )

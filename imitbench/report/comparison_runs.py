@@ -94,8 +94,8 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
 
 def _role(run: ExternalRun) -> Role:
     """Returns the role in the table; without it, that of the bundled algorithm of this name."""
-    told = [role for role in get_args(Role) if role == run.provenance.get("role")]
-    return told[0] if told else role_by_name(run.algo or "")
+    stated = [role for role in get_args(Role) if role == run.provenance.get("role")]
+    return stated[0] if stated else role_by_name(run.algo or "")
 
 
 def role_by_name(algo: str) -> Role:

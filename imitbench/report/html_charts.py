@@ -8,25 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from imitbench.report import text
+from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import Section, shape_of
-from imitbench.stats.bootstrap import ConfidenceBand
-from imitbench.stats.intervals import Interval
+from imitbench.report.model import ReportedRace, Section, shape_of
+from imitbench.stats.bootstrap import ConfidenceBand, Interval
 
 _MARGIN = 0.04
 _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
+_RACE_HEIGHT, _RACE_LEFT = 260, 58
 
 
 @dataclass(frozen=True)
 class AxisScale:
-    """The range of scores on an axis.
-
-    Attributes:
-        low: Score at the left end.
-        high: Score at the right end.
-    """
+    """The range of scores on an axis, from its left to its right end."""
 
     low: float
     high: float
@@ -102,36 +97,31 @@ def strip(
         ends = {"x1": scale.percent(iqm.low), "x2": scale.percent(iqm.high)}
         lines.append(tag("line", **ends, y1="50%", y2="50%", class_="bar"))
     if mean is not None and math.isfinite(mean.point):
-        place = scale.percent(mean.point)
-        lines.append(tag("line", x1=place, x2=place, y1="25%", y2="75%", class_="tick"))
+        at = scale.percent(mean.point)
+        lines.append(tag("line", x1=at, x2=at, y1="25%", y2="75%", class_="tick"))
     if iqm is not None and math.isfinite(iqm.point):
-        lines.append(dot(scale.percent(iqm.point), color))
+        lines.append(_dot(scale.percent(iqm.point), color))
     classes = "strip" if color is None else f"strip c{color}"
     if name is None:
         return tag("svg", *lines, class_=classes, aria_hidden="true")
-    said = f"{name}: IQM {_said(iqm)}, mean {_said(mean)}"
-    return tag("svg", tag("title", said), *lines, class_=classes, role="img")
+    title = f"{name}: IQM {_spoken(iqm)}, mean {_spoken(mean)}"
+    return tag("svg", tag("title", title), *lines, class_=classes, role="img")
 
 
-def dot(place: str, color: int | None) -> Markup:
-    """Draws the point of a strip in the shape of its method.
-
-    Args:
-        place: Horizontal position, in percent.
-        color: Number of the method, see `method_colors`; `None` for a circle.
-    """
+def _dot(at: str, color: int | None) -> Markup:
+    """Draws the point of a strip, at a position in percent, in the shape of its method."""
     shape = "circle" if color is None else shape_of(color)
     if shape == "circle":
-        return tag("circle", cx=place, cy="50%", r="4.5", class_="dot")
+        return tag("circle", cx=at, cy="50%", r="4.5", class_="dot")
     if shape == "triangle":
-        triangle = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
-        return tag("svg", triangle, x=place, y="50%")
-    turned = "rotate(45)" if shape == "diamond" else None
-    square = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")
-    return tag("svg", square, x=place, y="50%")
+        drawn = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
+    else:
+        turned = "rotate(45)" if shape == "diamond" else None
+        drawn = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")
+    return tag("svg", drawn, x=at, y="50%")
 
 
-def _said(interval: Interval | None) -> str:
+def _spoken(interval: Interval | None) -> str:
     if interval is None:
         return text.NOTHING
     point = text.score(interval.point)
@@ -161,13 +151,11 @@ def profile_chart(profiles: Mapping[str, ConfidenceBand], colors: Mapping[str, i
         path = _points((x(s), y(v)) for s, v in zip(at, band.values, strict=True))
         title = tag("title", name)
         parts.append(tag("polyline", title, points=path, class_=f"curve c{colors[name]}"))
-    said = "; ".join(
+    shares = "; ".join(
         f"{name}: {_above(band, 0.5)} above 0.5, {_above(band, 0.9)} above 0.9"
         for name, band in profiles.items()
     )
-    title, detail = tag("title", "Performance profiles"), tag("desc", f"Share of runs. {said}.")
-    box = f"0 0 {_WIDTH} {_HEIGHT}"
-    return tag("svg", title, detail, *parts, viewBox=box, role="img", class_="chart")
+    return _chart("Performance profiles", f"Share of runs. {shares}.", parts, _HEIGHT, "chart")
 
 
 def _above(band: ConfidenceBand, score: float) -> str:
@@ -200,3 +188,73 @@ def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
     """Returns the legend: the color of each algorithm."""
     entries = [tag("li", named(name, "spotted", f"c{colors[name]}")) for name in names]
     return tag("ul", *entries, class_="legend")
+
+
+def race_charts(race: ReportedRace) -> Markup:
+    """Draws each comparison of a race: difference, repeated interval, boundary and decision."""
+    return join(*(_race_chart(race, pair, env) for pair, env in race.found.outcomes))
+
+
+def _race_chart(race: ReportedRace, pair: tuple[str, str], environment: str | None) -> Markup:
+    design = race.design
+    looks = race_tables.looks_of(race.found, pair, environment)
+    outcome = race_tables.outcome_text(race.found, pair, environment)
+    title = f"{pair[0]} against {pair[1]}, {environment or 'overall'}: {outcome}"
+    if not looks:
+        return tag("h3", title)
+    ends = [
+        design.margin,
+        *(end for look in looks for end in (look.difference, look.low, look.high)),
+    ]
+    limit = max(abs(end) for end in ends if math.isfinite(end))
+    top = 1.08 * limit
+
+    def x(seeds: float) -> float:
+        return _RACE_LEFT + seeds / (design.max_seeds + 1) * (_WIDTH - _RACE_LEFT - _RIGHT)
+
+    def y(difference: float) -> float:
+        return _TOP + (top - difference) / (2 * top) * (_RACE_HEIGHT - _TOP - _BOTTOM)
+
+    left, right = x(0), x(design.max_seeds + 1)
+    band = f"{left},{y(design.margin):.1f} {right},{y(design.margin):.1f} "
+    band += f"{right},{y(-design.margin):.1f} {left},{y(-design.margin):.1f}"
+    parts = [tag("polygon", points=band, class_="band c0")]
+    parts += [
+        tag("line", x1=left, x2=right, y1=y(value), y2=y(value), class_="grid")
+        for value in (-limit, -design.margin, 0.0, design.margin, limit)
+    ]
+    parts += [
+        tag("text", format(value, "+.2f"), x=left - 8, y=y(value) + 4, text_anchor="end")
+        for value in (-limit, 0.0, limit)
+    ]
+    below = _RACE_HEIGHT - _BOTTOM + 18
+    for look in looks:
+        seeds = race_tables.seeds_at(look, design)
+        at = x(seeds)
+        if math.isfinite(look.low):
+            parts.append(tag("line", x1=at, x2=at, y1=y(look.low), y2=y(look.high), class_="bar"))
+        parts.append(tag("text", str(seeds), x=at, y=below, text_anchor="middle"))
+        parts.append(tag("circle", cx=at, cy=y(look.difference), r="4.5", class_="dot"))
+    for sign in (-1, 1):
+        bound = _points(
+            (x(race_tables.seeds_at(look, design)), y(sign * race_tables.half_width(look)))
+            for look in looks
+            if math.isfinite(look.low)
+        )
+        parts.append(tag("polyline", points=bound, class_="curve", stroke_dasharray="3 3"))
+    middle = (left + right) / 2
+    parts.append(tag("text", "seeds", x=middle, y=_RACE_HEIGHT - 8, text_anchor="middle"))
+    differences = "; ".join(
+        f"{race_tables.seeds_at(look, design)} seeds: {race_tables.difference_text(look)}"
+        for look in looks
+    )
+    description = f"Difference with its repeated interval. {differences}."
+    return join(tag("h3", title), _chart(title, description, parts, _RACE_HEIGHT, "chart c0"))
+
+
+def _chart(
+    title: str, description: str, parts: Iterable[Markup], height: int, classes: str
+) -> Markup:
+    head = tag("title", title), tag("desc", description)
+    box = f"0 0 {_WIDTH} {height}"
+    return tag("svg", *head, *parts, viewBox=box, role="img", class_=classes)

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from imitbench.records.main_metric import is_return
+from imitbench.records.curves import is_return
 from imitbench.records.runs import Provenance, ScoreRow
 from imitbench.report import text
 from imitbench.report.html_markup import Markup
-from imitbench.report.model import Report
+from imitbench.report.model import Report, Section
 from imitbench.store.run_details import ReportDetails
 
 DIGITS = 7
 
 
 def data_element(report: Report, details: ReportDetails, colors: dict[str, int]) -> Markup:
-    """Returns a script element with JSON data, which browsers do not execute.
+    """Returns the runs and learning curves of a report as of `json_element`.
 
     Args:
         report: Report on the page.
         details: Single runs and learning curves of the report.
         colors: Palette index of each algorithm that has a color.
-
-    Returns:
-        The element; no text in it can end it.
     """
     return json_element(_payload(report, details, colors))
 
@@ -41,7 +39,7 @@ def json_element(payload: Any, *, digits: int = DIGITS) -> Markup:
         The element; no text in it can end it. Numbers that are not finite are null.
     """
     document = json.dumps(
-        _plain(payload, digits), separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        _rounded(payload, digits), separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
     for mark in "<>&":
         document = document.replace(mark, f"\\u{ord(mark):04x}")
@@ -57,12 +55,12 @@ def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> 
     names: dict[str, int] = {}
     metrics: dict[str, int] = {}
     origins: dict[str, int] = {}
-    places: dict[str, int] = {}
+    indices: dict[str, int] = {}
     runs: list[dict[str, Any]] = []
     for section in report.sections:
         for row in section.runs:
-            if row.run_id not in places:
-                places[row.run_id] = len(runs)
+            if row.run_id not in indices:
+                indices[row.run_id] = len(runs)
                 runs.append(_run(row, details, names, metrics, origins))
     sections = [
         {
@@ -71,28 +69,26 @@ def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> 
                 for result in section.algorithms
                 if any(cell.runs or cell.failures for cell in result.cells)
             ],
-            "environments": [
-                {
-                    "name": environment,
-                    "references": [
-                        row.model_dump(exclude={"suite", "env"})
-                        for row in section.references
-                        if row.env == environment
-                    ],
-                    "runs": [places[row.run_id] for row in section.runs if row.env == environment],
-                }
-                for environment in section.environments
-            ],
+            "environments": [_environment(section, env, indices) for env in section.environments],
         }
         for section in report.sections
     ]
     return {
         "algorithms": [{"name": name, "color": colors.get(name)} for name in names],
         "metrics": list(metrics),
-        "returns": [place for name, place in metrics.items() if is_return(name)],
+        "returns": [index for name, index in metrics.items() if is_return(name)],
         "origins": [json.loads(origin) for origin in origins],
         "runs": runs,
         "sections": sections,
+    }
+
+
+def _environment(section: Section, env: str, indices: Mapping[str, int]) -> dict[str, Any]:
+    references = [row for row in section.references if row.env == env]
+    return {
+        "name": env,
+        "references": [row.model_dump(exclude={"suite", "env"}) for row in references],
+        "runs": [indices[row.run_id] for row in section.runs if row.env == env],
     }
 
 
@@ -140,7 +136,7 @@ def _run(
     return run
 
 
-def _plain(value: Any, digits: int) -> Any:
+def _rounded(value: Any, digits: int) -> Any:
     """Returns data for JSON: finite, rounded numbers, and text on one line."""
     if isinstance(value, str):
         return text.one_line(value)
@@ -150,7 +146,7 @@ def _plain(value: Any, digits: int) -> Any:
         shown = float(f"{value:.{digits}g}")
         return int(shown) if shown.is_integer() and abs(shown) < 2**53 else shown
     if isinstance(value, dict):
-        return {text.one_line(key): _plain(each, digits) for key, each in value.items()}
+        return {text.one_line(key): _rounded(item, digits) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each, digits) for each in value]
+        return [_rounded(item, digits) for item in value]
     return value

@@ -136,26 +136,24 @@ def theme_picker() -> Markup:
     return tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
 
 
-def block(
-    place: str, title: str | Markup, *parts: Markup, classes: str = "", **data: str
-) -> Markup:
+def block(id_: str, title: str | Markup, *parts: Markup, classes: str = "", **data: str) -> Markup:
     """Returns a section with a heading that links to itself.
 
     Args:
-        place: HTML id of the section.
+        id_: HTML id of the section.
         title: Text or markup of the heading.
         *parts: Content.
         classes: Further CSS classes.
         **data: Further attributes.
     """
-    link = tag("a", href=f"#{place}", class_="link", aria_label="Link to this section")
-    heading = tag("h2", title, " ", link, id=f"{place}-title")
+    link = tag("a", href=f"#{id_}", class_="link", aria_label="Link to this section")
+    heading = tag("h2", title, " ", link, id=f"{id_}-title")
     return tag(
         "section",
         heading,
         *parts,
-        id=place,
-        aria_labelledby=f"{place}-title",
+        id=id_,
+        aria_labelledby=f"{id_}-title",
         class_=f"block {classes}".strip(),
         **data,
     )

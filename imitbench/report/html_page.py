@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
-from imitbench.report import html_comparison, html_tables, text
-from imitbench.report.html_charts import AxisScale
+from imitbench.report import html_tables, report_tables, text
+from imitbench.report.html_charts import AxisScale, legend, profile_chart, race_charts
 from imitbench.report.html_data import data_element
 from imitbench.report.html_markup import (
     Markup,
@@ -17,15 +19,16 @@ from imitbench.report.html_markup import (
     tag,
     theme_picker,
 )
-from imitbench.report.html_races import race_charts
-from imitbench.report.html_tables import origin, provenance_table
+from imitbench.report.html_tables import mark_spans, origin, provenance_table
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import Report, Section, color_numbers
+from imitbench.report.model import Report, Section, Table, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
+from imitbench.stats.improvement import ImprovementMatrix
 from imitbench.store.run_details import ReportDetails
 from imitbench.version import __version__
 
 STYLES = ("report.css",)
+SHADES = 10
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")
 
 
@@ -33,62 +36,54 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
     """Writes the report as a page for browsers.
 
     The same results give the same page: it contains no creation time. It loads nothing. Its
-    security policy forbids loading, and any script but its own.
+    security policy forbids loading, and any script but its own. Names and messages from runs are
+    escaped.
 
     Args:
         report: The report to write.
         details: Single runs and learning curves; without them, the page has only the scores.
-
-    Returns:
-        Self-contained HTML. Names and messages from runs are escaped.
     """
     known = details if details is not None else ReportDetails()
     colors = color_numbers(report)
-    comparisons = [compare_section(section, report.method) for section in report.sections]
     main: list[Markup] = []
     if not report.sections:
         main.append(tag("p", text.EMPTY))
-    for place, section in enumerate(report.sections):
-        main.append(_section(place, section, report, colors, comparisons[place]))
-    for place, race in enumerate(report.races):
-        main.append(block(f"r{place}", f"Race: {race.design.title}", race_charts(race)))
-    for place, table in enumerate(report.extra):
-        main.append(block(f"x{place}", table.title, html_tables.extra(table)))
-    if report.failures:
-        shown = html_tables.failures(report.failures, report.method.failed_runs)
-        main.append(block("failures", "Failed runs", shown))
+    for index, section in enumerate(report.sections):
+        main.append(_section(index, section, report, colors))
+    for index, race in enumerate(report.races):
+        main.append(block(f"r{index}", f"Race: {race.design.title}", race_charts(race)))
+    for id_, table in _tables(report).items():
+        main.append(block(id_, table.title, html_tables.laid_out(table)))
     if report.sections:
         main.append(_reading(report))
     if known.runs:
         main.append(_provenance(known))
+    protocol = text.protocol(report)
+    protocol = protocol[0].upper() + protocol[1:]
     body = join(
         tag("a", "Skip to the results", href="#results", class_="skip"),
         _header(report, bool(known.runs)),
         tag("main", *main, id="results"),
-        tag("footer", tag("p", f"Made by imitbench {__version__}. {_sentence(report)}")),
+        tag("footer", tag("p", f"Made by imitbench {__version__}. {protocol}.")),
         tag("dialog", id="run", aria_labelledby="run-title"),
         data_element(report, known, colors),
     )
-    return html_document(_title(report), body, styles=STYLES, scripts=SCRIPTS)
-
-
-def _title(report: Report) -> str:
     suites = dict.fromkeys(section.suite for section in report.sections)
-    return " · ".join(["imitbench report", *suites])
+    title = " · ".join(["imitbench report", *suites])
+    return html_document(title, body, styles=STYLES, scripts=SCRIPTS)
 
 
-def _sentence(report: Report) -> str:
-    protocol = text.protocol(report)
-    return protocol[0].upper() + protocol[1:] + "."
+def _tables(report: Report) -> dict[str, Table]:
+    """Returns the tables after the sections, by HTML id."""
+    tables = enumerate(report_tables.report_tables(report))
+    return {table.label or f"x{index}": table for index, table in tables}
 
 
 def _header(report: Report, has_provenance: bool) -> Markup:
     links = [
-        tag("a", section.title, href=f"#s{place}") for place, section in enumerate(report.sections)
+        tag("a", section.title, href=f"#s{index}") for index, section in enumerate(report.sections)
     ]
-    links += [tag("a", table.title, href=f"#x{place}") for place, table in enumerate(report.extra)]
-    if report.failures:
-        links.append(tag("a", "Failed runs", href="#failures"))
+    links += [tag("a", table.title, href=f"#{id_}") for id_, table in _tables(report).items()]
     if has_provenance:
         links.append(tag("a", "Provenance", href="#provenance"))
     runs = {row.run_id for section in report.sections for row in section.runs}
@@ -116,59 +111,44 @@ def _header(report: Report, has_provenance: bool) -> Markup:
 
 
 def _section(
-    place: int,
+    index: int,
     section: Section,
     report: Report,
     colors: dict[str, int],
-    comparison: SectionComparison | None,
 ) -> Markup:
     """Returns the block of one section: its tables, charts and notes."""
+    overview, cells, *others = report_tables.section_tables(section, report)
+    comparison = compare_section(section, report.method)
     scale = AxisScale.of(section)
     made = f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
-    ids = [f"s{place}-a{number}" for number in range(len(section.algorithms))]
+    ids = [f"s{index}-a{number}" for number in range(len(section.algorithms))]
     parts = [
         tag("p", made, class_="lead"),
         _notes(section),
-        html_tables.aggregates(section, colors, scale, ids),
+        html_tables.overview(overview, section, colors, scale, ids),
         tag("h3", "Scores at a glance"),
-        html_comparison.score_matrix(section, place),
+        _score_matrix(section, index),
     ]
     if comparison is not None and (comparison.profiles or comparison.improvement):
-        sides = []
-        if comparison.profiles:
-            over = len(comparison.environments)
-            title = f"Performance profiles over {over} environment{'' if over == 1 else 's'}"
-            chart = html_comparison.profiles(comparison, colors)
-            sides.append(tag("div", tag("h3", title), chart))
-        if comparison.improvement is not None:
-            pairs = html_comparison.improvements(comparison)
-            sides.append(tag("div", tag("h3", "Probability of improvement"), pairs))
-        parts.append(tag("div", *sides, class_="pair"))
+        parts.append(tag("div", *_comparison(comparison, colors), class_="pair"))
     parts += [
-        tag("h3", "By environment"),
-        _filter(f"s{place}-cells"),
-        tag("div", html_tables.cells(section, colors), id=f"s{place}-cells"),
+        tag("h3", cells.title),
+        _filter(f"s{index}-cells"),
+        tag("div", html_tables.laid_out(cells, colors), id=f"s{index}-cells"),
         tag("h3", "Curves and single runs"),
-        *(_drill(place, number, section) for number in range(len(section.environments))),
+        *(_drill(index, number, section) for number in range(len(section.environments))),
     ]
-    for table in section.extra:
-        parts += [tag("h3", table.title), html_tables.extra(table)]
-    if section.measured:
-        parts += [tag("h3", "Further measurements"), html_tables.measured(section)]
-    if section.references:
-        parts += [tag("h3", "References"), html_tables.references(section)]
-    return block(f"s{place}", _heading(section), *parts)
+    for table in others:
+        parts += [tag("h3", table.title), html_tables.laid_out(table)]
+    return block(f"s{index}", _heading(section), *parts)
 
 
 def _heading(section: Section) -> Markup:
     """Returns the heading: the suite, and as labels what its runs share; also readable as text."""
-    suite, _, shared = section.title.partition(": ")
-    if not section.title.startswith(f"{section.suite}: "):
-        suite, shared = section.title, ""
-    else:
-        suite, shared = section.suite, section.title[len(section.suite) + 2 :]
-    chips = tag("span", shared, class_="shared") if shared else Markup("")
-    return join(suite, " ", chips)
+    shared = section.title.removeprefix(f"{section.suite}: ")
+    if shared == section.title:
+        return join(section.title, " ")
+    return join(section.suite, " ", tag("span", shared, class_="shared"))
 
 
 def _reading(report: Report) -> Markup:
@@ -213,7 +193,7 @@ def _reading(report: Report) -> Markup:
         ),
         *((name, MEANINGS[name]) for name in sorted(measures & set(MEANINGS))),
     ]
-    pairs = [each for name, said in entries for each in (tag("dt", name), tag("dd", said))]
+    pairs = [part for name, meaning in entries for part in (tag("dt", name), tag("dd", meaning))]
     return block("reading", "How to read this page", tag("dl", *pairs))
 
 
@@ -233,27 +213,124 @@ def _filter(target: str) -> Markup:
     return tag("p", tag("label", "Filter ", field), " ", count, class_="filter", hidden=True)
 
 
-def _drill(place: int, number: int, section: Section) -> Markup:
+def _drill(index: int, number: int, section: Section) -> Markup:
     """Returns a closed element for the runs on one environment; the script fills it on opening."""
     environment = section.environments[number]
     runs = sum(row.env == environment for row in section.runs)
     failed = sum(result.cells[number].failures for result in section.algorithms)
-    said = f"{runs} run{'' if runs == 1 else 's'}"
-    parts: list[str] = [named(environment), " ", tag("span", said, class_="ends")]
+    counted = f"{runs} run{'' if runs == 1 else 's'}"
+    parts: list[str] = [named(environment), " ", tag("span", counted, class_="ends")]
     if failed:
         parts += [" ", tag("span", f"{failed} failed", class_="bad")]
     content = tag(
         "div",
         tag("noscript", "Curves and single runs are drawn by the script in this page."),
         class_="drill",
-        data_section=place,
+        data_section=index,
         data_environment=number,
     )
     summary = tag("summary", *parts)
-    return tag("details", summary, content, id=f"s{place}-e{number}", class_="environment")
+    return tag("details", summary, content, id=f"s{index}-e{number}", class_="environment")
 
 
 def _provenance(details: ReportDetails) -> Markup:
     """Returns the block of versions, hardware and commands, with the number of runs of each."""
     counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
     return block("provenance", "Provenance", provenance_table(counts))
+
+
+def _comparison(comparison: SectionComparison, colors: dict[str, int]) -> Iterator[Markup]:
+    """Yields the performance profiles and the probabilities of improvement."""
+    if comparison.profiles:
+        over = len(comparison.environments)
+        title = f"Performance profiles over {over} environment{'' if over == 1 else 's'}"
+        chart = tag("div", profile_chart(comparison.profiles, colors), class_="scroll",
+                    tabindex="0", role="region", aria_label="Performance profiles")  # fmt: skip
+        figure = tag("figure", legend(comparison.profiles, colors), chart)
+        yield tag("div", tag("h3", title), figure)
+    if comparison.improvement is not None:
+        pairs = _improvement_matrix(comparison.improvement)
+        yield tag("div", tag("h3", "Probability of improvement"), pairs)
+
+
+def _score_matrix(section: Section, number: int) -> Markup:
+    """Returns the matrix of mean scores, a row per environment and a column per algorithm.
+
+    Cells are shaded by score from 0 to 1. Each environment links to its single runs.
+    """
+    head = [
+        [named(result.algorithm), *mark_spans(text.marks(result))] for result in section.algorithms
+    ]
+    rows = []
+    for index, environment in enumerate(section.environments):
+        row = [tag("a", named(environment), href=f"#s{number}-e{index}")]
+        for result in section.algorithms:
+            cell = result.cells[index]
+            shown: str = text.score(cell.score)
+            if cell.failures:
+                shown = join(shown, " ", tag("span", f"{cell.failures} failed", class_="bad"))
+            row.append(tag("td", shown, class_=_shade(cell.score)))
+        rows.append(row)
+    label = "Scores at a glance"
+    matrix = _matrix(label, "Environment", head, rows, "matrix")
+    return tag("div", matrix, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def _improvement_matrix(matrix: ImprovementMatrix) -> Markup:
+    """Returns the probabilities of improvement of all pairs."""
+    names = matrix.algorithms
+    rows = [[named(first), *(_pair(matrix, first, second) for second in names)] for first in names]
+    head = [[named(name)] for name in names]
+    label = "Probability of improvement"
+    pairs = _matrix(label, "Row better than column", head, rows, "matrix pairs")
+    return tag("div", pairs, class_="scroll", role="region", tabindex="0", aria_label=label)
+
+
+def _pair(matrix: ImprovementMatrix, first: str, second: str) -> Markup:
+    if first == second:
+        return tag("td", "—", class_="self")
+    pair = matrix.of(first, second)
+    probability = pair.probability
+    if not math.isfinite(probability.point):
+        return tag("td", text.NOTHING, title="no environment has runs of both")
+    decided = probability.known and not probability.low <= 0.5 <= probability.high
+    ends = (
+        f"[{text.fixed(probability.low, 2)}, {text.fixed(probability.high, 2)}]"
+        if probability.known
+        else f"[{text.NOTHING}]"
+    )
+    over = len(pair.coverage.environments)
+    return tag(
+        "td",
+        tag("strong" if decided else "span", text.fixed(probability.point, 2)),
+        tag("br"),
+        tag("span", ends, class_="ends"),
+        class_=_shade(probability.point),
+        title=f"over {over} environment{'' if over == 1 else 's'}",
+    )
+
+
+def _matrix(
+    label: str,
+    corner: str,
+    head: Iterable[Iterable[Markup]],
+    rows: Iterable[Sequence[Markup]],
+    classes: str,
+) -> Markup:
+    """Returns a table with headings above and at the left."""
+    above = [tag("th", corner, scope="col"), *(tag("th", *name, scope="col") for name in head)]
+    body = [tag("tr", tag("th", first, scope="row"), *cells) for first, *cells in rows]
+    return tag(
+        "table",
+        tag("thead", tag("tr", *above)),
+        tag("tbody", *body),
+        class_=classes,
+        aria_label=label,
+    )
+
+
+def _shade(value: float | None) -> str | None:
+    """Returns the CSS class of a share: from `h0` for 0 and below to `h10` for 1 and above."""
+    if value is None or not math.isfinite(value):
+        return None
+    return f"h{round(SHADES * min(1.0, max(0.0, value)))}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from imitbench.report import text
-from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
+from imitbench.report.model import Report, Table
+from imitbench.report.report_tables import report_tables, section_tables
 
 PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need in the preamble:
 %   \usepackage[T1]{fontenc}
@@ -41,46 +42,30 @@ _NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 def render_latex(report: Report) -> str:
-    r"""Writes the report as LaTeX.
+    r"""Writes the report as a file for `\input`; a comment in it names the required packages.
 
-    Args:
-        report: The report to write.
-
-    Returns:
-        Content of a file for `\input`, ending in a newline. A comment names the required
-        packages. Names and messages from runs are escaped: they cannot contain commands.
+    Names and messages from runs are escaped: they cannot contain commands.
     """
     blocks = [PREAMBLE]
     if not report.sections:
         blocks.append(escape(text.EMPTY))
     for number, section in enumerate(report.sections, start=1):
-        blocks += [_aggregates(section, report, number), _cells(section, report, number)]
+        tables = section_tables(section, report)
+        labels = _labels(tables, f"-{number}")
         blocks += [
-            _extra(table, f"extra-{number}-{place}", f"{section.title}. ")
-            for place, table in enumerate(section.extra, start=1)
+            _table(table, label, f"{section.title}. ")
+            for table, label in zip(tables, labels, strict=True)
         ]
-        if section.measured:
-            blocks.append(_measured(section, number))
-        if section.references:
-            blocks.append(_references(section, number))
         if section.notes:
             items = "\n".join(rf"  \item {escape(note)}" for note in section.notes)
             blocks.append(f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}")
-    blocks += [_extra(table, f"extra-{place}") for place, table in enumerate(report.extra, start=1)]
-    if report.failures:
-        blocks.append(_failures(report))
+    tables = report_tables(report)
+    blocks += [_table(table, label) for table, label in zip(tables, _labels(tables), strict=True)]
     return "\n\n".join(blocks) + "\n"
 
 
 def escape(value: str) -> str:
-    """Escapes untrusted text for LaTeX.
-
-    Args:
-        value: Any text.
-
-    Returns:
-        One line, valid in text, cells and captions.
-    """
+    """Returns an untrusted text as one line for LaTeX's text, cells and captions."""
     return _SPECIALS.sub(lambda mark: _SPECIAL.get(mark[0], f"{{{mark[0]}}}"), text.one_line(value))
 
 
@@ -90,198 +75,94 @@ def number(value: str) -> str:
     return r"$-$".join(escape(part) for part in parts)
 
 
-def _aggregates(section: Section, report: Report, place: int) -> str:
-    header = ("Algorithm", "Environments", "Seeds", "Mean score", "IQM score", "Failed")
-    rows = [
-        (
-            _label(result, result.kind == "reference"),
-            number(text.coverage(result)),
-            number(text.seeds(result)),
-            number(text.interval(result.mean, result)),
-            number(text.interval(result.iqm, result)),
-            str(result.failures),
-        )
-        for result in section.algorithms
-    ]
-    caption = f"{section.title}. All environments; seeds are per environment. "
-    return _float(header, rows, 1, caption + text.conditions(section, report), f"aggregate-{place}")
+def _labels(tables: Sequence[Table], section: str = "") -> Iterator[str]:
+    """Yields the label of each table: its own, or the number among those without one."""
+    numbers = itertools.count(1)
+    for table in tables:
+        yield f"{table.label}{section}" if table.label else f"extra{section}-{next(numbers)}"
 
 
-def _label(result: AlgorithmResult, is_reference: bool) -> str:
-    name = escape(text.label(result))
-    return f"{name} (reference)" if is_reference else name
+def _table(table: Table, label: str, title: str = "") -> str:
+    caption = table.print_caption
+    if caption is None:
+        caption = f"{table.title}. {table.caption}"
+    if table.floating:
+        return floating(f"{title}{caption}", label, tabular(table, indent="  "))
+    return _long(table, f"{title}{caption}", label)
 
 
-def _cells(section: Section, report: Report, place: int) -> str:
-    header = (
-        "Environment",
-        "Algorithm",
-        "Seeds",
-        "Raw return",
-        "Score",
-        "Score, det.",
-        "Length",
-        "Terminated",
-        "Failed",
-    )
-    groups = [
-        [
-            _cell(result, result.cells[position], first=not rank)
-            for rank, result in enumerate(section.algorithms)
+def _heading(table: Table) -> str:
+    return table_row([escape(column.short or column.heading) for column in table.columns])
+
+
+def _rows(table: Table) -> Iterator[str]:
+    """Yields the rows; numbers are in mathematical mode, and a line is between groups."""
+    group = None
+    for row in table.rows:
+        cells = [
+            number(cell.shown) if column.right else escape(cell.shown)
+            for column, cell in zip(table.columns, row, strict=True)
         ]
-        for position in range(len(section.environments))
-    ]
-    caption = (
-        f"{section.title}. By environment; raw return: mean ± sample standard deviation over "
-        f"seeds; det.: deterministic policy. {text.ENDINGS} "
-    )
-    return _long(header, groups, 2, caption + text.conditions(section, report), f"cells-{place}")
+        if table.grouped:
+            if group == row[0].shown:
+                cells[0] = ""
+            elif group is not None:
+                yield r"\midrule"
+            group = row[0].shown
+        yield table_row(cells)
 
 
-def _cell(result: AlgorithmResult, cell: CellResult, *, first: bool) -> tuple[str, ...]:
-    is_reference = cell.kind == "reference"
-    return (
-        escape(cell.environment) if first else "",
-        _label(result, is_reference),
-        "reference" if is_reference else str(cell.seeds),
-        number(text.raw_spread(cell)),
-        number(text.score(cell.score)),
-        number(text.score(cell.score_deterministic)),
-        number(text.fixed(cell.mean_length, 1)),
-        number(text.share(cell.termination_rate)),
-        str(cell.failures),
-    )
-
-
-def _measured(section: Section, place: int) -> str:
-    header = ("Environment", "Algorithm", "Measure", "Runs", "Mean")
-    rows = [
-        (
-            escape(row.environment),
-            escape(row.algorithm),
-            escape(row.measure),
-            str(row.runs),
-            number(text.measured_spread(row)),
-        )
-        for row in section.measured
-    ]
-    names = sorted({row.measure for row in section.measured} & set(MEANINGS))
-    said = [f"{name}: {MEANINGS[name]}." for name in names]
-    caption = " ".join([f"{section.title}. Mean ± sample standard deviation over runs.", *said])
-    return _long(header, [rows], 3, caption, f"measures-{place}")
-
-
-def _references(section: Section, place: int) -> str:
-    header = ("Environment", "Version", "Random (score 0)", text.score_one_heading(section))
-    rows = [
-        (
-            escape(row.env),
-            escape(row.version),
-            number(text.raw(row.random)),
-            number(text.score_one_return(row)),
-        )
-        for row in section.references
-    ]
-    caption = f"{section.title}. References: mean raw returns that are scores 0 and 1."
-    return _float(header, rows, 2, caption, f"references-{place}")
-
-
-def _extra(table: ExtraTable, label: str, title: str = "") -> str:
-    header = [escape(each) for each in table.columns]
-    caption = f"{title}{table.title}. {table.caption}"
-    return _long(header, [extra_rows(table)], table.names, caption, label)
-
-
-def extra_rows(table: ExtraTable) -> list[list[str]]:
-    """Returns the cells of a table, escaped; numbers in mathematical mode."""
+def tabular(table: Table, *, indent: str = "") -> list[str]:
+    """Returns the lines of a table without its caption."""
     return [
-        [
-            escape(entry.shown) if place < table.names else number(entry.shown)
-            for place, entry in enumerate(row)
-        ]
-        for row in table.rows
+        rf"\begin{{tabular}}{{{_layout(table)}}}",
+        rf"{indent}\toprule",
+        f"{indent}{_heading(table)}",
+        rf"{indent}\midrule",
+        *(f"{indent}{row}" for row in _rows(table)),
+        rf"{indent}\bottomrule",
+        r"\end{tabular}",
     ]
 
 
-def _failures(report: Report) -> str:
-    header = ("Suite", "Environment", "Algorithm", "Seed", "Phase", "Error", "Message", "Run")
-    rows = [
-        tuple(
-            escape(value)
-            for value in (
-                row.suite,
-                row.env,
-                row.algo,
-                str(row.seed),
-                row.phase,
-                row.error_type,
-                text.message(row.message),
-                row.run_id,
-            )
-        )
-        for row in report.failures
-    ]
-    layout = r"llllllp{0.3\linewidth}l"
-    return _long(
-        header, [rows], 8, f"Failed runs. {report.method.failed_runs.statement}", "failures", layout
-    )
-
-
-def _float(
-    header: Sequence[str], rows: Iterable[Sequence[str]], names: int, caption: str, label: str
-) -> str:
-    """Returns a floating table; its first `names` columns have text, the others numbers."""
-    lines = [
+def floating(caption: str, label: str, lines: Iterable[str]) -> str:
+    """Returns a floating table with these lines."""
+    parts = [
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{escape(caption)}}}",
         rf"  \label{{tab:imitbench-{label}}}",
-        rf"  \begin{{tabular}}{{{column_layout(header, names)}}}",
-        r"    \toprule",
-        f"    {table_row(header)}",
-        r"    \midrule",
-        *(f"    {table_row(row)}" for row in rows),
-        r"    \bottomrule",
-        r"  \end{tabular}",
+        *(f"  {line}" for line in lines),
         r"\end{table}",
     ]
-    return "\n".join(lines)
+    return "\n".join(parts)
 
 
-def _long(
-    header: Sequence[str],
-    groups: Sequence[Sequence[Sequence[str]]],
-    names: int,
-    caption: str,
-    label: str,
-    layout: str = "",
-) -> str:
-    """Returns a table that may span pages, with a line between groups of rows."""
-    body: list[str] = []
-    for place, group in enumerate(groups):
-        body += [r"  \midrule"] if place else []
-        body += [f"  {table_row(row)}" for row in group]
+def _long(table: Table, caption: str, label: str) -> str:
+    """Returns a table that may span pages."""
     lines = [
         r"\begingroup",
         r"\setlength{\LTcapwidth}{\linewidth}",
-        rf"\begin{{longtable}}{{{layout or column_layout(header, names)}}}",
+        rf"\begin{{longtable}}{{{_layout(table)}}}",
         rf"  \caption{{{escape(caption)}}}\label{{tab:imitbench-{label}}}\\",
         r"  \toprule",
-        f"  {table_row(header)}",
+        f"  {_heading(table)}",
         r"  \midrule",
         r"  \endhead",
         r"  \bottomrule",
         r"  \endfoot",
-        *body,
+        *(f"  {row}" for row in _rows(table)),
         r"\end{longtable}",
         r"\endgroup",
     ]
     return "\n".join(lines)
 
 
-def column_layout(header: Sequence[str], names: int) -> str:
-    """Returns the columns of a table: the first `names` have text, the others numbers."""
-    return "l" * names + "r" * (len(header) - names)
+def _layout(table: Table) -> str:
+    return "".join(
+        r"p{0.3\linewidth}" if column.below else "r" if column.right else "l"
+        for column in table.columns
+    )
 
 
 def table_row(cells: Sequence[str]) -> str:

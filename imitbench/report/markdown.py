@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from imitbench.report import text
-from imitbench.report.model import Report, Section
-from imitbench.report.text_tables import TextTable, extra_table, failures_table, section_tables
+from imitbench.report.model import Report, Section, Table
+from imitbench.report.report_tables import report_tables, section_tables
 
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARKUP = re.compile(
@@ -20,52 +20,44 @@ _MARKUP = re.compile(
 def render_markdown(report: Report) -> str:
     """Writes the report as Markdown.
 
-    Args:
-        report: The report to write.
-
-    Returns:
-        Markdown, ending in a newline. Names and messages from runs are escaped: they cannot
-        contain markup or HTML.
+    Names and messages from runs are escaped: they cannot contain markup or HTML.
     """
     blocks = ["# imitbench report"]
     if not report.sections:
         blocks.append(text.EMPTY)
     for section in report.sections:
         blocks += _section(section, report)
-    for extra in report.extra:
-        blocks += [f"## {escape(extra.title)}", *_table(extra_table(extra))]
-    if report.failures:
-        failed = failures_table(report.failures)
-        blocks += [f"## {failed.title}", *_table(failed)]
+    for given in report_tables(report):
+        blocks += [f"## {escape(given.title)}", *_table(given)]
     return "\n\n".join(blocks) + "\n"
 
 
 def escape(value: str) -> str:
-    """Escapes untrusted text for Markdown, table cells included.
-
-    Args:
-        value: Any text.
-
-    Returns:
-        One line that renders as that text.
-    """
+    """Returns one line that renders as an untrusted text, in table cells, too."""
     return _MARKUP.sub(lambda mark: "\\" + mark[0], text.one_line(value).translate(_ENTITIES))
 
 
 def _section(section: Section, report: Report) -> list[str]:
     blocks = [f"## {escape(section.title)}"]
-    for each in section_tables(section, report):
-        blocks += [f"### {escape(each.title)}", *_table(each)]
+    for given in section_tables(section, report):
+        blocks += [f"### {escape(given.title)}", *_table(given)]
     if section.notes:
         blocks += ["### Notes", "\n".join(f"- {escape(note)}" for note in section.notes)]
     return blocks
 
 
-def _table(of: TextTable) -> list[str]:
+def _table(given: Table) -> list[str]:
     """Returns a table and its caption; numbers are formatted here and need no escapes."""
-    rows = [[*map(escape, row[: of.names]), *row[of.names :]] for row in of.rows]
-    caption = [escape(of.caption)] if of.caption else []
-    return [table([escape(column.name) for column in of.columns], rows, of.names), *caption]
+    rows = [
+        [
+            cell.shown if column.right else escape(cell.shown)
+            for column, cell in zip(given.columns, row, strict=True)
+        ]
+        for row in given.rows
+    ]
+    texts = sum(not column.right for column in given.columns)
+    caption = [escape(given.caption)] if given.caption else []
+    return [table([escape(column.heading) for column in given.columns], rows, texts), *caption]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:

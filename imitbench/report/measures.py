@@ -45,8 +45,8 @@ def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]
     """
     values: dict[tuple[str, str, str], list[tuple[int, str, float]]] = {}
     for row in rows:
-        place = values.setdefault((row.env, row.algo, row.measure), [])
-        place.append((row.seed, row.run_id, row.value))
+        found = values.setdefault((row.env, row.algo, row.measure), [])
+        found.append((row.seed, row.run_id, row.value))
     summaries = []
     for (environment, algorithm, measure), found in sorted(values.items()):
         # Sorted, so that rounding does not depend on the order of the rows.

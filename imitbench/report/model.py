@@ -116,39 +116,103 @@ class RunCost:
     demos: float | None
 
 
+ColumnKind = Literal["name", "text", "code", "id", "number", "interval", "failures"]
+"""Content of a column: a `name` from a run, other `text`, `code`, a number that is an `id`, another
+`number`, a number with its `interval`, or a number of `failures`, which should be zero."""
+
+
 @dataclass(frozen=True)
-class ExtraCell:
-    """A cell of an extra table.
+class Column:
+    """A column of a table.
 
     Attributes:
-        shown: Text to show, not escaped.
-        key: Sort key, if different from the text.
+        heading: Text above the column.
+        kind: What its cells contain.
+        rank: How dispensable it is in a narrow terminal, as in `imitbench.util.text_table.Column`.
+        above: Whether neighbouring rows have equal values, as there.
+        below: Whether it has long texts, as there.
+        short: Heading in print, if it differs.
+    """
+
+    heading: str
+    kind: ColumnKind = "number"
+    rank: int = 0
+    above: bool = False
+    below: bool = False
+    short: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether cells are numbers, which are right-aligned; ids are not."""
+        return self.kind in ("number", "interval", "failures")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        shown: Text to show, not escaped. It may come from files of other people.
+        key: Number to sort by; `None` in columns of text, and if it is unknown.
+        algorithm: Name of an algorithm that has a color; the text is this name and the marks.
+        marks: What is special about this algorithm, such as `control`.
     """
 
     shown: str
     key: float | None = None
+    algorithm: str = ""
+    marks: tuple[str, ...] = ()
+
+    @classmethod
+    def count(cls, value: int) -> Cell:
+        """Returns the cell of a whole number."""
+        return cls(str(value), value)
 
 
 @dataclass(frozen=True)
-class ExtraTable:
-    """A table whose content is the same in all formats.
+class Table:
+    """A table of a report, independent of the format.
 
     Attributes:
         title: Heading above the table.
-        columns: Headings of the columns.
-        names: Number of leading columns that hold text; the others hold numbers.
+        columns: Texts come first, then numbers.
         rows: Cells of each row, one per column.
-        caption: Explanation of the numbers, in whole sentences.
-        ranks: How dispensable each column is, see `imitbench.util.text_table.Column`; without
-            them, names stay and numbers are left out from the right.
+        names: Number of leading columns that name a row.
+        caption: Explanation of the numbers, in whole sentences; may be empty.
+        page_caption: Caption on pages, if it differs. Pages explain common tables elsewhere.
+        print_caption: Title and caption in print, if they differ.
+        label: Name for references to the table; empty for a number.
+        floating: Whether it fits on one page in print.
+        grouped: Whether rows with the same first cell form groups in print.
     """
 
     title: str
-    columns: tuple[str, ...]
-    names: int
-    rows: tuple[tuple[ExtraCell, ...], ...]
-    caption: str
-    ranks: tuple[int, ...] = ()
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    names: int = 1
+    caption: str = ""
+    page_caption: str | None = None
+    print_caption: str | None = None
+    label: str = ""
+    floating: bool = False
+    grouped: bool = False
+
+
+def make_columns(
+    headings: Sequence[str], names: int, ranks: Sequence[int] = ()
+) -> tuple[Column, ...]:
+    """Returns columns of which the first ones have names, and the others numbers.
+
+    Args:
+        headings: Headings of the columns.
+        names: Number of columns with names.
+        ranks: Rank of each column; by default, names stay, and numbers are left out from the right.
+    """
+    by_position = [0 if index < names else index for index in range(len(headings))]
+    return tuple(
+        Column(heading, "name" if index < names else "number", rank)
+        for index, (heading, rank) in enumerate(zip(headings, ranks or by_position, strict=True))
+    )
 
 
 @dataclass(frozen=True)
@@ -234,7 +298,7 @@ class Section:
         notes: Sentences on facts that the tables do not show.
         measured: Further measurements by environment, algorithm and name.
         runs: The completed runs behind the numbers, by environment, algorithm and seed.
-        extra: Additional tables of this section.
+        extra: Tables beside those that every section has.
     """
 
     conditions: Conditions
@@ -244,7 +308,7 @@ class Section:
     notes: tuple[str, ...]
     measured: tuple[MeasureSummary, ...] = ()
     runs: tuple[ScoreRow, ...] = ()
-    extra: tuple[ExtraTable, ...] = ()
+    extra: tuple[Table, ...] = ()
 
     @property
     def suite(self) -> str:
@@ -265,12 +329,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportedRace:
-    """A registered race.
-
-    Attributes:
-        design: Its design.
-        found: Looks and decisions, from the runs of the results.
-    """
+    """A registered race, with the looks and decisions from the runs of the results."""
 
     design: RaceDesign
     found: Race
@@ -290,7 +349,7 @@ class Report:
     method: StatisticsSettings
     sections: tuple[Section, ...]
     failures: tuple[FailureRow, ...]
-    extra: tuple[ExtraTable, ...] = ()
+    extra: tuple[Table, ...] = ()
     races: tuple[ReportedRace, ...] = ()
 
 
@@ -334,7 +393,7 @@ def method_colors(names: Iterable[str]) -> dict[str, int]:
         first = int(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8], 16)
         turned = [left[(first + step) % len(left)] for step in range(len(left))]
         taken = set(given.values())
-        free = (each for each in (*turned, *range(len(KNOWN))) if each not in taken)
+        free = (number for number in (*turned, *range(len(KNOWN))) if number not in taken)
         given[name] = next(free, turned[0])
     return given
 

@@ -8,8 +8,9 @@ from dataclasses import fields
 from imitbench.bench.summary import SweepSummary
 from imitbench.report import pairwise_text, text
 from imitbench.report.html_markup import Markup, join, tag
-from imitbench.report.model import AlgorithmResult, Report, Section
+from imitbench.report.model import Report, Section
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+from imitbench.report.report_tables import score_table
 from imitbench.report.tables import build_report
 
 
@@ -19,19 +20,19 @@ class ShownReport(Report):
     @classmethod
     def of(cls, report: Report) -> ShownReport:
         """Returns the same report."""
-        return cls(**{each.name: getattr(report, each.name) for each in fields(report)})
+        return cls(**{field.name: getattr(report, field.name) for field in fields(report)})
 
     def _repr_html_(self) -> str:
         return report_html(self)
 
 
-class ShownSummary(SweepSummary):
+class NotebookSummary(SweepSummary):
     """The summary of a sweep, which notebooks show as tables of scores."""
 
     @classmethod
-    def of(cls, summary: SweepSummary) -> ShownSummary:
+    def of(cls, summary: SweepSummary) -> NotebookSummary:
         """Returns the same summary."""
-        return cls(**{each.name: getattr(summary, each.name) for each in fields(summary)})
+        return cls(**{field.name: getattr(summary, field.name) for field in fields(summary)})
 
     def _repr_html_(self) -> str:
         outcome = self.outcome
@@ -43,9 +44,9 @@ class ShownSummary(SweepSummary):
             "queued": outcome.queued,
             "lost": outcome.lost,
         }
-        said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        counted = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         report = build_report(self.scores, self.failures, self.references)
-        return join(tag("p", f"{said or 'no runs'}; results in {self.out}"), report_html(report))
+        return join(tag("p", f"{counted or 'no runs'}; results in {self.out}"), report_html(report))
 
 
 def report_html(report: Report) -> Markup:
@@ -63,7 +64,8 @@ def comparison_html(found: Sequence[PairwiseComparison], options: PairwiseOption
         parts.append(tag("h4", pairwise_text.heading(comparison)))
         for verdict in comparison.verdicts:
             first, *lines = pairwise_text.summary(verdict)
-            parts.append(tag("p", tag("strong", first), *_broken(lines)))
+            broken = [join(tag("br"), line.strip()) for line in lines]
+            parts.append(tag("p", tag("strong", first), *broken))
             rows = pairwise_text.environment_rows(comparison, verdict)
             if rows:
                 parts.append(_table(pairwise_text.ENVIRONMENT_HEADER, rows))
@@ -71,22 +73,12 @@ def comparison_html(found: Sequence[PairwiseComparison], options: PairwiseOption
 
 
 def _section(section: Section) -> Iterable[Markup]:
-    yield tag("h4", section.title)
-    header = ("Algorithm", "Seeds", "IQM score", "Mean score", *section.environments, "Failed runs")
-    yield _table(header, [_row(result) for result in section.algorithms])
+    table = score_table(section)
+    yield tag("h4", table.title)
+    rows = [[cell.shown for cell in row] for row in table.rows]
+    yield _table([column.heading for column in table.columns], rows)
     if section.notes:
         yield tag("ul", *(tag("li", note) for note in section.notes))
-
-
-def _row(result: AlgorithmResult) -> list[str]:
-    return [
-        text.label(result),
-        text.seeds(result),
-        text.interval(result.iqm, result),
-        text.score(result.mean.point if result.mean else None),
-        *(text.score(cell.score) for cell in result.cells),
-        str(result.failures),
-    ]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
@@ -95,8 +87,3 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
         tag("thead", tag("tr", *(tag("th", name) for name in header))),
         tag("tbody", *(tag("tr", *(tag("td", entry) for entry in row)) for row in rows)),
     )
-
-
-def _broken(lines: Iterable[str]) -> Iterable[Markup]:
-    for line in lines:
-        yield join(tag("br"), line.strip())

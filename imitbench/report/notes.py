@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,15 +31,12 @@ def section_notes(
     rows: Sequence[ScoreRow],
     references: Sequence[ReferenceRow],
 ) -> tuple[str, ...]:
-    """Collects the notes of a section.
+    """Returns the notes of a section: whole sentences in plain text.
 
     Args:
         results: Algorithms in the order of the section.
         rows: Completed runs of the section.
         references: References of the section's environments.
-
-    Returns:
-        Whole sentences in plain text.
     """
     notes = [
         f"{result.algorithm} learns from the environment's own reward, which the other methods do "
@@ -53,11 +50,12 @@ def section_notes(
         for result in results
         if result.algorithm in asking and result.algorithm not in ANCHORS
     ]
-    notes += [note for result in results for note in _coverage_notes(result)]
-    notes += [note for result in results for note in _run_notes(result)]
-    notes += [
-        note for result in results if result.role == "control" for note in _given(result, rows)
-    ]
+    for result in results:
+        notes += _coverage_notes(result)
+    for result in results:
+        notes += _run_notes(result)
+    for result in results:
+        notes += _control_notes(result, rows) if result.role == "control" else ()
     notes += _scale_notes(references)
     notes += _reference_notes(rows, references)
     if any(_few_seeds(result) for result in results):
@@ -67,26 +65,23 @@ def section_notes(
     return tuple(notes)
 
 
-def _coverage_notes(result: AlgorithmResult) -> list[str]:
-    """Returns notes on environments that an aggregate excludes, with the reason."""
-    if not result.partial:
-        return []
+def _coverage_notes(result: AlgorithmResult) -> Iterator[str]:
+    """Yields notes on environments that an aggregate excludes, with the reason."""
     absent = [cell for cell in result.cells if cell not in result.covered]
     if result.algorithm in ANCHORS and result.kind == "run":
-        stand_in = [cell.environment for cell in absent if cell.kind == "reference"]
+        references = [cell.environment for cell in absent if cell.kind == "reference"]
         absent = [cell for cell in absent if cell.kind == "missing"]
-        notes = []
-        if stand_in:
-            notes.append(
-                f"{result.algorithm} was not run on {', '.join(stand_in)}: the reference is "
+        if references:
+            yield (
+                f"{result.algorithm} was not run on {', '.join(references)}: the reference is "
                 "shown there and is not part of the aggregate."
             )
-        return notes + ([_missing_note(result, absent)] if absent else [])
-    return [_missing_note(result, absent)]
+    if absent:
+        yield _missing_note(result, absent)
 
 
 def _missing_note(result: AlgorithmResult, absent: Sequence[CellResult]) -> str:
-    places = ", ".join(
+    environments = ", ".join(
         f"{cell.environment} ({cell.failures} failed)" if cell.failures else cell.environment
         for cell in absent
     )
@@ -94,40 +89,38 @@ def _missing_note(result: AlgorithmResult, absent: Sequence[CellResult]) -> str:
     if result.algorithm in (*ANCHORS, DEMONSTRATIONS):
         what += " and no reference"
     if not result.covered:
-        return f"{result.algorithm} has {what} on {places}: there is nothing to aggregate."
+        return f"{result.algorithm} has {what} on {environments}: there is nothing to aggregate."
     return (
-        f"{result.algorithm} has {what} on {places}: its aggregate is partial, over "
+        f"{result.algorithm} has {what} on {environments}: its aggregate is partial, over "
         f"{len(result.covered)} of {len(result.cells)} environments, and not comparable with "
         "a complete one."
     )
 
 
-def _run_notes(result: AlgorithmResult) -> list[str]:
-    """Returns notes on unusual runs of an algorithm: single ones, shared seeds, infinite scores."""
+def _run_notes(result: AlgorithmResult) -> Iterator[str]:
+    """Yields notes on unusual runs of an algorithm: single ones, shared seeds, infinite scores."""
     runs = [cell for cell in result.cells if cell.kind == "run"]
-    notes = []
     single = [cell.environment for cell in runs if cell.runs == 1]
     if single and len(single) < len(runs):
-        notes.append(
+        yield (
             f"{result.algorithm} has a single run on {', '.join(single)}: its intervals leave "
             "out the spread there and are too narrow."
         )
-    notes += [
-        f"{result.algorithm} on {cell.environment}: {cell.runs} runs share {cell.seeds} "
-        f"seed{'' if cell.seeds == 1 else 's'}; runs that differ in something not shown here, "
-        "such as hyper-parameters, are averaged."
-        for cell in runs
-        if cell.runs > cell.seeds
-    ]
+    for cell in runs:
+        if cell.runs > cell.seeds:
+            yield (
+                f"{result.algorithm} on {cell.environment}: {cell.runs} runs share {cell.seeds} "
+                f"seed{'' if cell.seeds == 1 else 's'}; runs that differ in something not shown "
+                "here, such as hyper-parameters, are averaged."
+            )
     broken = [
         cell.environment for cell in runs if cell.score is None or not math.isfinite(cell.score)
     ]
     if broken:
-        notes.append(
+        yield (
             f"{result.algorithm} has a score that is not finite on {', '.join(broken)}: there is "
             "no aggregate."
         )
-    return notes
 
 
 @dataclass(frozen=True)
@@ -156,20 +149,18 @@ def given_away(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[GivenS
     return found
 
 
-def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
-    """Returns notes on environments where a control scores well."""
-    notes = []
-    for each in given_away(result, rows):
-        there = [row for row in rows if row.env == each.environment and row.role != "anchor"]
+def _control_notes(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> Iterator[str]:
+    """Yields notes on environments where a control scores well."""
+    for given in given_away(result, rows):
+        there = [row for row in rows if row.env == given.environment and row.role != "anchor"]
         if len({row.mean_length for row in there}) > 1:
             why = "surviving or ending early is rewarded there under any reward function"
         else:
             why = "training alone is worth that much there under any reward function"
-        notes.append(
-            f"{text.label(result)} scores {text.score(each.mean)} [{text.score(each.low)}, "
-            f"{text.score(each.high)}] on {each.environment}: {why}."
+        yield (
+            f"{text.marked_name(result)} scores {text.score(given.mean)} [{text.score(given.low)}, "
+            f"{text.score(given.high)}] on {given.environment}: {why}."
         )
-    return notes
 
 
 def mean_interval(scores: Sequence[float], level: float) -> tuple[float, float, float]:
@@ -192,41 +183,37 @@ def mean_interval(scores: Sequence[float], level: float) -> tuple[float, float, 
     return mean, mean - reach, mean + reach
 
 
-def _scale_notes(references: Sequence[ReferenceRow]) -> list[str]:
-    """Returns notes on environments without an expert."""
+def _scale_notes(references: Sequence[ReferenceRow]) -> Iterator[str]:
+    """Yields notes on environments without an expert."""
     meanings = {
         "demonstrations": "the mean return of the demonstrators, not of an expert",
         "card": "a number that the suite's card states, not the return of an expert",
     }
-    notes = []
     for kind, meaning in meanings.items():
-        places = sorted({row.env for row in references if row.score_one == kind})
-        if places:
-            notes.append(f"Score 1 on {', '.join(places)} is {meaning}.")
-    return notes
+        environments = sorted({row.env for row in references if row.score_one == kind})
+        if environments:
+            yield f"Score 1 on {', '.join(environments)} is {meaning}."
 
 
-def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow]) -> list[str]:
-    """Returns notes on scores that are on another scale than the shown references."""
+def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow]) -> Iterator[str]:
+    """Yields notes on scores that are on another scale than the shown references."""
     by_environment: dict[str, list[ReferenceRow]] = {}
     for reference in references:
         by_environment.setdefault(reference.env, []).append(reference)
-    notes = []
     for env, known in by_environment.items():
         versions = sorted({reference.version for reference in known})
         if len(versions) > 1:
-            notes.append(
+            yield (
                 f"{env} has references of versions {', '.join(versions)}: scores under one are "
                 "not comparable with scores under another."
             )
         runs = [row for row in rows if row.env == env]
         strange = [row for row in runs if not any(_follows(row, reference) for reference in known)]
         if strange:
-            notes.append(
+            yield (
                 f"{env}: the scores of {len(strange)} of {len(runs)} runs do not follow from the "
                 "references shown; they were made with others."
             )
-    return notes
 
 
 def _follows(row: ScoreRow, reference: ReferenceRow) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,11 +96,10 @@ def compare_pairwise(
     theirs = {name: _named(name, against, elsewhere) for name in names}
     found = []
     for conditions in _shared_conditions(ours, [run for runs in theirs.values() for run in runs]):
-        present = {name: _within(conditions, runs) for name, runs in theirs.items()}
-        present = {name: runs for name, runs in present.items() if runs}
-        found.append(
-            _comparison(conditions, algorithm, _within(conditions, ours), present, options)
-        )
+        within = {name: _within(conditions, runs) for name, runs in theirs.items()}
+        baselines_here = {name: runs for name, runs in within.items() if runs}
+        own = _within(conditions, ours)
+        found.append(_comparison(conditions, algorithm, own, baselines_here, options))
     if not found:
         both = [(algorithm, ours), *theirs.items()]  # a baseline may have the same name
         having = "; ".join(_having(name, runs) for name, runs in both)
@@ -206,8 +206,7 @@ def _verdicts(
     options: PairwiseOptions,
 ) -> list[Verdict]:
     cells = {
-        name: count_failures(_scores(runs), _failures(runs), policy).scores
-        for name, runs in sides.items()
+        name: count_failures(_scores(runs), _failures(runs), policy) for name, runs in sides.items()
     }
     return verdicts(
         algorithm,
@@ -227,12 +226,8 @@ def _scores(runs: Sequence[ComparableRun]) -> dict[str, FloatArray]:
     return {env: np.array(scores) for env, scores in by_environment.items()}
 
 
-def _failures(runs: Sequence[ComparableRun]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for run in runs:
-        if run.score is None:
-            counts[run.env] = counts.get(run.env, 0) + 1
-    return counts
+def _failures(runs: Sequence[ComparableRun]) -> Counter[str]:
+    return Counter(run.env for run in runs if run.score is None)
 
 
 def _raw_mean(env: str, runs: Sequence[ComparableRun]) -> float | None:

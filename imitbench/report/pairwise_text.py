@@ -9,8 +9,8 @@ from typing import Any
 
 from imitbench.report import text
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.stats.intervals import Interval
 from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
 from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict

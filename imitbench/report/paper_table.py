@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.latex import column_layout, escape, extra_rows, number, table_row
-from imitbench.report.model import AlgorithmResult, ExtraTable, Report, Section
+from imitbench.report.latex import escape, floating, number, table_row, tabular
+from imitbench.report.model import AlgorithmResult, Report, Section, StatisticsSettings
 from imitbench.report.race_tables import verdict_table
 from imitbench.stats.aggregates import mean
-from imitbench.stats.bootstrap import Interval, stratified_bootstrap
+from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.coverage import count_failures
 
 PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need \usepackage{booktabs} and
@@ -23,7 +23,7 @@ _MISSING = "--"
 
 
 def render_paper_table(report: Report, *, captions: bool = True) -> str:
-    r"""Writes a table for each section of a report, and one for each registered race.
+    """Writes a table for each section of a report, and one for each registered race.
 
     A column has the mean scores on an environment, with their bootstrap intervals; the last column
     has the IQM over all environments. In each column, the best method is bold, and so are methods
@@ -34,72 +34,48 @@ def render_paper_table(report: Report, *, captions: bool = True) -> str:
         report: The report to write.
         captions: Whether each table floats and has a caption and a label; otherwise it is only a
             `tabular`.
-
-    Returns:
-        Content of a file for `\input`, ending in a newline. Names from runs are escaped.
     """
     blocks = [PREAMBLE]
     if not report.sections:
         blocks.append(escape(text.EMPTY))
-    for place, section in enumerate(report.sections, start=1):
-        tabular = _tabular(section, report)
-        blocks.append(_floating(tabular, section, report, place) if captions else tabular)
+    tables = [
+        (_caption(section, report), f"paper-{place}", _tabular(section, report))
+        for place, section in enumerate(report.sections, start=1)
+    ]
     for place, race in enumerate(report.races, start=1):
         table = verdict_table(race.design, race.found)
-        blocks.append(_floating_race(table, place) if captions else _race_tabular(table))
+        tables.append((f"{table.title}. {table.caption}", f"race-{place}", tabular(table)))
+    for caption, label, lines in tables:
+        blocks.append(floating(caption, label, lines) if captions else "\n".join(lines))
     return "\n\n".join(blocks) + "\n"
 
 
-def _floating(tabular: str, section: Section, report: Report, place: int) -> str:
-    caption = (
+def _caption(section: Section, report: Report) -> str:
+    return (
         f"{section.title}. Mean score, with its interval, of the runs on each environment, and "
         f"interquartile mean (IQM) over all of them. Bold: the best method, and methods whose "
         f"value is within its interval. Seeds: {text.all_seeds(section)}. "
+        f"{text.conditions(section, report)}"
     )
-    conditions = text.conditions(section, report)
-    return _float(caption + conditions, f"paper-{place}", tabular)
 
 
-def _float(caption: str, label: str, tabular: str) -> str:
-    inside = "\n".join(f"  {line}" for line in tabular.splitlines())
-    lines = [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escape(caption)}}}",
-        rf"  \label{{tab:imitbench-{label}}}",
-        inside,
-        r"\end{table}",
-    ]
-    return "\n".join(lines)
-
-
-def _floating_race(table: ExtraTable, place: int) -> str:
-    return _float(f"{table.title}. {table.caption}", f"race-{place}", _race_tabular(table))
-
-
-def _race_tabular(table: ExtraTable) -> str:
-    header = list(map(escape, table.columns))
-    lines = [
-        rf"\begin{{tabular}}{{{column_layout(header, table.names)}}}",
-        r"\toprule",
-        table_row(header),
-        r"\midrule",
-    ]
-    lines += map(table_row, extra_rows(table))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-
-
-def _tabular(section: Section, report: Report) -> str:
+def _tabular(section: Section, report: Report) -> list[str]:
+    results = section.algorithms
     columns = [
-        *(_of_environment(section, report, env) for env in section.environments),
-        {result.algorithm: result.iqm for result in section.algorithms},
+        {one.algorithm: _interval(one, env, section, report.method) for one in results}
+        for env in section.environments
     ]
-    methods = [result for result in section.algorithms if result.role == "method"]
+    columns.append({result.algorithm: result.iqm for result in results})
+    methods = [result for result in results if result.role == "method"]
     bold = [_best(column, methods) for column in columns[:-1]]
     bold.append(_best(columns[-1], [result for result in methods if not result.partial]))
     header = ["Algorithm", *map(escape, section.environments), _ALL]
-    groups = [methods, [result for result in section.algorithms if result.role != "method"]]
-    lines = [rf"\begin{{tabular}}{{{column_layout(header, 1)}}}", r"\toprule", table_row(header)]
+    groups = [methods, [result for result in results if result.role != "method"]]
+    lines = [
+        rf"\begin{{tabular}}{{{'l' + 'r' * (len(header) - 1)}}}",
+        r"\toprule",
+        table_row(header),
+    ]
     for group in filter(None, groups):
         lines.append(r"\midrule")
         for result in group:
@@ -107,48 +83,41 @@ def _tabular(section: Section, report: Report) -> str:
                 _entry(column.get(result.algorithm), result.algorithm in best)
                 for column, best in zip(columns, bold, strict=True)
             ]
-            lines.append(table_row([escape(text.label(result)), *entries]))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-
-
-def _of_environment(section: Section, report: Report, env: str) -> dict[str, Interval | None]:
-    """Returns the mean score of each algorithm on an environment, with its interval."""
-    return {
-        result.algorithm: _interval(result, section, report, env) for result in section.algorithms
-    }
+            lines.append(table_row([escape(text.marked_name(result)), *entries]))
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
 def _interval(
-    result: AlgorithmResult, section: Section, report: Report, env: str
+    result: AlgorithmResult, env: str, section: Section, method: StatisticsSettings
 ) -> Interval | None:
-    method = report.method
-    cell = next(each for each in result.cells if each.environment == env)
+    """Returns the mean score of an algorithm on an environment, with its interval."""
+    cell = next(cell for cell in result.cells if cell.environment == env)
     runs = [row.score for row in section.runs if (row.env, row.algo) == (env, result.algorithm)]
     if cell.kind == "reference" and cell.score is not None:
         return Interval(cell.score, math.nan, math.nan, method.level)
     found = count_failures(
         {env: runs} if runs else {}, Counter({env: cell.failures}), method.failed_runs
-    ).scores
+    )
     if env not in found or not np.isfinite(found[env]).all():
         return None
-    return stratified_bootstrap(
+    return stratified_bootstraps(
         found,
-        mean,
+        {"mean": mean},
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
-    )
+    )["mean"]
 
 
 def _best(column: Mapping[str, Interval | None], methods: Sequence[AlgorithmResult]) -> set[str]:
     """Returns the best method in a column, and those whose value is within its interval."""
-    known = {each.algorithm: found for each in methods if (found := column[each.algorithm])}
+    known = {one.algorithm: found for one in methods if (found := column[one.algorithm])}
     if not known:
         return set()
     name = max(known, key=lambda each: known[each].point)
     best = known[name]
     within = {
-        each for each, found in known.items() if best.known and best.low <= found.point <= best.high
+        name for name, found in known.items() if best.known and best.low <= found.point <= best.high
     }
     return {name} | within
 

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from imitbench.errors import InputError, did_you_mean
-from imitbench.report import figures, text
-from imitbench.report.model import Report, Section
-from imitbench.report.section_comparison import compare_section
-from imitbench.store.run_details import ReportDetails
+from imitbench.records.curves import is_return
+from imitbench.report import race_tables, text
+from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers, shape_of
+from imitbench.report.section_comparison import SectionComparison, compare_section
+from imitbench.stats.curves import ScoreCurve, common_steps, shared_range
+from imitbench.stats.improvement import ImprovementMatrix
+from imitbench.store.run_details import MetricCurve, ReportDetails
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_bytes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 Kind: TypeAlias = Literal["png", "svg", "pdf"]
 DPI = 160
 WIDTH = 7.2
-"""Inches."""
+PANEL = 2.3
+"""Height of a panel of curves; both are in inches."""
+GRAY = "#7a8594"
+LONGEST = 40
+LEGEND_COLUMNS = 4
 _COMPARING = ("intervals", "profiles", "improvement")
 _CURVE = "curve-"
 
@@ -55,13 +68,7 @@ _METADATA: dict[Kind, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class _Plot:
-    """A figure to draw.
-
-    Attributes:
-        name: Kind of the figure, which is part of the file name.
-        caption: Explanation of the numbers.
-        draw: Function that draws the figure.
-    """
+    """A figure to draw; its name, the kind of the figure, is part of the file name."""
 
     name: str
     caption: str
@@ -110,14 +117,11 @@ def write_plots(
             raise InputError(f"--to {folder}: cannot be written ({error.strerror})") from error
         paths.append(path)
 
+    titles = [section.suite for section in report.sections]
+    if len(set(titles)) < len(titles):
+        titles = [section.title for section in report.sections]
     with _styled():
-        suites = [section.suite for section in report.sections]
-        stems = _stems(
-            suites
-            if len(set(suites)) == len(suites)
-            else [section.title for section in report.sections]
-        )
-        for section, stem in zip(report.sections, stems, strict=True):
+        for section, stem in zip(report.sections, _stems(titles), strict=True):
             names = _names(section, details)
             wanted = dict(zip(names, _stems(names), strict=True))
             wanted = {name: each for name, each in wanted.items() if _matches(name, only)}
@@ -190,7 +194,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDetails) -> None:
-    known = dict.fromkeys(name for each in report.sections for name in _names(each, details))
+    known = dict.fromkeys(name for section in report.sections for name in _names(section, details))
     known |= dict.fromkeys(plot.name for plot in _race_plots(report))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
@@ -201,40 +205,27 @@ def _plots(
     section: Section, report: Report, details: ReportDetails, wanted: Collection[str]
 ) -> Iterator[_Plot]:
     """Yields the figures of a section that are wanted, by name, and have something to show."""
-    looks = figures.algorithm_looks(report)
-    conditions = text.conditions(section, report)
-    bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {text.all_seeds(section)}. "
+    styles = algorithm_styles(report)
+    seeds = f"Seeds: {text.all_seeds(section)}."
+    made = f"{seeds} {text.conditions(section, report)}"
     if "intervals" in wanted:
-        yield _Plot(
-            "intervals", bars + conditions, lambda: figures.intervals(section, looks, WIDTH)
-        )
+        caption = f"Dot and bar: IQM and its interval; tick: mean. {made}"
+        yield _Plot("intervals", caption, partial(_intervals, section, styles))
     comparing = "profiles" in wanted or "improvement" in wanted
     comparison = compare_section(section, report.method) if comparing else None
     if "profiles" in wanted and comparison is not None and comparison.profiles:
         over = len(comparison.environments)
-        said = f"Share of runs above each score, over {over} common environments, with bands. "
-        yield _Plot(
-            "profiles",
-            f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
-            lambda: figures.profiles(comparison, looks, WIDTH),
-        )
+        caption = f"Share of runs above each score, over {over} common environments, with bands."
+        yield _Plot("profiles", f"{caption} {made}", partial(_profiles, comparison, styles))
     if "improvement" in wanted and comparison is not None and comparison.improvement is not None:
-        matrix = comparison.improvement
-        said = "Probability that a run of the first scores above one of the second, ties half. "
-        yield _Plot(
-            "improvement",
-            f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
-            lambda: figures.improvement(matrix, WIDTH),
-        )
+        caption = "Probability that a run of the first scores above one of the second, ties half."
+        draw = partial(_improvement, comparison.improvement)
+        yield _Plot("improvement", f"{caption} {made}", draw)
     for name in _names(section, details):
-        if name not in wanted or not name.startswith(_CURVE):
-            continue
-        metric = name.removeprefix(_CURVE)
-        yield _Plot(
-            name,
-            f"Thin lines: single runs; thick lines: their mean. Seeds: {text.all_seeds(section)}.",
-            partial(figures.curves, section, details, metric, looks, WIDTH),
-        )
+        if name in wanted and name.startswith(_CURVE):
+            metric = name.removeprefix(_CURVE)
+            caption = f"Thin lines: single runs; thick lines: their mean. {seeds}"
+            yield _Plot(name, caption, partial(_all_curves, section, details, metric, styles))
 
 
 def _race_plots(report: Report) -> Iterator[_Plot]:
@@ -247,7 +238,7 @@ def _race_plots(report: Report) -> Iterator[_Plot]:
                 "interval, which stays valid under repeated looks. Dashed: about the difference "
                 "that decides at a look. Gray: the margin of equivalence, "
                 f"±{reported.design.margin:g}.",
-                partial(figures.race, reported, pair, WIDTH),
+                partial(_race, reported, pair),
             )
 
 
@@ -260,7 +251,7 @@ def _rendered(plot: _Plot, title: str, kind: Kind) -> bytes:
     lines = textwrap.wrap(text.one_line(plot.caption), int(width * 17))
     caption = 0.16 * len(lines) + 0.12
     entries = sum(len(legend.get_texts()) for legend in figure.legends)
-    below = caption + 0.2 * -(-entries // figures.LEGEND_COLUMNS)
+    below = caption + 0.2 * -(-entries // LEGEND_COLUMNS)
     total = height + below + 0.3
     figure.set_size_inches(width, total)
     layout = figure.get_layout_engine()
@@ -277,3 +268,227 @@ def _rendered(plot: _Plot, title: str, kind: Kind) -> bytes:
 
 def _line(title: str) -> str:
     return textwrap.shorten(text.one_line(title), 110, placeholder="…")
+
+
+_Dashes = Literal["solid"] | tuple[int, tuple[float, ...]]
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^"}
+_LINES: dict[str, _Dashes] = {
+    "circle": "solid",
+    "square": (0, (6, 2)),
+    "diamond": (0, (1, 1.5)),
+    "triangle": (0, (7, 2, 1, 2)),
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How figures show an algorithm; the shape is one of `imitbench.report.model.SHAPES`."""
+
+    color: str = GRAY
+    shape: str = "circle"
+
+    @property
+    def marker(self) -> str:
+        """Marker of points."""
+        return _MARKERS[self.shape]
+
+    @property
+    def line(self) -> _Dashes:
+        """Style of lines."""
+        return _LINES[self.shape]
+
+
+PLAIN = Style()
+"""Style of anchors, references and controls."""
+
+
+def algorithm_styles(report: Report) -> dict[str, Style]:
+    """Returns how each algorithm is shown, as in the HTML report; others are `PLAIN`."""
+    return {
+        name: Style(PALETTE[number % len(PALETTE)], shape_of(number))
+        for name, number in color_numbers(report).items()
+    }
+
+
+def _intervals(section: Section, styles: Mapping[str, Style]) -> Figure:
+    """Draws the IQM with its interval, and the mean, of each algorithm; all are on the axis."""
+    shown = section.algorithms
+    figure, axes = _figure(0.3 * len(shown) + 0.7)
+    for y, result in enumerate(shown):
+        style = styles.get(result.algorithm, PLAIN)
+        color = style.color
+        if result.iqm is None:
+            axes.text(0.0, y, " no result", color=GRAY, fontsize=8, va="center")
+            continue
+        if result.iqm.known:
+            ends = (result.iqm.low, result.iqm.high)
+            axes.plot(ends, (y, y), color=color, linewidth=4, alpha=0.5)
+        if result.mean is not None:
+            axes.plot(result.mean.point, y, "|", color=color, markersize=11)
+        axes.plot(result.iqm.point, y, style.marker, color=color, markeredgecolor="white")
+    for anchor in (0.0, 1.0):
+        axes.axvline(anchor, color="0.75", linestyle=(0, (3, 3)), linewidth=0.8, zorder=0)
+    axes.set_yticks(range(len(shown)), [_name(text.marked_name(result)) for result in shown])
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_xlabel("score")
+    return figure
+
+
+def _profiles(comparison: SectionComparison, styles: Mapping[str, Style]) -> Figure:
+    """Draws performance profiles with their bands."""
+    figure, axes = _figure(3.2)
+    handles = []
+    for name, band in comparison.profiles.items():
+        style = styles[name]
+        if band.known:
+            axes.fill_between(band.at, band.low, band.high, color=style.color, alpha=0.15, lw=0)
+        handles += axes.plot(
+            band.at, band.values, color=style.color, linewidth=1.8, linestyle=style.line
+        )
+    axes.set(xlabel="score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
+    _legend(figure, handles, list(comparison.profiles))
+    return figure
+
+
+def _improvement(matrix: ImprovementMatrix) -> Figure:
+    """Draws the probability of improvement of each pair, the more probable winner first."""
+    pairs = []
+    for first, second in combinations(matrix.algorithms, 2):
+        pair = matrix.of(first, second)
+        pairs.append(pair if not pair.probability.point < 0.5 else pair.reversed())
+    pairs = [pair for pair in pairs if math.isfinite(pair.probability.point)]
+    figure, axes = _figure(0.3 * len(pairs) + 0.7)
+    for y, pair in enumerate(pairs):
+        seen = pair.probability
+        if seen.known:
+            axes.plot((seen.low, seen.high), (y, y), color=PALETTE[0], lw=4, alpha=0.5)
+        axes.plot(seen.point, y, "o", color=PALETTE[0], markeredgecolor="white")
+    axes.axvline(0.5, color="0.6", linestyle=(0, (3, 3)), linewidth=0.8, zorder=0)
+    axes.set_yticks(
+        range(len(pairs)), [f"{_name(pair.first)} > {_name(pair.second)}" for pair in pairs]
+    )
+    axes.set_ylim(max(1, len(pairs)) - 0.5, -0.5)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("probability of improvement")
+    return figure
+
+
+def _all_curves(
+    section: Section, details: ReportDetails, metric: str, styles: Mapping[str, Style]
+) -> Figure:
+    """Draws one metric during training, with a panel for each environment that has it."""
+    found: dict[str, dict[str, list[MetricCurve]]] = {}
+    for row in section.runs:
+        curve = details.curves.get(row.run_id, {}).get(metric)
+        if curve is not None:
+            found.setdefault(row.env, {}).setdefault(row.algo, []).append(curve)
+    figure, panels = _panels(len(found))
+    handles = {}
+    for axes, (environment, algorithms) in zip(panels, sorted(found.items()), strict=True):
+        for name, members in algorithms.items():
+            handles[name] = _curves(axes, members, styles.get(name, PLAIN))
+        if is_return(metric):
+            handles.update(_reference_lines(axes, section, environment))
+        axes.set_title(_name(environment), fontsize=8.5)
+        axes.tick_params(labelsize=7.5)
+        axes.set_xlabel("training step", fontsize=8)
+    panels[0].set_ylabel(_name(metric), fontsize=8)
+    _legend(figure, list(handles.values()), list(handles))
+    return figure
+
+
+def _race(reported: ReportedRace, pair: tuple[str, str]) -> Figure:
+    """Draws the looks at a pair, with a panel for each comparison: overall, and environments."""
+    design, found = reported.design, reported.found
+    environments = [environment for name, environment in found.outcomes if name == pair]
+    figure, panels = _panels(len(environments))
+    for axes, environment in zip(panels, environments, strict=True):
+        looks = race_tables.looks_of(found, pair, environment)
+        seeds = [race_tables.seeds_at(look, design) for look in looks]
+        axes.axhspan(-design.margin, design.margin, color=GRAY, alpha=0.15, lw=0)
+        axes.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        for sign in (-1, 1):
+            bound = [sign * race_tables.half_width(look) for look in looks]
+            axes.plot(seeds, bound, color="0.35", linestyle=(0, (3, 3)), linewidth=0.8)
+        for at, look in zip(seeds, looks, strict=True):
+            axes.plot((at, at), (look.low, look.high), color=PALETTE[0], linewidth=4, alpha=0.5)
+        axes.plot(seeds, [look.difference for look in looks], "o-", color=PALETTE[0], lw=1)
+        axes.set_xlim(0, design.max_seeds + 1)
+        outcome = race_tables.outcome_text(found, pair, environment)
+        axes.set_title(f"{_name(environment or 'overall')}: {outcome}", fontsize=8.5)
+        axes.set_xlabel("seeds", fontsize=8)
+        axes.tick_params(labelsize=7.5)
+    panels[0].set_ylabel("difference of scores", fontsize=8)
+    return figure
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Returns a figure with panels in up to three columns."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(WIDTH, PANEL * rows + 0.5), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    return figure, grid[:count]
+
+
+def _reference_lines(axes: Axes, section: Section, environment: str) -> dict[str, Line2D]:
+    """Draws the returns of the scores 0 and 1, if the runs have one version of them."""
+    found = {
+        (row.random, row.expert, row.score_one)
+        for row in section.references
+        if row.env == environment
+    }
+    if len(found) != 1:
+        return {}
+    [(random, expert, kind)] = found
+    top = text.score_one_owner([kind])
+    return {
+        "random": axes.axhline(random, color=GRAY, linestyle=(0, (1, 2)), linewidth=1.0, zorder=0),
+        top: axes.axhline(expert, color=GRAY, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0),
+    }
+
+
+def _curves(axes: Axes, members: Sequence[MetricCurve], style: Style) -> Line2D:
+    """Draws the runs of one algorithm and their mean; returns the line for the legend."""
+    runs = []
+    for curve in members:
+        steps, values = np.array(curve.steps, float), np.array(curve.values, float)
+        usable = np.isfinite(values) & np.concatenate([[True], np.diff(steps) > 0])
+        if usable.any():
+            runs.append(ScoreCurve(steps[usable], values[usable]))
+    known = len(runs) > 1 and shared_range({"": runs})[0] <= shared_range({"": runs})[1]
+    for run in runs:
+        width, alpha = (0.7, 0.35) if known else (1.6, 1.0)
+        axes.plot(run.steps, run.scores, color=style.color, linewidth=width, alpha=alpha)
+    at = common_steps({"": runs}, count=101) if known else np.array([])
+    mean = [np.interp(at, run.steps, run.scores) for run in runs] if known else [at]
+    (handle,) = axes.plot(
+        at, np.mean(mean, axis=0), color=style.color, linewidth=1.8, linestyle=style.line
+    )
+    return handle
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _legend(figure: Figure, handles: Sequence[Line2D], names: Sequence[str]) -> None:
+    """Adds a legend at the lower left; the code that adds the caption makes room for both."""
+    labels = [_name(name) for name in names]
+    figure.legend(
+        handles, labels, loc="lower left", ncols=LEGEND_COLUMNS, frameon=False, fontsize=7.5
+    )
+
+
+def _name(value: str) -> str:
+    """Shortens a name for an axis. Guards a leading underscore, which matplotlib's legend skips."""
+    line = text.one_line(value)
+    line = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return f"\u200b{line}" if line.startswith("_") else line

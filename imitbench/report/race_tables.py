@@ -9,7 +9,7 @@ from typing import Any
 
 from imitbench.records.race_design import RaceDesign
 from imitbench.report import text
-from imitbench.report.model import ExtraCell, ExtraTable
+from imitbench.report.model import Cell, Table, make_columns
 from imitbench.stats.sequential import Look, Race
 from imitbench.stats.spending import fixed_share
 
@@ -19,6 +19,8 @@ _WORDS = {
     "equivalent": "is equivalent to",
     "undecided": "is undecided against",
 }
+_PAIR = ("method", "baseline", "environment")
+_DIFFERENCE = ("difference", "low", "high")
 POWER = 0.8
 """Power at which the seeds of a race are compared with those of a fixed design."""
 
@@ -26,11 +28,6 @@ POWER = 0.8
 def verb(outcome: str) -> str:
     """Returns a decision as part of a sentence: `is better than`."""
     return _WORDS[outcome]
-
-
-def last_looks(found: Race) -> dict[tuple[tuple[str, str], str | None], Look]:
-    """Returns the last look of each comparison: where it was decided, or where the race stands."""
-    return {(look.pair, look.environment): look for look in found.looks}
 
 
 def seeds_at(look: Look, design: RaceDesign) -> int:
@@ -82,45 +79,39 @@ def state_line(design: RaceDesign, found: Race) -> str:
         if not found.needed or found.outcomes[(method, baseline), None] != "undecided"
     ]
     state = "racing" if found.needed else "over"
-    told = "; ".join(decided) or "nothing is decided yet"
-    return f"race of {design.title} on {design.suite}, {state}: {told}"
+    decisions = "; ".join(decided) or "nothing is decided yet"
+    return f"race of {design.title} on {design.suite}, {state}: {decisions}"
 
 
-def race_tables(design: RaceDesign, found: Race) -> tuple[ExtraTable, ...]:
+def race_tables(design: RaceDesign, found: Race) -> tuple[Table, ...]:
     """Returns the tables of a race: verdicts, seeds, and all looks."""
     return verdict_table(design, found), seeds_table(design, found), looks_table(design, found)
 
 
-def verdict_table(design: RaceDesign, found: Race) -> ExtraTable:
+def verdict_table(design: RaceDesign, found: Race) -> Table:
     """Returns the verdict on each pair, overall and by environment."""
-    lasts = last_looks(found)
-    rows = []
-    for (pair, environment), outcome in found.outcomes.items():
-        look = lasts.get((pair, environment))
-        rows.append(
-            (
-                *map(ExtraCell, (*pair, environment or "overall")),
-                ExtraCell(verdict_word(outcome, found)),
-                _seeds_cell(look, design),
-                *(_numbers(look) if look else (ExtraCell(text.NOTHING),) * 3),
-            )
+    rows = [
+        (
+            *map(Cell, (one.method, one.baseline, one.environment or "overall", one.verdict)),
+            Cell.count(one.seeds),
+            *(_number(value, ".3f") for value in (one.difference, one.low, one.high)),
         )
-    stated = (
+        for one in verdicts_of(design, found)
+    ]
+    caption = (
         f"Registered race: {design.title} on {design.suite}. The chance of any false decision is "
         f"at most {design.alpha:g}, over all looks, pairs and environments. Differences are of "
         "mean scores, method less baseline, with repeated confidence intervals, which stay valid "
         f"under repeated looks. Equivalent: the interval lies within ±{design.margin:g}. "
         f"Undecided: {design.max_seeds} seeds did not decide."
     )
-    return ExtraTable(
+    return Table(
         title=f"Verdicts: {design.title}",
-        columns=(
-            "method", "baseline", "environment", "verdict", "seeds", "difference", "low", "high",
-        ),
+        columns=make_columns((*_PAIR, "verdict", "seeds", *_DIFFERENCE), 4),
         names=4,
         rows=tuple(rows),
-        caption=stated,
-    )  # fmt: skip
+        caption=caption,
+    )
 
 
 def verdict_word(outcome: str, found: Race) -> str:
@@ -128,17 +119,9 @@ def verdict_word(outcome: str, found: Race) -> str:
     return "racing" if outcome == "undecided" and found.needed else outcome
 
 
-def _seeds_cell(look: Look | None, design: RaceDesign) -> ExtraCell:
-    seeds = 0 if look is None else seeds_at(look, design)
-    return ExtraCell(str(seeds), seeds)
-
-
-def _numbers(look: Look) -> tuple[ExtraCell, ...]:
-    return tuple(_number(value, ".3f") for value in (look.difference, look.low, look.high))
-
-
-def _number(value: float, form: str) -> ExtraCell:
-    return ExtraCell(text.NOTHING) if math.isnan(value) else ExtraCell(format(value, form), value)
+def _number(value: float | None, form: str) -> Cell:
+    unknown = value is None or math.isnan(value)
+    return Cell(text.NOTHING) if unknown else Cell(format(value, form), value)
 
 
 def fixed_seeds(design: RaceDesign) -> int:
@@ -151,25 +134,25 @@ def fixed_seeds(design: RaceDesign) -> int:
     return math.ceil(share * design.max_seeds - 1e-9)
 
 
-def seeds_table(design: RaceDesign, found: Race) -> ExtraTable:
+def seeds_table(design: RaceDesign, found: Race) -> Table:
     """Returns the seeds that each method used, beside those of a fixed design."""
     fixed = fixed_seeds(design)
     used = design.used(found)
-    rows = [
-        (ExtraCell(method), ExtraCell(env), *(_share(seeds, fixed)))
-        for (method, env), seeds in used.items()
-    ]
+    numbers = {names: (seeds, fixed) for names, seeds in used.items()}
     if len(used) > 1:
-        rows.append(
-            (
-                ExtraCell("all"),
-                ExtraCell("all"),
-                *_share(sum(used.values()), fixed * len(used)),
-            )
+        numbers["all", "all"] = sum(used.values()), fixed * len(used)
+    rows = [
+        (
+            *map(Cell, names),
+            Cell.count(seeds),
+            Cell.count(planned),
+            Cell(f"{1 - seeds / planned:.0%}", 1 - seeds / planned),
         )
-    return ExtraTable(
+        for names, (seeds, planned) in numbers.items()
+    ]
+    return Table(
         title=f"Seeds used: {design.title}",
-        columns=("method", "environment", "seeds", "fixed design", "saved"),
+        columns=make_columns(("method", "environment", "seeds", "fixed design", "saved"), 2),
         names=2,
         rows=tuple(rows),
         caption=(
@@ -180,34 +163,36 @@ def seeds_table(design: RaceDesign, found: Race) -> ExtraTable:
     )
 
 
-def _share(seeds: int, fixed: int) -> tuple[ExtraCell, ...]:
-    saved = 1 - seeds / fixed
-    return (
-        ExtraCell(str(seeds), seeds),
-        ExtraCell(str(fixed), fixed),
-        ExtraCell(f"{saved:.0%}", saved),
-    )
-
-
-def looks_table(design: RaceDesign, found: Race) -> ExtraTable:
+def looks_table(design: RaceDesign, found: Race) -> Table:
     """Returns all looks: effect, repeated interval, boundary and decision."""
     rows = [
         (
-            *map(ExtraCell, (*look.pair, look.environment or "overall", look.outcome)),
-            ExtraCell(str(look.look + 1), look.look + 1),
-            _seeds_cell(look, design),
-            *_numbers(look),
+            *map(Cell, (*look.pair, look.environment or "overall", look.outcome)),
+            Cell.count(look.look + 1),
+            Cell.count(seeds_at(look, design)),
+            *(_number(value, ".3f") for value in (look.difference, look.low, look.high)),
             _number(look.iqm, ".3f"),
             _number(look.p_value, ".2g"),
             _number(look.level, ".2g"),
         )
         for look in sorted(found.looks, key=lambda look: (design.pairs.index(look.pair), look.look))
     ]
-    return ExtraTable(
+    return Table(
         title=f"Looks: {design.title}",
-        columns=(
-            "method", "baseline", "environment", "decision", "look", "seeds", "difference", "low",
-            "high", "iqm", "p", "boundary",
+        columns=make_columns(
+            (
+                *_PAIR,
+                "decision",
+                "look",
+                "seeds",
+                "difference",
+                "low",
+                "high",
+                "iqm",
+                "p",
+                "boundary",
+            ),
+            4,
         ),
         names=4,
         rows=tuple(rows),
@@ -216,7 +201,7 @@ def looks_table(design: RaceDesign, found: Race) -> ExtraTable:
             "few runs for a test. Boundaries grow when other comparisons find a difference. iqm is "
             "the difference of interquartile means, which decides nothing."
         ),
-    )  # fmt: skip
+    )
 
 
 def looks_of(found: Race, pair: tuple[str, str], environment: str | None) -> list[Look]:
@@ -245,7 +230,7 @@ def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
     return {
         "design": {**design.model_dump(mode="json"), "digest": design.digest},
         "over": not found.needed,
-        "verdicts": [asdict(each) for each in verdicts_of(design, found)],
+        "verdicts": [asdict(verdict) for verdict in verdicts_of(design, found)],
         "looks": [
             {
                 "method": look.pair[0],
@@ -275,14 +260,11 @@ class RaceVerdict:
     """The verdict of a race on a pair.
 
     Attributes:
-        method: Name of the method.
-        baseline: Name of its baseline.
         environment: Id of the environment; `None` overall.
         verdict: better, worse, equivalent, undecided, or racing.
         seeds: Seeds of each method at the last look.
         difference: Mean score of the method less that of the baseline; `None` if unknown.
-        low: Lower end of the repeated interval of the difference; `None` if unknown.
-        high: Upper end.
+        low: Lower end of its repeated interval; `None` if unknown.
     """
 
     method: str
@@ -297,10 +279,11 @@ class RaceVerdict:
 
 def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
     """Yields the verdict on each pair, overall and by environment."""
-    lasts = last_looks(found)
+    # The last look is where a comparison was decided, or where the race stands.
+    lasts = {(look.pair, look.environment): look for look in found.looks}
     for (pair, environment), outcome in found.outcomes.items():
         look = lasts.get((pair, environment))
         seeds = 0 if look is None else seeds_at(look, design)
         numbers = (None,) * 3 if look is None else (look.difference, look.low, look.high)
-        known = [None if each is None or math.isnan(each) else each for each in numbers]
+        known = [None if value is None or math.isnan(value) else value for value in numbers]
         yield RaceVerdict(*pair, environment, verdict_word(outcome, found), seeds, *known)

@@ -61,7 +61,7 @@ def compare_section(section: Section, method: StatisticsSettings) -> SectionComp
         for result in section.algorithms
     }
     arrays = {
-        name: count_failures(cells, failed[name], method.failed_runs).scores
+        name: count_failures(cells, failed[name], method.failed_runs)
         for name, cells in table.items()
     }
     common, over = compared_coverage(arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -14,7 +14,6 @@ import numpy as np
 from imitbench.cards.algorithm import Role
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
-from imitbench.report import extra_tables
 from imitbench.report.measures import summarize_measures
 from imitbench.report.model import (
     ANCHORS,
@@ -23,14 +22,14 @@ from imitbench.report.model import (
     RANDOM,
     AlgorithmResult,
     CellResult,
-    ExtraTable,
-    Kind,
     Report,
+    RunCost,
     Section,
     StatisticsSettings,
     plain_name,
 )
 from imitbench.report.notes import section_notes
+from imitbench.report.report_tables import extra_tables, spanning_tables
 from imitbench.stats.aggregates import (
     Statistic,
     interquartile_mean,
@@ -45,16 +44,14 @@ from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
 
 LEVEL = 0.95
+SECONDS_PER_HOUR = 3600.0
 BUDGET_ORDER = ("quick", "default", "full")
 
 Aggregate = Literal["mean", "iqm", "median", "gap"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "iqm", "median", "gap")
 _STATISTICS: dict[Aggregate, Statistic] = {
-    "mean": mean,
-    "iqm": interquartile_mean,
-    "median": median,
-    "gap": optimality_gap,
-}
+    "mean": mean, "iqm": interquartile_mean, "median": median, "gap": optimality_gap
+}  # fmt: skip
 
 
 def build_report(
@@ -99,13 +96,7 @@ def build_report(
     Raises:
         ValueError: `replicates` is not positive.
     """
-    method = StatisticsSettings(
-        episodes=episodes,
-        replicates=replicates,
-        seed=seed,
-        level=LEVEL,
-        failed_runs=failed_runs,
-    )
+    method = StatisticsSettings(episodes, replicates, seed, LEVEL, failed_runs)
     rows = sorted(scores, key=lambda row: (row.suite, row.env, row.algo, row.seed, row.run_id))
     failed = sorted(failures, key=_failure_order)
     sections = [
@@ -117,25 +108,13 @@ def build_report(
             [row for row in failed if row.suite == suite],
             [row for row in references if row.suite == suite],
             [row for row in measures if row.suite == suite],
+            imported,
             method,
             tuple(aggregates),
         )
     ]
-    beside, rest = extra_tables.imports(imported, sections)
-    return Report(
-        method=method,
-        sections=tuple(
-            replace(section, extra=(*section.extra, extra_tables.imported(fitting)))
-            if fitting
-            else section
-            for section, fitting in zip(sections, beside, strict=True)
-        ),
-        failures=tuple(failed),
-        extra=(
-            *extra_tables.demo_count_tables(sections),
-            *([extra_tables.imported(rest)] if rest else []),
-        ),
-    )
+    rest = [row for row in imported if not any(_fits(row, one.conditions) for one in sections)]
+    return Report(method, tuple(sections), tuple(failed), spanning_tables(sections, rest))
 
 
 def _suite_sections(
@@ -144,6 +123,7 @@ def _suite_sections(
     failures: list[FailureRow],
     references: list[ReferenceRow],
     measures: list[MeasureRow],
+    imported: Sequence[ExternalScoreRow],
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
 ) -> list[Section]:
@@ -163,7 +143,8 @@ def _suite_sections(
             {row for row in references if row.env in environments},
             key=lambda row: (row.env, _natural(row.version)),
         )
-        ran = {row.algo for row in [*runs, *anchors]} | {algo for algo, _ in failed}
+        shown = [*runs, *anchors]
+        ran = {row.algo for row in shown} | {algo for algo, _ in failed}
         fixed = _reference_rows(inside)
         names = ran | fixed
         results = [
@@ -171,7 +152,7 @@ def _suite_sections(
                 name,
                 roles[name],
                 environments,
-                [row for row in [*runs, *anchors] if row.algo == name],
+                [row for row in shown if row.algo == name],
                 failed,
                 {row.env: row for row in inside} if name in fixed else {},
                 method,
@@ -186,16 +167,14 @@ def _suite_sections(
                 environments=tuple(environments),
                 algorithms=ranked,
                 references=tuple(inside),
-                notes=section_notes(
-                    ranked,
-                    [*runs, *anchors],
-                    inside,
-                ),
+                notes=section_notes(ranked, shown, inside),
                 measured=summarize_measures(
                     [row for row in measures if is_in_group(row, conditions)]
                 ),
-                runs=_shown(ranked, [*runs, *anchors], environments),
-                extra=_extra(ranked, inside),
+                runs=_ordered(ranked, shown, environments),
+                extra=extra_tables(
+                    ranked, inside, [row for row in imported if _fits(row, conditions)]
+                ),
             )
         )
     return sections
@@ -211,21 +190,18 @@ def _reference_rows(references: Sequence[ReferenceRow]) -> set[str]:
     return names
 
 
-def _extra(
-    results: Sequence[AlgorithmResult], references: Sequence[ReferenceRow]
-) -> tuple[ExtraTable, ...]:
-    kinds = [row.score_one for row in references]
-    tables = (extra_tables.aggregates(results), extra_tables.costs(results))
-    return tuple(extra_tables.flagged(table, kinds) for table in tables if table.rows)
+def _fits(row: ExternalScoreRow, conditions: Conditions) -> bool:
+    """Whether a run of another tool may be shown with runs under these conditions."""
+    return Conditions.of(row).compatible(conditions)
 
 
-def _shown(
+def _ordered(
     results: Sequence[AlgorithmResult], rows: Sequence[ScoreRow], environments: Sequence[str]
 ) -> tuple[ScoreRow, ...]:
     """Returns the runs behind the cells, in the order of the cells."""
-    places = {result.algorithm: place for place, result in enumerate(results)}
+    ranks = {result.algorithm: rank for rank, result in enumerate(results)}
     shown = [row for row in rows if row.env in environments]
-    return tuple(sorted(shown, key=lambda row: (row.env, places[row.algo], row.seed, row.run_id)))
+    return tuple(sorted(shown, key=lambda row: (row.env, ranks[row.algo], row.seed, row.run_id)))
 
 
 def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
@@ -241,20 +217,16 @@ def is_in_group(row: RunRow, conditions: Conditions) -> bool:
 def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Conditions]:
     """Returns the conditions of trained or failed runs; without any, one per source of experts."""
     trained = {Conditions.of(row) for row in rows if row.algo not in ANCHORS}
-    whole = {
-        each
-        for each in trained
-        if not any(each.is_part_of(other) for other in trained if other != each)
-    }
+    whole = {one for one in trained if not any(one.is_part_of(o) for o in trained if o != one)}
     experts = {Conditions(suite, None, None, row.source) for row in rows if row.algo == EXPERT}
     return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=_order)
 
 
 def _order(conditions: Conditions) -> tuple[int, str, float, str]:
     _, budget, n_demos, source = astuple(conditions)
-    place = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
+    rank = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
     demos = math.inf if n_demos == "all" else n_demos or -1
-    return place, budget or "", demos, source or ""
+    return rank, budget or "", demos, source or ""
 
 
 def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:
@@ -288,15 +260,16 @@ def _algorithm_result(
     for row in rows:
         if row.env in by_environment:  # an anchor may have runs on other environments
             by_environment[row.env].append(row)
+    failures = {env: failed.get((name, env), 0) for env in environments}
     cells = tuple(
-        _cell(name, env, runs, failed.get((name, env), 0), references.get(env), method)
+        _cell(name, env, runs, failures[env], references.get(env), method)
         for env, runs in by_environment.items()
     )
     scores = count_failures(
         {env: [row.score for row in runs] for env, runs in by_environment.items() if runs},
-        {env: failed.get((name, env), 0) for env in environments},
+        failures,
         method.failed_runs,
-    ).scores
+    )
     uses_reward = any(row.uses_reward for row in rows)
     defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
     if not scores and defined:
@@ -315,8 +288,22 @@ def _algorithm_result(
         uses_reward=uses_reward,
         median=found.get("median"),
         gap=found.get("gap"),
-        cost=extra_tables.cost_of([row for runs in by_environment.values() for row in runs]),
+        cost=_cost([row for runs in by_environment.values() for row in runs]),
     )
+
+
+def _cost(rows: Sequence[ScoreRow]) -> RunCost | None:
+    """Returns the mean cost of one algorithm's completed runs; `None` without completed runs."""
+    by_environment: dict[str, list[tuple[float, float, float]]] = {}
+    for row in rows:
+        demos = math.nan if row.n_demos is None else float(row.n_demos)
+        costs = (row.train_s / SECONDS_PER_HOUR, float(row.env_steps), demos)
+        by_environment.setdefault(row.env, []).append(costs)
+    if not by_environment:
+        return None
+    means = [np.mean(by_environment[env], axis=0) for env in sorted(by_environment)]
+    hours, steps, demos = (float(value) for value in np.mean(means, axis=0))
+    return RunCost(hours, steps, None if math.isnan(demos) else demos)
 
 
 @lru_cache(maxsize=8)
@@ -348,27 +335,16 @@ def _cell(
     if not runs and counted:
         return CellResult(env, "run", failures=failures, score=0.0)
     if not runs:
-        if reference is None:
-            return CellResult(env, "missing", failures=failures)
-        kind: Kind = "reference"
-        raw = _reference_return(name, reference)
-        if raw is None:
+        raw = _reference_return(name, reference) if reference else None
+        if reference is None or raw is None:
             return CellResult(env, "missing", failures=failures)
         score = normalize(raw, reference.random, reference.expert)
         known = None if math.isnan(score) else score
-        return CellResult(env, kind, failures=failures, raw_mean=raw, score=known)
-    columns = np.array(
-        [
-            (
-                row.raw_return,
-                row.score,
-                row.score_deterministic,
-                row.mean_length,
-                row.termination_rate,
-            )
-            for row in runs
-        ]
-    )
+        return CellResult(env, "reference", failures=failures, raw_mean=raw, score=known)
+    columns = np.array([
+        (row.raw_return, row.score, row.score_deterministic, row.mean_length, row.termination_rate)
+        for row in runs
+    ])  # fmt: skip
     raw_mean, score_mean, deterministic, length, ended = map(float, columns.mean(axis=0))
     return CellResult(
         environment=env,
@@ -402,10 +378,10 @@ def _rank(result: AlgorithmResult, order: Sequence[str]) -> tuple[int, int, floa
         order: Order of the names of algorithms that are not methods; other names follow.
     """
     name = plain_name(result.algorithm)
-    place = order.index(name) if result.role != "method" and name in order else len(order)
+    position = order.index(name) if result.role != "method" and name in order else len(order)
     iqm = -result.iqm.point if result.iqm else math.inf
     average = -result.mean.point if result.mean else math.inf
-    return get_args(Role).index(result.role), place, iqm, average, result.algorithm
+    return get_args(Role).index(result.role), position, iqm, average, result.algorithm
 
 
 def _natural(version: str) -> tuple[tuple[int, str], ...]:

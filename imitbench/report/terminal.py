@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imitbench.report import text
-from imitbench.report.model import Report, Section
-from imitbench.report.text_tables import TextTable, extra_table, failures_table, section_tables
-from imitbench.util.text_table import Column, format_table, format_text, nonzero, painted
+from imitbench.report.model import Report, Section, Table
+from imitbench.report.report_tables import report_tables, section_tables, short_table
+from imitbench.util import text_table
+from imitbench.util.text_table import format_table, format_text, nonzero, painted
 
 _HEADING = "bold cyan"
-_SHORT = (
-    Column("algorithm", right=False),
-    Column("environments", rank=3, right=True),
-    Column("seeds", rank=4, right=True),
-    Column("mean score", rank=2, right=True),
-    Column("IQM", right=True),
-    Column("length", rank=6, right=True),
-    Column("terminated", rank=5, right=True),
-    Column("failed", rank=1, right=True, color=nonzero("red")),
-)
+_FAILED = nonzero("red")
 
 
 def render_terminal(report: Report, *, width: int | None = None, color: bool = False) -> str:
     """Writes the whole report as text with aligned columns.
 
+    Control characters in names are dropped, so that they cannot control the terminal.
+
     Args:
         report: The report to write.
         width: Width of the terminal in columns, which no line exceeds; `None` for any.
         color: Whether there are ANSI escape sequences for colour.
-
-    Returns:
-        Text, ending in a newline. Control characters in names are dropped, so that they cannot
-        control the terminal.
     """
     page = _Page(width, color)
     blocks = [] if report.sections else [page.text(text.EMPTY)]
@@ -43,24 +32,13 @@ def render_terminal(report: Report, *, width: int | None = None, color: bool = F
             blocks += page.table(table)
         if section.notes:
             blocks += [page.heading("Notes"), page.notes(section)]
-    for extra in report.extra:
-        blocks += page.table(extra_table(extra))
-    if report.failures:
-        blocks += page.table(failures_table(report.failures))
+    for table in report_tables(report):
+        blocks += page.table(table)
     return "\n\n".join(blocks) + "\n"
 
 
 def render_short(report: Report, *, width: int | None = None, color: bool = False) -> str:
-    """Writes the aggregates alone, as `imitbench run` prints them.
-
-    Args:
-        report: The report to write.
-        width: As for `render_terminal`.
-        color: As for `render_terminal`.
-
-    Returns:
-        Text, as of `render_terminal`.
-    """
+    """Writes the aggregates alone, as `imitbench run` prints them; see `render_terminal`."""
     page = _Page(width, color)
     if not report.sections:
         return page.text(text.EMPTY) + "\n"
@@ -83,32 +61,24 @@ class _Page:
         lines += [rule * max(map(len, lines))] if rule else []
         return "\n".join(painted(line, _HEADING) if self.color else line for line in lines)
 
-    def table(self, table: TextTable) -> list[str]:
+    def table(self, table: Table) -> list[str]:
         caption = [self.text(table.caption)] if table.caption else []
-        return [self.heading(table.title), self._aligned(table.columns, table.rows), *caption]
+        return [self.heading(table.title), self._aligned(table), *caption]
 
     def short(self, section: Section) -> str:
-        rows = [
-            (
-                text.label(result),
-                text.coverage(result),
-                text.seeds(result),
-                text.score(result.mean.point if result.mean else None),
-                text.interval(result.iqm, result),
-                text.fixed(result.mean_length, 1),
-                text.share(result.termination_rate),
-                str(result.failures),
-            )
-            for result in section.algorithms
-        ]
-        heading = self.heading(f"{section.title} ({text.reference_versions(section)})")
+        table = short_table(section)
         notes = [self.notes(section)] if section.notes else []
-        return "\n".join([heading, self._aligned(_SHORT, rows), *notes])
+        return "\n".join([self.heading(table.title), self._aligned(table), *notes])
 
     def notes(self, section: Section) -> str:
         lines = [f"- {text.one_line(note)}" for note in section.notes]
         return format_text("\n".join(lines), width=self.width, indent=2)
 
-    def _aligned(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-        plain = [[text.one_line(entry) for entry in row] for row in rows]
-        return format_table(columns, plain, width=self.width, color=self.color).rstrip("\n")
+    def _aligned(self, table: Table) -> str:
+        columns = [
+            text_table.Column(column.heading, column.rank, column.below, column.above, column.right,
+                              _FAILED if column.kind == "failures" else None)
+            for column in table.columns
+        ]  # fmt: skip
+        rows = [[text.one_line(cell.shown) for cell in row] for row in table.rows]
+        return format_table(columns, rows, width=self.width, color=self.color).rstrip("\n")

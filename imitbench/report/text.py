@@ -104,7 +104,7 @@ def seeds(result: AlgorithmResult) -> str:
 def all_seeds(section: Section) -> str:
     """Returns numbers of seeds per environment: `5`, or `4-5, 10` if algorithms differ."""
     counts = {result.seeds: seeds(result) for result in section.algorithms if result.kind == "run"}
-    return ", ".join(counts[each] for each in sorted(counts)) or "none"
+    return ", ".join(counts[number] for number in sorted(counts)) or "none"
 
 
 def conditions(section: Section, report: Report) -> str:
@@ -113,13 +113,20 @@ def conditions(section: Section, report: Report) -> str:
     return f"{sentence[0].upper()}{sentence[1:]} {report.method.failed_runs.statement}"
 
 
-def label(result: AlgorithmResult) -> str:
+def marked_name(result: AlgorithmResult) -> str:
     """Returns an algorithm's name, marked if it is a reference or control, or uses the reward."""
     name = result.algorithm
     if result.uses_reward:
         marks = "reference, uses reward" if result.role == "reference" else "uses reward"
         name = f"{name} ({marks})"
     return f"{name} (control)" if result.role == "control" else name
+
+
+def marks(result: AlgorithmResult) -> list[str]:
+    """Returns what is special about an algorithm: its role, and that it uses the reward."""
+    reward = ["uses reward"] * result.uses_reward
+    roles = {"reference": ["reference", *reward], "control": [*reward, "control"]}
+    return roles.get(result.role, reward)
 
 
 def coverage(result: AlgorithmResult) -> str:
@@ -202,5 +209,5 @@ def reference_versions(section: Section) -> str:
     if not versions:
         return "references not recorded"
     flag = score_one_flag(section.score_one)
-    said = f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
-    return f"{said}, {flag}" if flag else said
+    stated = f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
+    return f"{stated}, {flag}" if flag else stated

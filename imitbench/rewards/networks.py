@@ -10,13 +10,13 @@ import torch as th
 from gymnasium import spaces
 from torch import nn
 
-from imitbench.rewards.base import RewardNet
-from imitbench.rewards.encoding import ObservationMask, encoded_size
+from imitbench.rewards.base import ObservationMask, RewardNet, encoded_size
 from imitbench.rewards.wrappers import ForwardWrapper
 from imitbench.util.networks import build_cnn, build_mlp
 
 # Bytes of a layer's output up to which images are convolved together on a CPU.
 _CONVOLVED_AT_ONCE = 2**22
+_INPUTS = ("use_state", "use_action", "use_next_state", "use_done")
 
 
 class BasicRewardNet(RewardNet):
@@ -89,10 +89,7 @@ class BasicRewardNet(RewardNet):
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
-            "use_state": self.use_state,
-            "use_action": self.use_action,
-            "use_next_state": self.use_next_state,
-            "use_done": self.use_done,
+            **{name: getattr(self, name) for name in _INPUTS},
             **({"hidden_entries": self.hidden_entries} if self.hidden_entries else {}),
             **self._mlp_kwargs,
         }
@@ -192,11 +189,7 @@ class CnnRewardNet(RewardNet):
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
-            "use_state": self.use_state,
-            "use_action": self.use_action,
-            "use_next_state": self.use_next_state,
-            "use_done": self.use_done,
-            "hwc_format": self.hwc_format,
+            **{name: getattr(self, name) for name in (*_INPUTS, "hwc_format")},
             **self._cnn_kwargs,
         }
 

@@ -91,10 +91,7 @@ class RewardVecEnvWrapper(VecEnvWrapper):
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Finishes the step.
-
-        Returns:
-            Observations, rewards of `reward_fn`, dones and infos.
+        """Finishes the step, with rewards of `reward_fn`.
 
         Raises:
             ValueError: `reward_fn` did not return one reward per environment.

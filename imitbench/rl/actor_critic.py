@@ -143,7 +143,7 @@ class _Layer:
     """
 
     def __init__(self, parameters: Layer, gradient: Layer, batch: int) -> None:
-        weight, bias = (th.from_numpy(each) for each in parameters)
+        weight, bias = (th.from_numpy(parameter) for parameter in parameters)
         self.weight, self.bias = weight, bias
         self.weight_t = weight.transpose(1, 2)
         self.by_weight = th.from_numpy(gradient[0])

@@ -58,17 +58,7 @@ class DQN(LeanOffPolicyAlgorithm, stable_baselines3.DQN):
         episode_start: Array | None = None,
         deterministic: bool = False,
     ) -> tuple[Array, tuple[Array, ...] | None]:
-        """Chooses actions: at random with probability `exploration_rate`, else greedily.
-
-        Args:
-            observation: Observations, shape (n, *observation_shape), or a single one.
-            state: Ignored and returned.
-            episode_start: Ignored.
-            deterministic: Whether to always choose greedily.
-
-        Returns:
-            Actions, shape (n,), and `state`.
-        """
+        """Chooses actions as Stable-Baselines3 does, with the same random numbers."""
         updater = self._lean_updater()
         if (
             updater is None
@@ -82,12 +72,7 @@ class DQN(LeanOffPolicyAlgorithm, stable_baselines3.DQN):
             return updater.act(observation), state
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Updates the Q-network from the replay buffer.
-
-        Args:
-            gradient_steps: Number of minibatches.
-            batch_size: Transitions in a minibatch.
-        """
+        """Updates the Q-network from `gradient_steps` minibatches of the replay buffer."""
         updater = self._lean_updater()
         if updater is None:
             super().train(gradient_steps, batch_size)

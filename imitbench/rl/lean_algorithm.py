@@ -60,16 +60,7 @@ class Updater(Protocol):
 
 
 class LeanOffPolicyAlgorithm(LeanAlgorithm, OffPolicyAlgorithm):
-    """An off-policy algorithm with a faster implementation of its updates.
-
-    Args:
-        *args: See the algorithm.
-        lean: Whether to use the lean path; `None` to use it if possible.
-        **kwargs: See the algorithm.
-
-    Raises:
-        ValueError: `lean` is `True` but not possible.
-    """
+    """An off-policy algorithm with a faster implementation of its updates."""
 
     _updater: Updater | None = None
 

@@ -42,10 +42,10 @@ class Stack:
 def stack_of(modules: Sequence[nn.Module]) -> Stack | None:
     """Converts a sequence of modules to a stack; `None` if it has other modules."""
     layers, activations = modules[::2], modules[1::2]
-    kinds = {type(each) for each in activations}
+    kinds = {type(activation) for activation in activations}
     if len(kinds) > 1 or not kinds <= {nn.Tanh, nn.ReLU}:
         return None
-    linear = tuple(each for each in layers if type(each) is nn.Linear and each.bias is not None)
+    linear = tuple(layer for layer in layers if type(layer) is nn.Linear and layer.bias is not None)
     if len(linear) < len(layers) or not linear:
         return None
     return Stack(linear, nn.Tanh in kinds, len(activations) == len(layers))
@@ -78,8 +78,11 @@ class FlatParameters:
 
     def split(self, vector: th.Tensor) -> list[th.Tensor]:
         """Returns views of a vector of shape (size,), one with the shape of each parameter."""
-        parts = th.split(vector, [each.numel() for each in self.parameters])
-        return [part.view(each.shape) for part, each in zip(parts, self.parameters, strict=True)]
+        parts = th.split(vector, [parameter.numel() for parameter in self.parameters])
+        return [
+            part.view(parameter.shape)
+            for part, parameter in zip(parts, self.parameters, strict=True)
+        ]
 
     def gradient_of(self, parameter: th.Tensor) -> th.Tensor:
         """Returns the part of the gradient that belongs to a parameter."""

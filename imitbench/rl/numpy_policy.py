@@ -58,7 +58,7 @@ def why_no_numpy_policy(policy: Any) -> str | None:
     if type(policy.mlp_extractor) is not MlpExtractor or not _is_plain(policy):
         return "its layers are not all linear layers followed by Tanh or ReLU"
     first = next(policy.parameters())
-    if any(not each.requires_grad for each in policy.parameters()):
+    if any(not parameter.requires_grad for parameter in policy.parameters()):
         return "some of its parameters are frozen"
     if first.device.type != "cpu" or first.dtype != th.float32:
         return f"it computes in {first.dtype} on {first.device}, not in float32 on the CPU"
@@ -79,20 +79,20 @@ def _stacks(policy: ActorCriticPolicy) -> list[Stack | None]:
 
 
 def _is_plain(policy: ActorCriticPolicy) -> bool:
-    stacks = [each for each in _stacks(policy) if each is not None and each.activate_last]
+    stacks = [stack for stack in _stacks(policy) if stack is not None and stack.activate_last]
     heads = stack_of([policy.action_net]), stack_of([policy.value_net])
-    linear = 2 + sum(len(each.layers) for each in stacks)
+    linear = 2 + sum(len(stack.layers) for stack in stacks)
     return (
         len(stacks) == 2
         and None not in heads
-        and len({each.tanh for each in stacks if each.layers}) <= 1
+        and len({stack.tanh for stack in stacks if stack.layers}) <= 1
         and len(list(policy.parameters())) == 2 * linear + hasattr(policy, "log_std")
     )
 
 
 def architecture_of(policy: ActorCriticPolicy) -> Architecture:
     """Returns the architecture of a policy that has a copy in NumPy."""
-    actor, critic = (each for each in _stacks(policy) if each is not None)
+    actor, critic = (stack for stack in _stacks(policy) if stack is not None)
     return Architecture(
         features=policy.features_dim,
         actor=tuple(layer.out_features for layer in actor.layers),
@@ -248,5 +248,7 @@ def can_act(algorithm: BaseAlgorithm) -> bool:
         and cls.predict is BasePolicy.predict
         and cls.obs_to_tensor is BasePolicy.obs_to_tensor
         and cls._predict is ActorCriticPolicy._predict
-        and not any(each._forward_hooks or each._forward_pre_hooks for each in policy.modules())
+        and not any(
+            module._forward_hooks or module._forward_pre_hooks for module in policy.modules()
+        )
     )

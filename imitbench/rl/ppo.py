@@ -29,7 +29,6 @@ from imitbench.rl.rollout import (
     RolloutRecorder,
     estimate_advantages,
 )
-from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.adam import why_not_plain
 from imitbench.util.torch_startup import one_thread
 
@@ -60,7 +59,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
             rollout (`Rollout.relabel`), before values are added where time limits truncated
             episodes, and before advantages are estimated. It is not saved.
         return_scaling: If set, scales the rewards for training, including those of `reward_fn`;
-            logged rewards are not scaled. It is part of `state_dict`, but not of saved files.
+            logged rewards are not scaled. It is part of `algorithm_state`, but not of saved files.
         critic_only: Whether updates train only the critic.
         last_rollout: The latest rollout; `None` before the first, and without the lean path. It
             is not saved.
@@ -89,16 +88,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         rollout_buffer: RolloutBuffer,
         n_rollout_steps: int,
     ) -> bool:
-        """Collects a rollout with the current policy, and fills the buffer.
-
-        Args:
-            env: The environments.
-            callback: Called at the beginning and the end, and after each step.
-            rollout_buffer: Filled when the rollout is complete.
-            n_rollout_steps: Steps of each environment.
-
-        Returns:
-            Whether the rollout is complete; otherwise the callback stopped it.
+        """Collects a rollout, and fills the buffer, as Stable-Baselines3 does.
 
         Raises:
             ValueError: `reward_fn` is set without the lean path, or its result is invalid; or
@@ -306,24 +296,6 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), *self._unsaved]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns everything that further training depends on.
-
-        It does not include the environments and the global generators of torch and NumPy.
-
-        Returns:
-            Tensors, arrays, numbers and `None`, in nested lists and dictionaries.
-        """
-        return algorithm_state(self)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state; continue with `learn(…, reset_num_timesteps=False)`.
-
-        Args:
-            state: Result of `state_dict` of a PPO with the same arguments.
-        """
-        load_algorithm_state(self, state)
 
 
 class LearntReturns(BaseCallback):

@@ -122,8 +122,8 @@ class _Epoch:
             "approx_kl": ratio - 1 - self.log_ratio[seen],
         }
         return {
-            name: np.add.reduceat(each, starts, dtype=np.float64) / sizes
-            for name, each in terms.items()
+            name: np.add.reduceat(term, starts, dtype=np.float64) / sizes
+            for name, term in terms.items()
         }
 
 
@@ -193,7 +193,7 @@ class PPOUpdater:
             means.append(epoch.means())
         self.adam.store(optimizer)
         numpy_policy.store()
-        log = {name: float(np.mean(np.concatenate([each[name] for each in means])))
+        log = {name: float(np.mean(np.concatenate([mean[name] for mean in means])))
                for name in means[0]}  # fmt: skip
         last = means[-1]
         log["approx_kl"] = float(np.mean(last["approx_kl"]))

@@ -60,12 +60,7 @@ class SAC(LeanOffPolicyAlgorithm, stable_baselines3.SAC):
         return _Updater(self.policy)
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
-        """Updates actor, critics and entropy coefficient from the replay buffer.
-
-        Args:
-            gradient_steps: Number of minibatches.
-            batch_size: Transitions in a minibatch.
-        """
+        """Updates everything from `gradient_steps` minibatches of the replay buffer."""
         updater = self._lean_updater()
         if updater is None:
             super().train(gradient_steps, batch_size)

@@ -29,8 +29,6 @@ Statistic: TypeAlias = Callable[[Strata], FloatArray]
 def mean(scores: Scores) -> FloatArray:
     """Returns the mean over environments of the mean over runs.
 
-    Ragged data: each environment contributes its own mean, so all weigh the same.
-
     Args:
         scores: Scores by environment.
 
@@ -44,8 +42,6 @@ def mean(scores: Scores) -> FloatArray:
 
 def median(scores: Scores) -> FloatArray:
     """Returns the median over environments of the mean over runs.
-
-    Ragged data: each environment contributes its own mean, so all weigh the same.
 
     Args:
         scores: Scores by environment.
@@ -90,8 +86,6 @@ def optimality_gap(scores: Scores, *, target: float = 1.0) -> FloatArray:
     """Returns the mean shortfall of runs below a target; lower is better.
 
     Scores above the target do not compensate for shortfalls of other runs.
-
-    Ragged data: the mean over environments of their mean shortfalls, so all weigh the same.
 
     Args:
         scores: Scores by environment.

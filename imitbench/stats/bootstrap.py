@@ -2,76 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.aggregates import Statistic
-from imitbench.stats.intervals import Interval, IntervalMethod, influences, interval, no_interval
 from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata, matched
-
-__all__ = [
-    "CHUNK_ELEMENTS",
-    "Interval",
-    "IntervalMethod",
-    "bootstrap_differences",
-    "check_options",
-    "resampled",
-    "resampled_indices",
-    "resamples",
-    "stratified_bootstrap",
-    "stratified_bootstraps",
-]
 
 CHUNK_ELEMENTS = 1 << 14
 """Number of scores drawn at a time: 128 KiB per buffer, so temporaries fit into the cache."""
 
 
-def stratified_bootstrap(
-    scores: Scores,
-    statistic: Statistic,
-    *,
-    replicates: int = 50_000,
-    level: float = 0.95,
-    method: IntervalMethod = "percentile",
-    rng: np.random.Generator,
-) -> Interval:
-    """Resamples runs within each environment and recomputes a statistic.
+@dataclass(frozen=True)
+class Interval:
+    """A point estimate with its percentile bootstrap interval.
+
+    Attributes:
+        point: Statistic of the full sample.
+        low: Lower end at `level`; NaN where no interval can be computed.
+        high: Upper end at `level`; NaN where no interval can be computed.
+        level: Confidence level, in (0, 1).
+        method: Method that computed the ends, for documents.
+    """
+
+    point: float
+    low: float
+    high: float
+    level: float = 0.95
+    method: Literal["percentile"] = "percentile"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
+
+def no_interval(point: float, level: float) -> Interval:
+    """Returns a point without an interval."""
+    return Interval(point, math.nan, math.nan, level)
+
+
+def percentile_interval(point: float, estimates: FloatArray, level: float) -> Interval:
+    """Returns the interval of resampled values.
 
     Args:
-        scores: Scores by environment; run counts may differ.
-        statistic: For example `imitbench.stats.aggregates.interquartile_mean`.
-        replicates: Number of resamples.
-        level: Confidence level of the interval, in (0, 1).
-        method: `percentile`, or `bca`, which corrects for bias and skewness; see
-            `imitbench.stats.intervals.interval`, also for cases where BCa is not defined.
-        rng: Source of the resamples.
+        point: Statistic of the full sample.
+        estimates: Values of resamples, shape (replicates,).
+        level: Confidence level, in (0, 1).
 
-    Returns:
-        The statistic and the interval of its resampled values. If every environment has a
-        single run, nothing can be resampled: `low` and `high` are NaN. If only some have one,
-        those add no spread, and the interval is too narrow. If all scores of each environment are
-        equal, both ends are the point: the runs show no spread, but the true spread may be larger.
-
-    Raises:
-        ValueError: `scores` are unusable (see `Strata.of`), `replicates` is not positive,
-            `level` is not inside (0, 1) or `method` is unknown.
-
-    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
-    Precipice", section 4.1; percentile interval of Efron 1979, BCa of Efron 1987.
+    Source: Efron 1979, "Bootstrap Methods: Another Look at the Jackknife".
     """
-    intervals = stratified_bootstraps(
-        scores,
-        {"statistic": statistic},
-        replicates=replicates,
-        level=level,
-        method=method,
-        rng=rng,
-    )
-    return intervals["statistic"]
+    low, high = np.quantile(estimates, ((1 - level) / 2, (1 + level) / 2))
+    return Interval(point, float(low), float(high), level)
 
 
 def stratified_bootstraps(
@@ -80,42 +66,37 @@ def stratified_bootstraps(
     *,
     replicates: int = 50_000,
     level: float = 0.95,
-    method: IntervalMethod = "percentile",
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
-    """Bootstraps several statistics on the same resamples, which are drawn once.
+    """Resamples runs within each environment and recomputes statistics.
 
     Args:
         scores: Scores by environment; run counts may differ.
-        statistics: Statistics by name.
-        replicates: Number of resamples.
+        statistics: Statistics by name, such as `imitbench.stats.aggregates.interquartile_mean`.
+        replicates: Number of resamples, the same for all statistics.
         level: Confidence level of the intervals, in (0, 1).
-        method: As `stratified_bootstrap`.
         rng: Source of the resamples.
 
     Returns:
-        An interval per name, each equal to what `stratified_bootstrap` returns.
+        By name, the statistic and the interval of its resampled values. If every environment has a
+        single run, nothing can be resampled: `low` and `high` are NaN. If only some have one,
+        those add no spread, and the interval is too narrow. If all scores of each environment are
+        equal, both ends are the point: the runs show no spread, but the true spread may be larger.
 
     Raises:
-        ValueError: As `stratified_bootstrap` does.
+        ValueError: `scores` are unusable (see `Strata.of`), `replicates` is not positive, or
+            `level` is not inside (0, 1).
 
-    Source: as `stratified_bootstrap`.
+    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice", section 4.1; percentile interval of Efron 1979.
     """
-    check_options(replicates, level, method)
+    check_options(replicates, level)
     strata = Strata.of(scores)
     points = {name: float(statistic(strata)) for name, statistic in statistics.items()}
     if max(strata.sizes) == 1:
-        return {name: no_interval(point, level, method) for name, point in points.items()}
+        return {name: no_interval(point, level) for name, point in points.items()}
     estimates = resampled(strata, statistics, replicates, rng)
-    return {
-        name: interval(
-            points[name],
-            estimates[name],
-            level,
-            influences(strata, statistic) if method == "bca" else None,
-        )
-        for name, statistic in statistics.items()
-    }
+    return {name: percentile_interval(points[name], estimates[name], level) for name in statistics}
 
 
 def bootstrap_differences(
@@ -125,7 +106,6 @@ def bootstrap_differences(
     *,
     replicates: int = 50_000,
     level: float = 0.95,
-    method: IntervalMethod = "percentile",
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
     """Bootstraps the differences of two algorithms' statistics; resamples runs independently.
@@ -137,7 +117,6 @@ def bootstrap_differences(
         statistics: Statistics by name.
         replicates: Number of resamples.
         level: Confidence level of the intervals, in (0, 1).
-        method: As `stratified_bootstrap`.
         rng: Source of the resamples: those of `first` are all drawn before those of `second`.
 
     Returns:
@@ -146,32 +125,27 @@ def bootstrap_differences(
         only one has.
 
     Raises:
-        ValueError: As `stratified_bootstrap` does, or environments differ.
+        ValueError: As `stratified_bootstraps` does, or environments differ.
 
-    Source: as `stratified_bootstrap`; acceleration of several samples as in Davison and Hinkley
-    1997, section 5.3.2.
+    Source: as `stratified_bootstraps`.
     """
-    check_options(replicates, level, method)
+    check_options(replicates, level)
     one, other = matched(first, second)
     points = {
         name: float(statistic(one)) - float(statistic(other))
         for name, statistic in statistics.items()
     }
     if max(one.sizes + other.sizes) == 1:
-        return {name: no_interval(point, level, method) for name, point in points.items()}
+        return {name: no_interval(point, level) for name, point in points.items()}
     ours = resampled(one, statistics, replicates, rng)
     theirs = resampled(other, statistics, replicates, rng)
-    found = {}
-    for name, statistic in statistics.items():
-        skew = None
-        if method == "bca":
-            opposite = [-values for values in influences(other, statistic)]
-            skew = [*influences(one, statistic), *opposite]
-        found[name] = interval(points[name], ours[name] - theirs[name], level, skew)
-    return found
+    return {
+        name: percentile_interval(points[name], ours[name] - theirs[name], level)
+        for name in statistics
+    }
 
 
-def check_options(replicates: int, level: float, method: str = "percentile") -> None:
+def check_options(replicates: int, level: float) -> None:
     """Checks the options of a bootstrap.
 
     Raises:
@@ -181,8 +155,6 @@ def check_options(replicates: int, level: float, method: str = "percentile") -> 
         raise ValueError(f"replicates must be at least 1, not {replicates}")
     if not 0 < level < 1:
         raise ValueError(f"level must be inside (0, 1), not {level}")
-    if method not in ("percentile", "bca"):
-        raise ValueError(f"method must be 'percentile' or 'bca', not {method!r}")
 
 
 def resampled(
@@ -239,39 +211,21 @@ def resamples(
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
     sample = strata.values[order], strata.weights[order]
-    for index, values in _draws(strata.sizes, replicates, rng, chunk_elements):
+    for index, values in resampled_indices(strata.sizes, replicates, rng, chunk_elements):
         np.take(strata.values, index, out=values, mode="clip")
         drawn = rank.take(index, mode="clip")
         yield Resamples(values, strata.sizes, drawn, sample)
 
 
 def resampled_indices(
-    sizes: tuple[int, ...],
-    replicates: int,
-    rng: np.random.Generator,
-    *,
-    chunk_elements: int = CHUNK_ELEMENTS,
-) -> Iterator[npt.NDArray[np.intp]]:
-    """Draws the indices of resampled runs, for data with more than one number per run.
-
-    Args:
-        sizes: Number of runs of each stratum.
-        replicates: Total number of resamples.
-        rng: As for `resamples`, which draws the same indices.
-        chunk_elements: As for `resamples`.
-
-    Yields:
-        Indices of shape (replicates in this chunk, runs), each inside its own stratum; valid
-        until the next are requested.
-    """
-    for index, _ in _draws(sizes, replicates, rng, chunk_elements):
-        yield index
-
-
-def _draws(
     sizes: tuple[int, ...], replicates: int, rng: np.random.Generator, chunk_elements: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], FloatArray]]:
-    """Yields indices of resampled runs, each with a scratch buffer of the same shape."""
+    """Draws the indices of resampled runs; arguments as for `resamples`, which draws the same.
+
+    Yields:
+        Indices of shape (replicates in this chunk, runs), each inside its own stratum, and a
+        scratch buffer of this shape; valid until the next are requested.
+    """
     runs = sum(sizes)
     rows = min(replicates, max(1, chunk_elements // runs))
     counts = np.repeat(np.asarray(sizes, dtype=np.float64), sizes)
@@ -286,12 +240,6 @@ def _draws(
         np.copyto(index, draw, casting="unsafe")
         index += starts
         yield index, draw
-
-
-MAX_HELD = 1 << 23
-"""Maximum number of resampled values in memory, 64 MiB; longer curves are split into parts."""
-
-Chunk = TypeVar("Chunk")
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,44 +267,3 @@ class ConfidenceBand:
     def known(self) -> bool:
         """Whether all points have intervals."""
         return not bool(np.isnan(self.low).any() or np.isnan(self.high).any())
-
-
-def percentile_band(
-    at: FloatArray,
-    values: FloatArray,
-    draws: Callable[[np.random.Generator], Iterator[Chunk]],
-    compute: Callable[[Chunk, slice], FloatArray],
-    *,
-    replicates: int,
-    level: float,
-    rng: np.random.Generator,
-) -> ConfidenceBand:
-    """Computes bands from percentiles of resampled curves, in memory bounded by `MAX_HELD`.
-
-    Args:
-        at: Points of the curve, shape (points,).
-        values: The curve of the full sample, shape (points,).
-        draws: Yields chunks of resamples, `replicates` in total; called with generators in the
-            same state, once per part of the curve, so that parts do not change the result.
-        compute: Returns, for a chunk, the curve at a part of the points, shape (replicates in this
-            chunk, points of the part).
-        replicates: Number of resamples.
-        level: Confidence level of each interval, in (0, 1).
-        rng: Source of one number, the seed of the resamples.
-
-    Returns:
-        The curve with its band.
-    """
-    seed = int(rng.integers(1 << 63))
-    low, high = np.empty((2, at.size))
-    step = max(1, MAX_HELD // replicates)
-    for begin in range(0, at.size, step):
-        part = slice(begin, min(begin + step, at.size))
-        held: FloatArray = np.empty((part.stop - begin, replicates))
-        done = 0
-        for chunk in draws(np.random.default_rng(seed)):
-            curves = compute(chunk, part)
-            held[:, done : done + len(curves)] = curves.T
-            done += len(curves)
-        low[part], high[part] = np.quantile(held, ((1 - level) / 2, (1 + level) / 2), axis=1)
-    return ConfidenceBand(at, values, low, high, level)

@@ -6,7 +6,7 @@ cells are listed, and a comparison records its environments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -39,30 +39,9 @@ class FailurePolicy(Enum):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class CountedScores:
-    """Scores of one algorithm after a policy was applied to its failed runs.
-
-    Attributes:
-        scores: By environment, shape (runs,), at least one each; a missing cell is absent.
-        policy: The policy for failed runs.
-        failures: Number of failed runs by environment; only positive numbers.
-        missing: Environments without any score, in the requested order.
-    """
-
-    scores: dict[str, FloatArray]
-    policy: FailurePolicy
-    failures: dict[str, int]
-    missing: tuple[str, ...]
-
-
 def count_failures(
-    scores: Cells,
-    failures: Mapping[str, int],
-    policy: FailurePolicy,
-    *,
-    environments: Sequence[str] = (),
-) -> CountedScores:
+    scores: Cells, failures: Mapping[str, int], policy: FailurePolicy
+) -> dict[str, FloatArray]:
     """Applies a policy to an algorithm's failed runs.
 
     Neither policy is neutral. To choose between methods, count failed runs as random: users of a
@@ -73,10 +52,9 @@ def count_failures(
         scores: Scores of the completed runs by environment.
         failures: Number of failed runs by environment; runs that never started do not count.
         policy: How each of them counts.
-        environments: All environments of the suite, so that missing ones are listed.
 
     Returns:
-        The scores, and how failed runs were counted.
+        Scores by environment, sorted, shape (runs,), at least one each; a missing cell is absent.
 
     Raises:
         ValueError: A number of failures is negative.
@@ -84,25 +62,18 @@ def count_failures(
     for environment, count in failures.items():
         if count < 0:
             raise ValueError(f"failures: {environment} has {count}, which is negative")
-    known = sorted({*scores, *failures})
     counted: dict[str, FloatArray] = {}
-    for environment in known:
+    for environment in sorted({*scores, *failures}):
         runs = np.asarray(scores.get(environment, ()), dtype=np.float64)
         if policy is FailurePolicy.COUNT_AS_RANDOM:
             runs = np.concatenate([runs, np.zeros(failures.get(environment, 0))])
         if runs.size:
             counted[environment] = runs
-    asked = [*environments, *(name for name in known if name not in set(environments))]
-    return CountedScores(
-        scores=counted,
-        policy=policy,
-        failures={name: failures[name] for name in sorted(failures) if failures[name]},
-        missing=tuple(name for name in asked if name not in counted),
-    )
+    return counted
 
 
 @dataclass(frozen=True)
-class Cell:
+class MissingCell:
     """One algorithm on one environment.
 
     Attributes:
@@ -129,13 +100,8 @@ class Coverage:
 
     algorithms: tuple[str, ...]
     environments: tuple[str, ...]
-    missing: tuple[Cell, ...]
+    missing: tuple[MissingCell, ...]
     runs: tuple[tuple[int, int], ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether the comparison includes all environments."""
-        return not self.missing
 
 
 def coverage(table: Table) -> Coverage:
@@ -150,7 +116,10 @@ def coverage(table: Table) -> Coverage:
     present = {name: [env for env in cells if np.size(cells[env])] for name, cells in table.items()}
     everywhere = sorted({env for names in present.values() for env in names})
     missing = tuple(
-        Cell(name, env) for env in everywhere for name, has in present.items() if env not in has
+        MissingCell(name, env)
+        for env in everywhere
+        for name, has in present.items()
+        if env not in has
     )
     apart = {cell.environment for cell in missing}
     common = tuple(env for env in everywhere if env not in apart)
@@ -176,16 +145,3 @@ def compared_coverage(table: Table) -> tuple[dict[str, dict[str, FloatArray]], C
         for name, cells in table.items()
     }
     return restricted, over
-
-
-def require_common_environments(over: Coverage) -> None:
-    """Checks that a comparison has a common environment.
-
-    Raises:
-        ValueError: There is none; the message names the algorithms.
-    """
-    if not over.environments:
-        raise ValueError(
-            f"no environment has scores of all of {', '.join(over.algorithms) or 'no algorithms'}; "
-            "compare fewer algorithms or run the missing cells"
-        )

@@ -1,4 +1,4 @@
-"""Computes sample efficiency: an aggregate of scores at each step of training."""
+"""Averages the scores of runs at each step of training."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.aggregates import Statistic, interquartile_mean
-from imitbench.stats.bootstrap import (
-    ConfidenceBand,
-    check_options,
-    percentile_band,
-    resampled_indices,
-)
+from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.significance import welch_margins
-from imitbench.stats.strata import FloatArray, Resamples, Strata
+from imitbench.stats.strata import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +30,8 @@ class ScoreCurve:
     scores: FloatArray
 
     def __post_init__(self) -> None:
-        steps, scores = (np.asarray(each, dtype=np.float64) for each in (self.steps, self.scores))
+        steps = np.asarray(self.steps, dtype=np.float64)
+        scores = np.asarray(self.scores, dtype=np.float64)
         if steps.ndim != 1 or not steps.size or steps.shape != scores.shape:
             raise ValueError(
                 "steps and scores need the same shape (evaluations,), at least one, "
@@ -94,88 +89,22 @@ def common_steps(*curves: Curves, count: int = 51) -> FloatArray:
     return np.array([last]) if first == last or count == 1 else np.linspace(first, last, count)
 
 
-def sample_efficiency(
-    curves: Curves,
-    steps: npt.ArrayLike,
-    *,
-    statistic: Statistic = interquartile_mean,
-    replicates: int = 50_000,
-    level: float = 0.95,
-    rng: np.random.Generator,
-) -> ConfidenceBand:
-    """Aggregates over runs and environments at each step, with a pointwise bootstrap band.
-
-    Each run is interpolated linearly to the steps, and never extrapolated. Complete runs are
-    resampled within each environment.
-
-    Args:
-        curves: Runs by environment; their number and their evaluation steps may differ.
-        steps: Steps of the aggregates, ascending, inside `shared_range(curves)`, shape (steps,).
-        statistic: Aggregates the scores at each step.
-        replicates: Number of resamples.
-        level: Confidence level at each step, in (0, 1).
-        rng: Source of the resamples.
-
-    Returns:
-        The band, with steps as `at`; it does not depend on the order of runs and environments.
-        Ends are NaN if every environment has a single run.
-
-    Raises:
-        ValueError: An environment has no runs, steps do not ascend or are outside the range that
-            all runs have, `replicates` is not positive or `level` is not inside (0, 1).
-
-    Source: the sample-efficiency curves of Agarwal et al. 2021, section 4.3.
-    """
-    check_options(replicates, level)
-    at = np.asarray(steps, dtype=np.float64)
-    if at.ndim != 1 or not at.size or not np.isfinite(at).all() or (np.diff(at) <= 0).any():
-        raise ValueError("steps: need ascending finite numbers, shape (steps,)")
-    scores, sizes = _interpolated(curves, at)
-    values = np.asarray(statistic(Strata(scores, sizes)))
-    if max(sizes) == 1:
-        unknown = np.full(at.shape, np.nan)
-        return ConfidenceBand(at, values, unknown, unknown.copy(), level)
-    weights = Strata(scores, sizes).weights
-    orders = np.argsort(scores, axis=1)
-    ranks = np.argsort(orders, axis=1)
-
-    def compute(index: npt.NDArray[np.intp], part: slice) -> FloatArray:
-        found: FloatArray = np.empty((len(index), part.stop - part.start))
-        for column, step in enumerate(range(part.start, part.stop)):
-            order, now = orders[step], scores[step]
-            chunk = Resamples(
-                now.take(index), sizes, ranks[step].take(index), (now[order], weights[order])
-            )
-            found[:, column] = statistic(chunk)
-        return found
-
-    return percentile_band(
-        at,
-        values,
-        lambda generator: resampled_indices(sizes, replicates, generator),
-        compute,
-        replicates=replicates,
-        level=level,
-        rng=rng,
-    )
-
-
 def mean_curve(curves: Curves, steps: npt.ArrayLike, *, level: float = 0.95) -> ConfidenceBand:
     """Averages over the runs of each environment, then over environments, at each step.
 
-    Each run is interpolated linearly to the steps, and never extrapolated. Much faster than
-    `sample_efficiency`, and right for nearly normal means only.
+    Each run is interpolated linearly to the steps, and never extrapolated. Intervals are right for
+    nearly normal means only.
 
     Args:
-        curves: Runs by environment.
-        steps: As for `sample_efficiency`.
+        curves: Runs by environment; their number and their evaluation steps may differ.
+        steps: Ascending, inside `shared_range(curves)`, shape (steps,).
         level: Confidence level at each step, in (0, 1).
 
     Returns:
         Means with pointwise t intervals; ends are NaN if an environment has a single run.
 
     Raises:
-        ValueError: As `sample_efficiency`.
+        ValueError: An environment has no runs, or steps are outside the range that all runs have.
 
     Source: Welch 1947, with a spread for each environment; see `imitbench.stats.significance`.
     """

@@ -15,15 +15,14 @@ from typing import TypeAlias
 import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
-from imitbench.stats.bootstrap import check_options, resampled
-from imitbench.stats.coverage import Cells, compared_coverage, require_common_environments
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval, check_options, resampled
+from imitbench.stats.coverage import Cells
 from imitbench.stats.mean_test import mean_test_lacks, mean_tests
 from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
 
 _FEW = 199
-"""Relabelings after which most pairs are clear."""
+"""Permutations after which most pairs are clear."""
 
 _CHUNK = 256
 """Pairs whose resamples are held at a time."""
@@ -53,41 +52,12 @@ class PairOutcome:
 Pair: TypeAlias = tuple[str, str]
 
 
-def decided_pairs(
-    table: Mapping[str, Cells], *, level: float = 0.95, replicates: int = 2_000, seed: int = 0
-) -> frozenset[Pair]:
-    """Decides which algorithms are better than which others, by the rule of `verdicts`.
-
-    Args:
-        table: Scores by algorithm and environment; run counts may differ.
-        level: Confidence level of the intervals of the IQM; tests reject at 1 - `level`.
-        replicates: Number of resamples, and of relabelings if not all are counted.
-        seed: Seed of these.
-
-    Returns:
-        The pairs (better, worse); a pair in neither order is undecided.
-
-    Raises:
-        ValueError: Scores are unusable, no environment has scores of all algorithms, or an option
-            is out of range.
-
-    Source: see `imitbench.stats.verdicts.verdicts`.
-    """
-    check_options(replicates, level)
-    if len(table) < 2:
-        return frozenset()
-    cells, over = compared_coverage(table)
-    require_common_environments(over)
-    found = compared_pairs(cells, level=level, replicates=replicates, seed=seed)
-    return winners(found)
-
-
 def winners(outcomes: Mapping[Pair, PairOutcome]) -> frozenset[Pair]:
     """Returns the pairs (better, worse) among outcomes."""
     return frozenset(
-        pair if each.decision == "better" else pair[::-1]
-        for pair, each in outcomes.items()
-        if each.decision != "undecided"
+        pair if outcome.decision == "better" else pair[::-1]
+        for pair, outcome in outcomes.items()
+        if outcome.decision != "undecided"
     )
 
 
@@ -102,7 +72,7 @@ def compared_pairs(
     Args:
         table: Scores by algorithm and environment; run counts may differ.
         level: Confidence level of the intervals of the IQM; tests reject at 1 - `level`.
-        replicates: Number of resamples, and of relabelings if not all are counted.
+        replicates: Number of resamples, and of permutations if not all are counted.
         seed: Seed of these.
 
     Returns:
@@ -122,13 +92,13 @@ def compared_pairs(
     by_common: dict[frozenset[str], list[Pair]] = defaultdict(list)
     for pair in combinations(table, 2):
         by_common[has[pair[0]] & has[pair[1]]].append(pair)
-    places = {name: place for place, name in enumerate(table)}
+    order = {name: index for index, name in enumerate(table)}
     found: dict[Pair, PairOutcome] = {}
     for common, pairs in by_common.items():
         if common:
-            names = sorted({name for pair in pairs for name in pair}, key=places.__getitem__)
+            names = sorted({name for pair in pairs for name in pair}, key=order.__getitem__)
             part = {name: {env: table[name][env] for env in sorted(common)} for name in names}
-            rng = {name: np.random.default_rng([seed, places[name]]) for name in names}
+            rng = {name: np.random.default_rng([seed, order[name]]) for name in names}
             found |= _over(part, pairs, rng, level, replicates, seed)
     return {pair: found[pair] for pair in combinations(table, 2) if pair in found}
 
@@ -187,7 +157,7 @@ def _differences(pairs: Sequence[Pair], iqms: Mapping[str, FloatArray], level: f
 def _p_values(
     scores: list[tuple[FloatArray, FloatArray]], significance: float, replicates: int, seed: int
 ) -> FloatArray:
-    """Returns p by pair; with few relabelings where these leave no doubt (Besag, Clifford 1991)."""
+    """Returns p by pair, of few permutations if they leave no doubt (Besag, Clifford 1991)."""
 
     def test(part: list[tuple[FloatArray, FloatArray]], count: int) -> FloatArray:
         rng = np.random.default_rng(seed)
@@ -208,10 +178,10 @@ def _stacked(
     count = len(next(iter(columns.values())))
     return [
         (
-            np.stack([columns[first][place] for first, _ in pairs]),
-            np.stack([columns[second][place] for _, second in pairs]),
+            np.stack([columns[first][index] for first, _ in pairs]),
+            np.stack([columns[second][index] for _, second in pairs]),
         )
-        for place in range(count)
+        for index in range(count)
     ]
 
 

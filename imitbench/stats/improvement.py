@@ -9,9 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.bootstrap import check_options, resampled_indices
-from imitbench.stats.coverage import Cells, Coverage, Table, compared_coverage
-from imitbench.stats.intervals import Interval, interval, no_interval
+from imitbench.stats.bootstrap import (
+    Interval,
+    check_options,
+    no_interval,
+    percentile_interval,
+    resampled_indices,
+)
+from imitbench.stats.coverage import Cells, Coverage, Table, coverage
 from imitbench.stats.strata import FloatArray, Strata
 
 CHUNK_ELEMENTS = 1 << 18
@@ -45,9 +50,7 @@ class Improvement:
         return Improvement(
             first=self.second,
             second=self.first,
-            probability=Interval(
-                1 - seen.point, 1 - seen.high, 1 - seen.low, seen.level, seen.method
-            ),
+            probability=Interval(1 - seen.point, 1 - seen.high, 1 - seen.low, seen.level),
             by_environment=tuple(1 - value for value in self.by_environment),
             coverage=Coverage(
                 over.algorithms[::-1], over.environments, over.missing, over.runs[::-1]
@@ -97,7 +100,7 @@ def probability_of_improvement(
     It measures how often, not by how much: 1 means that all runs are better, possibly only
     slightly. If runs are fully separated, no resample shows an overlap and the interval is (1, 1),
     even for few runs; this is a limit of the bootstrap, not certainty. A permutation test
-    (`imitbench.stats.significance`) does not have this limit.
+    (`imitbench.stats.mean_test`) does not have this limit.
 
     Args:
         first: Scores of the algorithm, by environment.
@@ -155,7 +158,8 @@ def improvement_matrix(
     check_options(replicates, level)
     layout = _Layout.of(table)
     pairs = list(itertools.combinations(range(len(table)), 2))
-    overs = [_over(table, layout.algorithms[i], layout.algorithms[j]) for i, j in pairs]
+    names = layout.algorithms
+    overs = [coverage({name: table[name] for name in (names[i], names[j])}) for i, j in pairs]
     common = np.array([len(over.environments) for over in overs], dtype=np.float64)
     firsts, seconds = (np.array([pair[side] for pair in pairs], dtype=np.intp) for side in (0, 1))
     estimates: FloatArray = np.empty((len(pairs), replicates))
@@ -168,18 +172,14 @@ def improvement_matrix(
             done = after
     found = []
     for pair, over, drawn in zip(pairs, overs, estimates, strict=True):
-        first, second = (layout.algorithms[i] for i in pair)
+        first, second = (names[i] for i in pair)
         by_env = tuple(_share(table[first][env], table[second][env]) for env in over.environments)
         point = float(np.mean(by_env)) if by_env else float("nan")
         single = max(most for _, most in over.runs) <= 1
-        ends = no_interval(point, level) if single else interval(point, drawn, level)
+        ends = no_interval(point, level) if single else percentile_interval(point, drawn, level)
         improvement = Improvement(first, second, ends, by_env, over)
         found += [improvement, improvement.reversed()]
-    return ImprovementMatrix(layout.algorithms, tuple(found))
-
-
-def _over(table: Table, first: str, second: str) -> Coverage:
-    return compared_coverage({name: table[name] for name in (first, second)})[1]
+    return ImprovementMatrix(names, tuple(found))
 
 
 def _share(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
@@ -237,21 +237,21 @@ class _Layout:
             counts = [cell.size for cell in cells]
             begins = sum(sizes) + np.cumsum([0, *counts])
             sizes += counts
-            for place in range(len(has) - 1):
-                others = np.concatenate(cells[place + 1 :])
-                later = begins[place + 1 : -1]
+            for index in range(len(has) - 1):
+                others = np.concatenate(cells[index + 1 :])
+                later = begins[index + 1 : -1]
                 comparisons.append(
                     _EnvironmentPairs(
-                        row=has[place],
-                        own=slice(begins[place], begins[place + 1]),
-                        rest=slice(begins[place + 1], begins[-1]),
+                        row=has[index],
+                        own=slice(begins[index], begins[index + 1]),
+                        rest=slice(begins[index + 1], begins[-1]),
                         lower=(
-                            np.searchsorted(cells[place], others, side="left"),
-                            np.searchsorted(cells[place], others, side="right"),
+                            np.searchsorted(cells[index], others, side="left"),
+                            np.searchsorted(cells[index], others, side="right"),
                         ),
-                        columns=has[place + 1 :],
+                        columns=has[index + 1 :],
                         starts=later - later[0],
-                        pairs=np.array(counts[place + 1 :])[:, None] * float(counts[place]),
+                        pairs=np.array(counts[index + 1 :])[:, None] * float(counts[index]),
                     )
                 )
         return cls(algorithms, tuple(sizes), tuple(comparisons))
@@ -264,9 +264,7 @@ class _Layout:
             is filled in.
         """
         runs, many = sum(self.sizes), len(self.algorithms)
-        for index in resampled_indices(
-            self.sizes, replicates, rng, chunk_elements=max(CHUNK_ELEMENTS, runs)
-        ):
+        for index, _ in resampled_indices(self.sizes, replicates, rng, max(CHUNK_ELEMENTS, runs)):
             rows = len(index)
             places = (index + np.arange(rows)[:, None] * runs).ravel()
             drawn = np.bincount(places, minlength=rows * runs).reshape(rows, runs)
@@ -274,14 +272,14 @@ class _Layout:
             # sums of integers along contiguous rows.
             times = np.ascontiguousarray(drawn.T, dtype=np.float64)
             sums: FloatArray = np.zeros((many, many, rows))
-            for each in self.comparisons:
-                own = times[each.own]
+            for comparison in self.comparisons:
+                own = times[comparison.own]
                 upto = np.zeros((len(own) + 1, rows))
                 np.cumsum(own, axis=0, out=upto[1:])
-                less, no_more = each.lower
+                less, no_more = comparison.lower
                 lost = upto[less]  # pairs that the row loses, and the same including ties
                 lost += upto[no_more]
-                lost *= times[each.rest]
-                shares = np.add.reduceat(lost, each.starts, axis=0) / each.pairs
-                sums[each.row, each.columns] += 1 - shares / 2
+                lost *= times[comparison.rest]
+                shares = np.add.reduceat(lost, comparison.starts, axis=0) / comparison.pairs
+                sums[comparison.row, comparison.columns] += 1 - shares / 2
             yield sums

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.mean_test import Mask, mean_tests, relabelings
+from imitbench.stats.mean_test import Mask, mean_tests, permutations
 from imitbench.stats.strata import FloatArray
 
 Outcome: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -27,7 +27,7 @@ EQUIVALENCE_RUNS = 10
 """Runs of each side on each environment without which nothing is called equivalent."""
 
 EXACT_SPLITS = 20_000
-"""Maximum number of relabelings to enumerate; eight runs against eight have 12,870."""
+"""Maximum number of permutations to enumerate; eight runs against eight have 12,870."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Levels:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class LookResult:
     """What a look finds in each experiment; all arrays have the shape (experiments,).
 
     Attributes:
@@ -70,7 +70,7 @@ def look_at(
     margin: float | None,
     replicates: int,
     seed: tuple[int, int],
-) -> Found:
+) -> LookResult:
     """Looks at a comparison once.
 
     `better` and `worse` require p at or below the level of the test. `equivalent` requires that
@@ -81,8 +81,8 @@ def look_at(
         columns: At least one run of each method on each environment.
         levels: Levels of this look.
         margin: Largest difference that counts as none; `None` to never decide so.
-        replicates: Least number of relabelings, if they are drawn.
-        seed: Of drawn relabelings, and the number of the look.
+        replicates: Least number of permutations, if they are drawn.
+        seed: Of drawn permutations, and the number of the look.
 
     Returns:
         Numbers and decisions of all experiments.
@@ -109,11 +109,11 @@ def look_at(
     rejected = (p_value <= levels.test) & (difference != 0)
     outcome[rejected & (difference > 0)] = "better"
     outcome[rejected & (difference < 0)] = "worse"
-    return Found(p_value, difference, low, high, outcome)
+    return LookResult(p_value, difference, low, high, outcome)
 
 
 def _drawn(replicates: int, level: float) -> int:
-    """Returns enough relabelings for the level: `replicates`, doubled as often as needed."""
+    """Returns enough permutations for the level: `replicates`, doubled as often as needed."""
     wanted = 10 / level
     doublings = max(0, math.ceil(math.log2(wanted / replicates)))
     return replicates << doublings
@@ -124,11 +124,11 @@ def _masks(
     sizes: tuple[tuple[int, int], ...], drawn: int, seed: tuple[int, int]
 ) -> tuple[Mask, ...]:
     rng = np.random.default_rng(seed)
-    return tuple(relabelings(sizes, replicates=drawn, splits=EXACT_SPLITS, rng=rng))
+    return tuple(permutations(sizes, replicates=drawn, splits=EXACT_SPLITS, rng=rng))
 
 
-def repeated_interval(columns: Columns, level: float) -> tuple[FloatArray, FloatArray]:
-    """Returns the interval of the difference of means that belongs to one look.
+def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns the difference of means and both ends of its repeated confidence interval.
 
     It is Welch's interval at 1 - `level`. At nominal levels (`nominal_levels`) the intervals of all
     looks together contain the difference with probability 1 - alpha, also if a race stops because
@@ -140,15 +140,10 @@ def repeated_interval(columns: Columns, level: float) -> tuple[FloatArray, Float
         level: Nominal level of the look.
 
     Returns:
-        Both ends, each of shape (experiments,); NaN if a cell has a single run.
+        Each of shape (experiments,); ends are NaN if a cell has a single run.
 
     Source: Jennison and Turnbull 1989; Clopper and Pearson 1934 for unseen collapses.
     """
-    _, low, high = _intervals(columns, level)
-    return low, high
-
-
-def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     from scipy.special import stdtrit
 
     environments = len(columns)

@@ -1,37 +1,44 @@
 """Tests whether two means differ, for any distribution and for unequal spreads.
 
-A permutation test of the plain difference of means (`imitbench.stats.significance.permutation`)
-assumes that both algorithms have the same distribution of scores. With ten runs of a steady method
+A permutation test of the plain difference of means assumes that both algorithms have the same
+distribution of scores. With ten runs of a steady method
 and three of a wild one it finds a difference between equal means in a quarter of all comparisons:
-shuffled labels spread the wild scores over both sides, and the three runs move much more than any
+shuffled groups spread the wild scores over both sides, and the three runs move much more than any
 shuffled ones. The test here requires that two tests agree, and so holds where either holds:
 
 - Permutations of Welch's p-value. It is exact if the distributions are the same, whatever they
   are, because any statistic may be permuted. Studentizing (Janssen 1997; Chung and Romano 2013)
   makes it right for unequal spreads with many runs, and taking p instead of t, with the degrees of
-  freedom of each labeling (Beran 1988), with far fewer.
+  freedom of each permutation (Beran 1988), with far fewer.
 - Welch's p-value itself, which holds for nearly normal scores of any spread, also with few runs.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
-from imitbench.stats.significance import CHUNK_ELEMENTS, EXACT_SPLITS, Significance, choices
 from imitbench.stats.strata import FloatArray, Scores, matched
+
+EXACT_SPLITS = 200_000
+"""Maximum number of permutations to enumerate; ten runs against ten have 184,756."""
+
+CHUNK_ELEMENTS = 1 << 18
+"""Maximum number of permuted runs in memory, 2 MiB."""
 
 FEW_RUNS = 6
 """With fewer runs on one side, and more on the other, Welch's p is too small far in the tail."""
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""Which runs are the first's, shape (labelings, runs of both)."""
+"""Which runs are the first's, shape (permutations, runs of both)."""
 
 NODES = 2_000
 """Number of nodes of the integral for the Behrens-Fisher distribution."""
@@ -47,13 +54,12 @@ def mean_test(
     significance: float = 0.05,
     replicates: int = 50_000,
     rng: np.random.Generator,
-    bounds: bool = False,
-) -> Significance:
+) -> float:
     """Tests the difference of means, over one environment or the mean over several.
 
-    p is the larger of two p-values. One is the share of relabelings, within environments, whose
+    p is the larger of two p-values. One is the share of permutations, within environments, whose
     Welch's p is at most the actual one: all of them up to `EXACT_SPLITS`, drawn ones beyond. The
-    other is Welch's p itself. If no cell shows any spread, relabelings alone decide.
+    other is Welch's p itself. If no cell shows any spread, permutations alone decide.
 
     Degrees of freedom are those of Satterthwaite; over several environments with equal numbers of
     runs, those of Welch, which are less cautious there. On one environment with unequal numbers, of
@@ -67,13 +73,11 @@ def mean_test(
         first: Scores by environment.
         second: Scores on the same environments; run counts may differ.
         significance: Level that p will be compared with, in (0, 1).
-        replicates: Number of relabelings, if they are drawn.
-        rng: Source of drawn relabelings; not used otherwise.
-        bounds: As in `mean_tests`.
+        replicates: Number of permutations, if they are drawn.
+        rng: Source of drawn permutations; not used otherwise.
 
     Returns:
-        The test, with the mean over environments of the difference of means as `statistic`. If a
-        cell has a single run, whose spread is unknown, p is 1.
+        p, two-sided. If a cell has a single run, whose spread is unknown, p is 1.
 
     Raises:
         ValueError: Scores are unusable, environments differ, or an option is out of range.
@@ -81,23 +85,14 @@ def mean_test(
     Source: Welch 1947; Janssen 1997, "Studentized Permutation Tests for Non-i.i.d. Hypotheses and
     the Generalized Behrens-Fisher Problem"; Chung and Romano 2013, "Exact and Asymptotically Robust
     Permutation Tests"; Beran 1988, "Prepivoting Test Statistics"; Phipson and Smyth 2010 for drawn
-    relabelings; Behrens 1929 and Fisher 1935 for few runs.
+    permutations; Behrens 1929 and Fisher 1935 for few runs.
     """
     one, other = matched(first, second)
-    difference = float((one.means() - other.means()).mean())
     pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
-    splits = EXACT_SPLITS
-    exact = _labelings([(x.shape[1], y.shape[1]) for x, y in pairs]) <= splits
-    found = mean_tests(
-        pairs,
-        significance=significance,
-        replicates=replicates,
-        rng=rng,
-        bounds=bounds,
-        splits=splits,
+    [p_value] = mean_tests(
+        pairs, significance=significance, replicates=replicates, rng=rng, splits=EXACT_SPLITS
     )
-    used = sum(one.sizes) + sum(other.sizes)
-    return Significance("welch-permutation", difference, float(found[0]), exact, used)
+    return float(p_value)
 
 
 def mean_tests(
@@ -115,13 +110,13 @@ def mean_tests(
     Args:
         pairs: For each environment the scores of both algorithms, shapes (experiments, runs).
         significance: Level that p will be compared with, in (0, 1).
-        replicates: Number of relabelings, if they are drawn; they are the same in all experiments.
-        rng: Source of drawn relabelings; not used otherwise.
+        replicates: Number of permutations, if they are drawn; they are the same in all experiments.
+        rng: Source of drawn permutations; not used otherwise.
         bounds: Whether a lower bound of p is enough where p is above `significance`; much quicker,
-            as most experiments then need no relabelings.
-        splits: Maximum number of relabelings to enumerate; beyond, they are drawn.
-        masks: Returns what `relabelings` returned for the same sizes, `replicates` and `splits`, to
-            make them once for several calls; called if they are needed.
+            as most experiments then need no permutations.
+        splits: Maximum number of permutations to enumerate; beyond, they are drawn.
+        masks: Returns what `permutations` returned for the same sizes, `replicates` and `splits`,
+            to make them once for several calls; called if they are needed.
 
     Returns:
         P-values, shape (experiments,).
@@ -139,8 +134,8 @@ def mean_tests(
     undecided = np.flatnonzero(found <= significance) if bounds else np.arange(experiments)
     if not undecided.size:
         return found
-    exact = _labelings(sizes) <= splits
-    made = masks() if masks else relabelings(sizes, replicates=replicates, splits=splits, rng=rng)
+    exact = _permutation_count(sizes) <= splits
+    made = masks() if masks else permutations(sizes, replicates=replicates, splits=splits, rng=rng)
     floats = [mask.astype(np.float64) for mask in made]
     rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in floats))
     for at in range(0, undecided.size, rows):
@@ -160,7 +155,7 @@ def mean_test_lacks(sizes: Sequence[tuple[int, int]], significance: float) -> in
     Returns:
         0 if p can be small enough for some scores.
     """
-    # At best, only the actual labels and the exchanged ones are the most extreme.
+    # At best, only the actual groups and the exchanged ones are the most extreme.
     extreme = 2 if all(x == y for x, y in sizes) else 1
     more = max(0, 2 - min(min(pair) for pair in sizes))
     while extreme > significance * math.prod(
@@ -170,22 +165,22 @@ def mean_test_lacks(sizes: Sequence[tuple[int, int]], significance: float) -> in
     return more
 
 
-def relabelings(
+def permutations(
     sizes: Sequence[tuple[int, int]], *, replicates: int, splits: int, rng: np.random.Generator
 ) -> list[Mask]:
-    """Returns which runs are the first's in each labeling, by environment.
+    """Returns which runs are the first's in each permutation, by environment.
 
     Args:
         sizes: Number of runs of both on each environment.
-        replicates: Number of labelings, if they are drawn.
-        splits: Maximum number to enumerate: all labelings of each environment are returned then,
+        replicates: Number of permutations, if they are drawn.
+        splits: Maximum number to enumerate: all permutations of each environment are returned then,
             to be combined with each other.
         rng: Source of drawn ones.
 
     Returns:
-        Arrays of shape (labelings, runs of both).
+        Arrays of shape (permutations, runs of both).
     """
-    if _labelings(sizes) > splits:
+    if _permutation_count(sizes) > splits:
         actual = [np.arange(first + second) < first for first, second in sizes]
         return [
             rng.permuted(np.broadcast_to(mask, (replicates, mask.size)), axis=1) for mask in actual
@@ -199,7 +194,25 @@ def relabelings(
     return masks
 
 
-def _labelings(sizes: Sequence[tuple[int, int]]) -> int:
+@lru_cache(maxsize=4)
+def choices(runs: int, size: int) -> npt.NDArray[np.intp]:
+    """Returns all ways to choose some of the runs of an environment.
+
+    Args:
+        runs: Number of runs.
+        size: Number of chosen ones.
+
+    Returns:
+        Indices, shape (ways, size); at most `EXACT_SPLITS` ways are worth this.
+    """
+    ways = math.comb(runs, size)
+    chosen = itertools.chain.from_iterable(itertools.combinations(range(runs), size))
+    index = np.fromiter(chosen, dtype=np.intp, count=ways * size).reshape(ways, size)
+    index.flags.writeable = False
+    return index
+
+
+def _permutation_count(sizes: Sequence[tuple[int, int]]) -> int:
     return math.prod(math.comb(first + second, first) for first, second in sizes)
 
 
@@ -211,21 +224,21 @@ def _p_values(
 ) -> FloatArray:
     actual, scale, equal = _actual(pairs)
     least = _welch(actual, scale, equal)
-    parts = [_labeled(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
-    labelings = _combined(parts, crossed=exact)
-    extreme = _at_most(labelings, least, scale, equal)
-    count = labelings.difference.shape[1]
-    by_labels = extreme / count if exact else (extreme + 1) / (count + 1)
+    parts = [_permuted(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
+    permuted = _combined(parts, crossed=exact)
+    extreme = _at_most(permuted, least, scale, equal)
+    count = permuted.difference.shape[1]
+    by_permutation = extreme / count if exact else (extreme + 1) / (count + 1)
     [*others, runs] = [(x.shape[1], y.shape[1]) for x, y in pairs]
     few = not others and runs[0] != runs[1] and min(runs) < FEW_RUNS and significance < 0.05
     by_spread = _behrens_fisher(actual, runs, scale) if few else least[:, 0]
-    return np.asarray(np.maximum(by_labels, by_spread))
+    return np.asarray(np.maximum(by_permutation, by_spread))
 
 
 def _actual(
     pairs: Sequence[tuple[FloatArray, FloatArray]],
-) -> tuple[_Labelings, FloatArray, bool]:
-    """Returns numbers of the actual labels, the largest range of scores, and if sizes are equal.
+) -> tuple[_Permutations, FloatArray, bool]:
+    """Returns numbers of the actual groups, the largest range of scores, and if sizes are equal.
 
     Sizes count as equal only over several environments, where degrees of freedom depend on it.
     """
@@ -233,14 +246,14 @@ def _actual(
     parts = []
     for x, y in pairs:
         mask = np.arange(x.shape[1] + y.shape[1]) < x.shape[1]
-        parts.append(_labeled(x, y, mask.astype(np.float64)[None]))
+        parts.append(_permuted(x, y, mask.astype(np.float64)[None]))
     equal = len(pairs) > 1 and all(x.shape == y.shape for x, y in pairs)
     return _combined(parts), scale[:, None], equal
 
 
 @dataclass(frozen=True, eq=False)
-class _Labelings:
-    """Numbers of several labelings of the runs, each of shape (experiments, labelings).
+class _Permutations:
+    """Numbers of several permutations of the runs, each of shape (experiments, permutations).
 
     Attributes:
         difference: Difference of means, summed over environments.
@@ -257,13 +270,13 @@ class _Labelings:
     parts: tuple[FloatArray, FloatArray]
 
 
-def _labeled(x: FloatArray, y: FloatArray, mask: FloatArray) -> _Labelings:
+def _permuted(x: FloatArray, y: FloatArray, mask: FloatArray) -> _Permutations:
     """Returns the numbers of one environment.
 
     Args:
         x: Runs of the first, shape (experiments, runs).
         y: Runs of the second.
-        mask: 1 for runs labeled as the first's, else 0, shape (labelings, runs of both).
+        mask: 1 for runs taken as the first's, else 0, shape (permutations, runs of both).
     """
     ours, theirs = x.shape[1], y.shape[1]
     pooled = np.concatenate([x, y], axis=1)
@@ -275,7 +288,7 @@ def _labeled(x: FloatArray, y: FloatArray, mask: FloatArray) -> _Labelings:
     scale = np.ptp(pooled, axis=1)[:, None]
     first = _variance(ours_squared, means[0], ours, scale)
     second = _variance(theirs_squared, means[1], theirs, scale)
-    return _Labelings(
+    return _Permutations(
         means[0] - means[1],
         first + second,
         first**2 / (ours - 1) + second**2 / (theirs - 1),
@@ -290,8 +303,8 @@ def _variance(squares: FloatArray, mean: FloatArray, size: int, scale: FloatArra
     return np.where(found <= _ROUNDING * scale**2, 0.0, found)
 
 
-def _combined(cells: list[_Labelings], *, crossed: bool = False) -> _Labelings:
-    """Sums over environments; if `crossed`, for all combinations of their labelings."""
+def _combined(cells: list[_Permutations], *, crossed: bool = False) -> _Permutations:
+    """Sums over environments; if `crossed`, for all combinations of their permutations."""
 
     def total(parts: list[FloatArray]) -> FloatArray:
         found = parts[0]
@@ -302,7 +315,7 @@ def _combined(cells: list[_Labelings], *, crossed: bool = False) -> _Labelings:
                 found = found + part
         return found
 
-    return _Labelings(
+    return _Permutations(
         total([cell.difference for cell in cells]),
         total([cell.variance for cell in cells]),
         total([cell.satterthwaite for cell in cells]),
@@ -311,11 +324,11 @@ def _combined(cells: list[_Labelings], *, crossed: bool = False) -> _Labelings:
     )
 
 
-def _at_most(found: _Labelings, least: FloatArray, scale: FloatArray, equal: bool) -> FloatArray:
-    """Returns for each experiment the number of labelings whose p is at most `least`."""
+def _at_most(found: _Permutations, least: FloatArray, scale: FloatArray, equal: bool) -> FloatArray:
+    """Returns for each experiment the number of permutations whose p is at most `least`."""
     from scipy.special import ndtri
 
-    # Labelings that are the same up to rounding must tie.
+    # Permutations that are the same up to rounding must tie.
     least = least * (1 + 1e-6)
     # The lowest |t| with such a p has the normal distribution; t is quick to compute.
     inside = (least > 0) & (least < 1)
@@ -323,7 +336,7 @@ def _at_most(found: _Labelings, least: FloatArray, scale: FloatArray, equal: boo
     rows, places = np.nonzero(
         np.abs(found.difference) >= (1 - 1e-6) * bound * np.sqrt(found.variance)
     )
-    near = _Labelings(
+    near = _Permutations(
         found.difference[rows, places],
         found.variance[rows, places],
         found.satterthwaite[rows, places],
@@ -334,8 +347,8 @@ def _at_most(found: _Labelings, least: FloatArray, scale: FloatArray, equal: boo
     return np.bincount(rows[reached], minlength=least.shape[0]).astype(np.float64)
 
 
-def _welch(found: _Labelings, scale: FloatArray, equal: bool) -> FloatArray:
-    """Returns Welch's p of each labeling; without any spread, 0 if means differ and else 1."""
+def _welch(found: _Permutations, scale: FloatArray, equal: bool) -> FloatArray:
+    """Returns Welch's p of each permutation; without any spread, 0 if means differ and else 1."""
     from scipy.special import stdtr
 
     away = np.abs(found.difference) > 1e-10 * scale
@@ -349,7 +362,7 @@ def _welch(found: _Labelings, scale: FloatArray, equal: bool) -> FloatArray:
     return np.where(away, np.where(steady, 0.0, p_values), 1.0)
 
 
-def _behrens_fisher(actual: _Labelings, runs: tuple[int, int], scale: FloatArray) -> FloatArray:
+def _behrens_fisher(actual: _Permutations, runs: tuple[int, int], scale: FloatArray) -> FloatArray:
     """Returns p of differences on one environment by the Behrens-Fisher distribution."""
     from scipy.special import stdtr, stdtrit
 

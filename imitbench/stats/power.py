@@ -15,6 +15,13 @@ Outlook: TypeAlias = Literal["decided", "estimated", "no effect", "too many", "u
 """Basis of an estimate of seeds, or the reason why there is no estimate."""
 
 
+TARGET_POWER = 0.8
+"""Power that the estimated number of seeds reaches."""
+
+MOST_SEEDS = 1000
+"""Largest number of seeds to add."""
+
+
 @dataclass(frozen=True)
 class SeedEstimate:
     """Estimate of how many more seeds would decide between two algorithms.
@@ -31,8 +38,8 @@ class SeedEstimate:
         power: Probability to decide with `more` seeds added, if the true effect and spread are
             those of the data; `None` if `more` is not an estimate.
         significance: Level of the two-sided test.
-        target: Requested power.
-        most: Largest number of seeds considered.
+        target: `TARGET_POWER`.
+        most: `MOST_SEEDS`.
     """
 
     more: int | None
@@ -45,19 +52,12 @@ class SeedEstimate:
     most: int
 
 
-def seeds_to_decide(
-    first: Scores,
-    second: Scores,
-    *,
-    significance: float = 0.05,
-    target: float = 0.8,
-    most: int = 1000,
-) -> SeedEstimate:
+def seeds_to_decide(first: Scores, second: Scores, *, significance: float = 0.05) -> SeedEstimate:
     """Estimates the seeds after which Welch's test would probably distinguish two algorithms.
 
     Assumes that effect and variances in the data are the true ones, and finds the smallest number
-    of seeds, added to both algorithms on each environment, with which the two-sided test has the
-    requested power (noncentral t distribution, degrees of freedom by Welch and Satterthwaite).
+    of seeds, added to both algorithms on each environment, with which the two-sided test has
+    `TARGET_POWER` (noncentral t distribution, degrees of freedom by Welch and Satterthwaite).
 
     Use it for planning. The estimate is rough if there are few runs: with five seeds the error of
     the effect may be as large as the effect, and if methods are equal, the estimate follows the
@@ -68,8 +68,6 @@ def seeds_to_decide(
         first: Scores by environment.
         second: Scores on the same environments; run counts may differ.
         significance: Level of the two-sided test, in (0, 1).
-        target: Power to reach, in (0, 1).
-        most: Largest number of seeds to add.
 
     Returns:
         The estimate of additional seeds.
@@ -80,11 +78,8 @@ def seeds_to_decide(
     Source: Cohen 1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 2; for
     reinforcement learning Colas et al. 2018, "How Many Random Seeds?".
     """
-    for name, value in (("significance", significance), ("target", target)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must be inside (0, 1), not {value}")
-    if most < 1:
-        raise ValueError(f"most must be at least 1, not {most}")
+    if not 0 < significance < 1:
+        raise ValueError(f"significance must be inside (0, 1), not {significance}")
     now = welch(first, second, level=1 - significance)
 
     def answer(outlook: Outlook, more: int | None, power: float | None = None) -> SeedEstimate:
@@ -95,8 +90,8 @@ def seeds_to_decide(
             standard_error=now.standard_error,
             power=power,
             significance=significance,
-            target=target,
-            most=most,
+            target=TARGET_POWER,
+            most=MOST_SEEDS,
         )
 
     if math.isnan(now.standard_error):
@@ -114,12 +109,12 @@ def seeds_to_decide(
     def power(more: int) -> float:
         return _power(now.difference, spread, sizes + more, significance)
 
-    if not power(most) >= target:
+    if not power(MOST_SEEDS) >= TARGET_POWER:
         return answer("too many", None)
-    low, high = 0, most  # power(low) is below the target, or low is 0; power(high) is not
+    low, high = 0, MOST_SEEDS  # power(low) is below the target, or low is 0; power(high) is not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power(middle) >= target else (middle, high)
+        low, high = (low, middle) if power(middle) >= TARGET_POWER else (middle, high)
     return answer("estimated", high, power(high))
 
 

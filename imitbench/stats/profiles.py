@@ -1,45 +1,35 @@
-"""Computes performance profiles: the share of runs, or environments, above each score."""
+"""Computes performance profiles: the share of runs above each score."""
 
 from __future__ import annotations
-
-from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.bootstrap import ConfidenceBand, check_options, percentile_band, resamples
+from imitbench.stats.bootstrap import ConfidenceBand, check_options, resamples
 from imitbench.stats.strata import FloatArray, Scores, Strata
 
-ProfileKind: TypeAlias = Literal["runs", "environments"]
-"""What a profile counts: single runs, or environments by the mean of their runs."""
+MAX_HELD = 1 << 23
+"""Maximum number of resampled values in memory, 64 MiB; longer curves are split into parts."""
 
 
-def profile(scores: Scores, thresholds: npt.ArrayLike, *, kind: ProfileKind = "runs") -> FloatArray:
-    """Returns the share of scores that exceed each threshold.
+def profile(scores: Scores, thresholds: npt.ArrayLike) -> FloatArray:
+    """Returns the share of runs that exceed each threshold; environments weigh equally.
 
     Args:
         scores: Scores by environment.
         thresholds: Scores to exceed, shape (thresholds,).
-        kind: `runs` is the run-score distribution: the share of runs, environments weighing
-            equally for any number of runs. `environments` is the average-score distribution:
-            the share of environments whose mean exceeds the threshold, which is a biased
-            estimate with few runs, as it depends on their number.
 
     Returns:
         Shape (..., thresholds), descending from 1 to 0, with the batch shape of `Strata.values`.
 
     Raises:
-        ValueError: Scores are unusable (see `Strata.of`), thresholds are not ascending finite
-            numbers, or `kind` is unknown.
+        ValueError: Scores are unusable (see `Strata.of`), or thresholds are not ascending finite
+            numbers.
 
-    Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
-    Precipice", section 4.2; Dolan and More 2002.
+    Source: the run-score distribution of Agarwal et al. 2021, "Deep Reinforcement Learning at the
+    Edge of the Statistical Precipice", section 4.2; Dolan and More 2002.
     """
     strata, at = Strata.of(scores), _ascending(thresholds)
-    if kind == "environments":
-        return np.asarray((strata.means()[..., None] > at).mean(axis=-2))
-    if kind != "runs":
-        raise ValueError(f"kind must be 'runs' or 'environments', not {kind!r}")
     ordered, weights = strata.ascending()
     if ordered.ndim > 1:  # each sample has its own order
         above = (strata.values[..., None] > at) * strata.weights[:, None]
@@ -55,7 +45,6 @@ def performance_profile(
     scores: Scores,
     thresholds: npt.ArrayLike,
     *,
-    kind: ProfileKind = "runs",
     replicates: int = 50_000,
     level: float = 0.95,
     rng: np.random.Generator,
@@ -68,10 +57,9 @@ def performance_profile(
     Args:
         scores: Scores by environment; run counts may differ.
         thresholds: Scores to exceed, ascending, shape (thresholds,).
-        kind: What is counted, see `profile`.
         replicates: Number of resamples, within each environment.
         level: Confidence level at each threshold, in (0, 1).
-        rng: Source of the resamples.
+        rng: Source of one number, the seed of the resamples.
 
     Returns:
         The band, with thresholds as `at` and shares as `values`. Ends are NaN if every
@@ -85,19 +73,23 @@ def performance_profile(
     """
     check_options(replicates, level)
     strata, at = Strata.of(scores), _ascending(thresholds)
-    values = profile(strata, at, kind=kind)
+    values = profile(strata, at)
     if max(strata.sizes) == 1:
         unknown = np.full(at.shape, np.nan)
         return ConfidenceBand(at, values, unknown, unknown.copy(), level)
-    return percentile_band(
-        at,
-        values,
-        lambda generator: resamples(strata, replicates, generator),
-        lambda chunk, part: profile(chunk, at[part], kind=kind),
-        replicates=replicates,
-        level=level,
-        rng=rng,
-    )
+    seed = int(rng.integers(1 << 63))  # the same for each part, so that parts change nothing
+    low, high = np.empty((2, at.size))
+    step = max(1, MAX_HELD // replicates)
+    for begin in range(0, at.size, step):
+        part = slice(begin, min(begin + step, at.size))
+        held: FloatArray = np.empty((part.stop - begin, replicates))
+        done = 0
+        for chunk in resamples(strata, replicates, np.random.default_rng(seed)):
+            curves = profile(chunk, at[part])
+            held[:, done : done + len(curves)] = curves.T
+            done += len(curves)
+        low[part], high[part] = np.quantile(held, ((1 - level) / 2, (1 + level) / 2), axis=1)
+    return ConfidenceBand(at, values, low, high, level)
 
 
 def _ascending(thresholds: npt.ArrayLike) -> FloatArray:

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from imitbench.stats.looks import Levels, Outcome, look_at
 from imitbench.stats.sequential import (
+    Comparison,
     Pair,
-    Place,
     Race,
     Runs,
     SequentialDesign,
-    race_from,
+    race,
     shares,
 )
 from imitbench.stats.strata import FloatArray
@@ -111,7 +111,7 @@ class SimulatedRaces:
     """
 
     draws: int
-    chances: dict[Place, dict[Outcome, float]]
+    chances: dict[Comparison, dict[Outcome, float]]
     seeds: dict[tuple[str, str], float]
     runs: FloatArray
     cost: float | None
@@ -125,7 +125,6 @@ def simulate(
     design: SequentialDesign,
     *,
     draws: int = 200,
-    seed: int = 0,
     costs: Mapping[tuple[str, str], float] | None = None,
 ) -> SimulatedRaces:
     """Simulates races.
@@ -135,9 +134,8 @@ def simulate(
         pairs: All comparisons.
         environments: Ids of all environments.
         design: The design to try.
-        draws: Number of races.
-        seed: Seed of the scores. Two designs with one seed have the same scores, as far as both
-            go, if their limits are the same.
+        draws: Number of races. Two designs have the same scores, as far as both go, if their
+            limits are the same.
         costs: Cost of one run, such as core-hours, by method and environment.
 
     Returns:
@@ -148,7 +146,7 @@ def simulate(
     """
     if draws < 1:
         raise ValueError(f"draws must be positive, not {draws}")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     methods = list(dict.fromkeys(method for pair in pairs for method in pair))
     cells = {
         (method, env): sources[method][env].draw((draws, design.looks[-1]), rng)
@@ -156,20 +154,20 @@ def simulate(
         for env in environments
     }
     races = _races(cells, pairs, environments, design)
-    counts = {place: dict.fromkeys(OUTCOMES, 0) for place in shares(pairs, environments, design)}
+    counts = {key: dict.fromkeys(OUTCOMES, 0) for key in shares(pairs, environments, design)}
     used = np.zeros((draws, len(cells)))
     any_difference = 0
     for at, (outcomes, seeds) in enumerate(races):
-        for place, outcome in outcomes.items():
-            counts[place][outcome] += 1
+        for key, outcome in outcomes.items():
+            counts[key][outcome] += 1
         any_difference += any(outcome in ("better", "worse") for outcome in outcomes.values())
         used[at] = [seeds[cell] for cell in cells]
     means = dict(zip(cells, (float(mean) for mean in used.mean(axis=0)), strict=True))
     return SimulatedRaces(
         draws=draws,
         chances={
-            place: {outcome: count / draws for outcome, count in found.items()}
-            for place, found in counts.items()
+            key: {outcome: count / draws for outcome, count in found.items()}
+            for key, found in counts.items()
         },
         seeds=means,
         runs=np.sort(used.sum(axis=1)),
@@ -181,7 +179,7 @@ def simulate(
 Cell = tuple[str, str]
 """Method and environment."""
 
-Ended = tuple[dict[Place, Outcome], dict[Cell, int]]
+Ended = tuple[dict[Comparison, Outcome], dict[Cell, int]]
 """Outcomes of a race, and the seeds that it used."""
 
 
@@ -196,7 +194,7 @@ def _races(
     Until its first decision a race looks at everything, at the levels of the start: this part is
     computed for all races at once, and only the rest one by one.
     """
-    places = shares(pairs, environments, design)
+    comparisons = shares(pairs, environments, design)
     draws = len(next(iter(cells.values())))
     failed = np.any([np.isnan(scores).any(axis=1) for scores in cells.values()], axis=0)
     ended: dict[int, Ended] = {
@@ -205,25 +203,27 @@ def _races(
     }
     racing = np.flatnonzero(~failed)
     moments = {cell: _Moments.of(scores, design.looks) for cell, scores in cells.items()}
-    whole = sum(share.alpha for share in places.values())
+    whole = sum(share.alpha for share in comparisons.values())
     for look, seeds in enumerate(design.looks):
         decided = np.zeros(racing.size, dtype=bool)
         found = {}
-        for (pair, env), share in places.items():
-            # Sorted, as `race` does: relabelings are drawn by place.
+        for (pair, env), share in comparisons.items():
+            # Sorted, as `race` does: permutations are drawn by place.
             over = sorted(environments) if env is None else [env]
             levels = share.levels(look, design, whole)
             outcomes = np.full(racing.size, "undecided", dtype="<U10")
             near = _may_decide(
-                [(moments[pair[0], each], moments[pair[1], each]) for each in over],
+                [(moments[pair[0], env_id], moments[pair[1], env_id]) for env_id in over],
                 look,
                 levels,
                 design,
             )[racing]
             if near.any():
                 columns = [
-                    tuple(np.sort(cells[name, each][racing[near], :seeds], axis=1) for name in pair)
-                    for each in over
+                    tuple(
+                        np.sort(cells[name, env_id][racing[near], :seeds], axis=1) for name in pair
+                    )
+                    for env_id in over
                 ]
                 outcomes[near] = look_at(
                     [(first, second) for first, second in columns],
@@ -236,15 +236,15 @@ def _races(
             decided |= outcomes != "undecided"
         for row in np.flatnonzero(decided):
             at = int(racing[row])
-            if len(places) == 1:
-                [(place, outcomes)] = found.items()
-                ended[at] = {place: cast(Outcome, str(outcomes[row]))}, dict.fromkeys(cells, seeds)
+            if len(comparisons) == 1:
+                [(key, outcomes)] = found.items()
+                ended[at] = {key: cast(Outcome, str(outcomes[row]))}, dict.fromkeys(cells, seeds)
             else:
                 ended[at] = _replayed(look, at, cells, pairs, environments, design)
         racing = racing[~decided]
         if not racing.size:
             break
-    limit: Ended = dict.fromkeys(places, "undecided"), dict.fromkeys(cells, design.looks[-1])
+    limit: Ended = dict.fromkeys(comparisons, "undecided"), dict.fromkeys(cells, design.looks[-1])
     return [ended.get(at, limit) for at in range(draws)]
 
 
@@ -284,10 +284,10 @@ def _may_decide(
     """
     from scipy.special import stdtrit
 
-    parts = [each for pair in moments for each in pair]
+    parts = [part for pair in moments for part in pair]
     difference = sum(x.mean[:, look] - y.mean[:, look] for x, y in moments) / len(moments)
-    variance = sum(each.variance[:, look] / each.runs[look] for each in parts) / len(moments) ** 2
-    degrees = sum(each.runs[look] + 1 for each in parts)
+    variance = sum(part.variance[:, look] / part.runs[look] for part in parts) / len(moments) ** 2
+    degrees = sum(part.runs[look] + 1 for part in parts)
     error = np.sqrt(np.maximum(variance, 0))
     away = np.abs(difference) * (1 + 1e-6) + 1e-12
     near = np.zeros(away.size, dtype=bool)
@@ -311,7 +311,7 @@ def _replayed(
     for (method, env), scores in cells.items():
         listed = [None if score != score else score for score in scores[at].tolist()]
         runs.setdefault(method, {})[env] = listed
-    found = race_from(look, cast(Runs, runs), pairs, environments, design)
+    found = race(cast(Runs, runs), pairs, environments, design, first=look)
     return found.outcomes, _used(found, cells, environments, design)
 
 

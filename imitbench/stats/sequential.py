@@ -42,11 +42,11 @@ from imitbench.stats.strata import FloatArray
 
 __all__ = [
     "EQUIVALENCE_RUNS",
+    "Comparison",
     "Look",
     "Needed",
     "Outcome",
     "Pair",
-    "Place",
     "Race",
     "Runs",
     "SequentialDesign",
@@ -56,7 +56,7 @@ __all__ = [
 Pair: TypeAlias = tuple[str, str]
 """A method and its baseline."""
 
-Place: TypeAlias = tuple[Pair, str | None]
+Comparison: TypeAlias = tuple[Pair, str | None]
 """A comparison: of a pair on an environment, or overall."""
 
 Runs: TypeAlias = Mapping[str, Mapping[str, Sequence[float | None]]]
@@ -73,7 +73,7 @@ class SequentialDesign:
         margin: Largest difference of scores that counts as none; `None` to never decide so.
         exponent: Of the spending function, see `nominal_levels`.
         policy: How failed runs count; `None` if a decision must not depend on it.
-        replicates: Least number of relabelings, if they are drawn.
+        replicates: Least number of permutations, if they are drawn.
         seed: Seed of these.
     """
 
@@ -178,12 +178,17 @@ class Race:
     """
 
     looks: tuple[Look, ...]
-    outcomes: dict[Place, Outcome]
+    outcomes: dict[Comparison, Outcome]
     needed: tuple[Needed, ...]
 
 
 def race(
-    runs: Runs, pairs: Sequence[Pair], environments: Sequence[str], design: SequentialDesign
+    runs: Runs,
+    pairs: Sequence[Pair],
+    environments: Sequence[str],
+    design: SequentialDesign,
+    *,
+    first: int = 0,
 ) -> Race:
     """Replays a race from its runs.
 
@@ -196,6 +201,7 @@ def race(
         pairs: All comparisons.
         environments: Ids of all environments.
         design: What was fixed in advance.
+        first: First look, if those before are known to decide nothing.
 
     Returns:
         The looks, the decisions, and what to run next.
@@ -205,17 +211,6 @@ def race(
     """
     if not pairs or not environments:
         raise ValueError("a race needs a pair and an environment")
-    return race_from(0, runs, pairs, environments, design)
-
-
-def race_from(
-    first: int,
-    runs: Runs,
-    pairs: Sequence[Pair],
-    environments: Sequence[str],
-    design: SequentialDesign,
-) -> Race:
-    """Replays a race whose looks before `first` are known to decide nothing; see `race`."""
     replay = _Replay(runs, tuple(pairs), tuple(environments), design)
     needed: tuple[Needed, ...] = ()
     for look in range(first, len(design.looks)):
@@ -257,12 +252,12 @@ class Share:
 
 def shares(
     pairs: Sequence[Pair], environments: Sequence[str], design: SequentialDesign
-) -> dict[Place, Share]:
+) -> dict[Comparison, Share]:
     """Returns the share of each comparison, those of a pair together: overall, environments."""
     several = len(environments) > 1
     overall = round(design.alpha / len(pairs) / (2 if several else 1), 12)
     single = round(overall / len(environments), 12)
-    found: dict[Place, Share] = {}
+    found: dict[Comparison, Share] = {}
     for pair in pairs:
         found[pair, None] = Share(overall, _first_look(overall, len(environments), design))
         if several:
@@ -290,7 +285,7 @@ class _Replay:
         self._runs, self._environments, self._design = runs, environments, design
         self._pairs = pairs
         self._shares = shares(pairs, environments, design)
-        self.outcomes: dict[Place, Outcome] = dict.fromkeys(self._shares, "undecided")
+        self.outcomes: dict[Comparison, Outcome] = dict.fromkeys(self._shares, "undecided")
         self._stopped: dict[tuple[Pair, str], int] = {}
         self.looks: list[Look] = []
 
@@ -316,7 +311,7 @@ class _Replay:
 
     def look(self, look: int) -> None:
         seeds = self._design.looks[look]
-        compared: dict[Place, list[_Evidence]] = {}
+        compared: dict[Comparison, list[_Evidence]] = {}
         for pair, left in self.racing():
             places = {env: self._stopped.get((pair, env), seeds) for env in self._environments}
             compared[pair, None] = self._evidence(pair, places)
@@ -325,40 +320,36 @@ class _Replay:
                     compared[pair, env] = self._evidence(pair, {env: seeds})
         found = self._settle(look, compared)
         self.looks += found
-        for each in found:
-            self.outcomes[each.pair, each.environment] = each.outcome
-            if each.outcome != "undecided" and each.environment is not None:
-                self._stopped[each.pair, each.environment] = seeds
+        for comparison in found:
+            self.outcomes[comparison.pair, comparison.environment] = comparison.outcome
+            if comparison.outcome != "undecided" and comparison.environment is not None:
+                self._stopped[comparison.pair, comparison.environment] = seeds
 
-    def _settle(self, look: int, evidence: Mapping[Place, Sequence[_Evidence]]) -> list[Look]:
+    def _settle(self, look: int, evidence: Mapping[Comparison, Sequence[_Evidence]]) -> list[Look]:
         """Decides what can be decided at a look; a difference found passes its share on."""
-        found: dict[Place, Look] = {}
+        found: dict[Comparison, Look] = {}
         different = {
-            place for place, outcome in self.outcomes.items() if outcome in ("better", "worse")
+            key for key, outcome in self.outcomes.items() if outcome in ("better", "worse")
         }
         while True:
-            left = sum(
-                self._shares[place].alpha for place in self._shares if place not in different
-            )
+            left = sum(self._shares[key].alpha for key in self._shares if key not in different)
             before = len(different)
-            for place, versions in evidence.items():
-                if place in different:
+            for key, versions in evidence.items():
+                if key in different:
                     continue
-                levels = self._shares[place].levels(look, self._design, left)
-                views = [version.look(place, look, levels, self._design) for version in versions]
-                found[place] = views[0]
+                levels = self._shares[key].levels(look, self._design, left)
+                views = [version.look(key, look, levels, self._design) for version in versions]
+                found[key] = views[0]
                 if len({view.outcome for view in views}) > 1:
-                    found[place] = replace(views[0], outcome="undecided")
-            different |= {
-                place for place, each in found.items() if each.outcome in ("better", "worse")
-            }
+                    found[key] = replace(views[0], outcome="undecided")
+            different |= {key for key, view in found.items() if view.outcome in ("better", "worse")}
             if len(different) in (before, len(self._shares)):
                 return list(found.values())
 
     def _evidence(self, pair: Pair, places: Mapping[str, int]) -> list[_Evidence]:
         policies = [self._design.policy] if self._design.policy else list(FailurePolicy)
         found = [_Evidence.of(self._runs, pair, places, policy) for policy in policies]
-        return found[:1] if all(each.same(found[0]) for each in found) else found
+        return found[:1] if all(version.same(found[0]) for version in found) else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,10 +387,10 @@ class _Evidence:
             for env in mine
         )
 
-    def look(self, place: Place, look: int, levels: Levels, design: SequentialDesign) -> Look:
+    def look(self, key: Comparison, look: int, levels: Levels, design: SequentialDesign) -> Look:
         nan = math.nan
         if not self.first:
-            return Look(*place, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided")
+            return Look(*key, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided")
         found = look_at(
             [(self.first[env][None], self.second[env][None]) for env in self.first],
             levels,
@@ -411,7 +402,7 @@ class _Evidence:
         sizes = [sum(scores.size for scores in side.values()) for side in sides]
         iqms = [float(interquartile_mean(side)) for side in sides]
         return Look(
-            *place,
+            *key,
             look,
             (sizes[0], sizes[1]),
             levels.test,

@@ -66,25 +66,6 @@ def nominal_levels(
     return tuple(math.erfc(bound / math.sqrt(2)) for bound in bounds)
 
 
-def crossing_probability(fractions: tuple[float, ...], bounds: tuple[float, ...]) -> float:
-    """Returns the chance that |z| reaches its bound at any look, if there is no effect.
-
-    Args:
-        fractions: As in `nominal_levels`.
-        bounds: Positive bound of |z| at each look.
-
-    Raises:
-        ValueError: Fractions do not ascend within (0, 1].
-
-    Source: Armitage, McPherson and Rowe 1969, "Repeated Significance Tests on Accumulating Data".
-    """
-    path, total = _Path(), 0.0
-    for fraction, bound in zip(_checked(fractions), bounds, strict=True):
-        total += path.exceeding(fraction, bound)
-        path.advance(fraction, bound)
-    return total
-
-
 def fixed_share(
     fractions: tuple[float, ...], alpha: float, exponent: float = LINEAR, *, power: float
 ) -> float:

@@ -19,10 +19,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
-from imitbench.stats.bootstrap import bootstrap_differences, check_options
+from imitbench.stats.bootstrap import (
+    Interval,
+    bootstrap_differences,
+    check_options,
+    no_interval,
+)
 from imitbench.stats.coverage import Cells, Coverage, compared_coverage
 from imitbench.stats.improvement import Improvement, probability_of_improvement
-from imitbench.stats.intervals import Interval, no_interval
 from imitbench.stats.mean_test import mean_test, mean_test_lacks
 from imitbench.stats.power import SeedEstimate, seeds_to_decide
 from imitbench.stats.significance import MeanDifference, holm, welch
@@ -134,7 +138,7 @@ def verdicts(
         scores: Its scores by environment.
         baselines: Scores of the baselines, by their names; run counts may differ.
         level: Confidence level of all intervals; tests reject at 1 - `level`.
-        replicates: Number of resamples, and of relabelings if not all are counted.
+        replicates: Number of resamples, and of permutations if not all are counted.
         seed: Seed of these; each comparison starts from it, so that it does not depend on the
             other comparisons.
 
@@ -283,7 +287,7 @@ def _by_environment(
     tests = {name: _test(*pair, len(names), options) for name, pair in cells.items()}
     adjusted = holm({name: test.p_value for name, test in tests.items()})
     found = []
-    for place, (name, pair) in enumerate(cells.items()):
+    for index, (name, pair) in enumerate(cells.items()):
         test = replace(tests[name], adjusted=adjusted[name])
         difference = welch(*pair, level=options.level)
         decision, reason = _decide(difference.difference, test, options)
@@ -296,7 +300,7 @@ def _by_environment(
                 means=(float(one[name].mean()), float(other[name].mean())),
                 difference=difference,
                 test=test,
-                improvement=improvement.by_environment[place],
+                improvement=improvement.by_environment[index],
                 seeds=_seeds(*pair, len(names), options),
             )
         )
@@ -310,9 +314,9 @@ def _test(
     options: _TestOptions,
 ) -> PermutationTestResult:
     """Returns the test, one of `family` tests, not yet corrected."""
-    # With few relabelings p is never small enough, for any scores.
+    # With few permutations p is never small enough, for any scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
-    found = mean_test(
+    p_value = mean_test(
         one,
         other,
         significance=options.significance / family,
@@ -320,7 +324,7 @@ def _test(
         rng=options.rng(),
     )
     lacking = _lacking(one, other, options.significance / family)
-    return PermutationTestResult(found.p_value, found.p_value, lacking)
+    return PermutationTestResult(p_value, p_value, lacking)
 
 
 def _lacking(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -16,10 +18,12 @@ import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
+from imitbench.store.database import ReadOnlyFolderError
 from imitbench.store.database_access import DamagedDatabaseError
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
 from imitbench.store.scan import FolderScan, content_stamp, is_external, scan_outcomes
+from imitbench.util.files import user_cache
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -97,15 +101,12 @@ class CollectionSummary:
     quarantined: list[QuarantinedSource] = field(default_factory=list)
 
 
-def collect(
-    out: Path, *, place: Path | None = None, wait_s: float = database.WAIT_S
-) -> CollectionSummary:
+def collect(out: Path, *, home: Path | None = None) -> CollectionSummary:
     """Updates the database of a results folder to match the files in the folder.
 
     Args:
         out: Root of the results folder.
-        place: Folder of the database; by default the results folder itself.
-        wait_s: Seconds to wait for another process that writes the database.
+        home: Folder of the database; by default the results folder itself.
 
     Returns:
         Summary of the changes.
@@ -117,16 +118,16 @@ def collect(
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
-    place = place or out
+    home = home or out
     scan = scan_outcomes(out)
-    known = _known(place)
+    known = _known(home)
     if known is None or not known.agrees_with(scan):
-        with database.exclusive_writer(place, wait_s=wait_s):
+        with database.exclusive_writer(home):
             # Another process may have collected in the meantime, and more runs may have finished.
             scan = scan_outcomes(out)
-            known = _known(place)
+            known = _known(home)
             if known is None or not known.agrees_with(scan):
-                return _revise(out, place, scan, known)
+                return _revise(out, home, scan, known)
     return CollectionSummary(0, 0, _quarantined(known.problems, scan))
 
 
@@ -148,12 +149,12 @@ class _DatabaseState:
         return [path for path, stamp in scan.stamps.items() if self.stamps.get(path) != stamp]
 
 
-def _known(place: Path) -> _DatabaseState | None:
+def _known(home: Path) -> _DatabaseState | None:
     """Reads the state of the database; `None` if there is no usable one."""
-    if not (place / database.DATABASE_FILE).exists():
+    if not (home / database.DATABASE_FILE).exists():
         return None
     try:
-        with database.reader(place) as connection:
+        with database.reader(home) as connection:
             version = connection.execute("SELECT version FROM schema_version").fetchall()
             if version != [(database.SCHEMA_VERSION,)]:
                 return None
@@ -165,27 +166,27 @@ def _known(place: Path) -> _DatabaseState | None:
 
 
 def _revise(
-    out: Path, place: Path, scan: FolderScan, known: _DatabaseState | None
+    out: Path, home: Path, scan: FolderScan, known: _DatabaseState | None
 ) -> CollectionSummary:
     try:
         if known is not None:
             try:
-                return _apply(out, place, scan, known, rebuild=False)
+                return _apply(out, home, scan, known, rebuild=False)
             except duckdb.Error:
                 pass  # damaged where only writes notice it: rebuild it
-        return _apply(out, place, scan, _DatabaseState({}, {}), rebuild=True)
+        return _apply(out, home, scan, _DatabaseState({}, {}), rebuild=True)
     except duckdb.Error as error:
         why = one_line(error, 500)  # the end of the message has the cause
-        raise InputError(f"{place / database.DATABASE_FILE}: cannot be written ({why})") from error
+        raise InputError(f"{home / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
 def _apply(
-    out: Path, place: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
+    out: Path, home: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
 ) -> CollectionSummary:
     gone, fresh = known.gone(scan), known.fresh(scan)
     problems = dict(known.problems)
     added = 0
-    with database.revision(place, rebuild=rebuild) as connection:
+    with database.revision(home, rebuild=rebuild) as connection:
         removed = _remove(connection, gone, [path for path in fresh if path in known.stamps])
         for path in chain(gone, fresh):
             problems.pop(path, None)
@@ -221,8 +222,8 @@ def _read(out: Path, scan: FolderScan, path: str) -> _ReadSource | None:
         else:
             read = _ReadSource(path, stamp, rows=read_rows(out, path))
     except InputError as error:
-        place = str(out / path)
-        problem = str(error).replace(f"{place}/", "").removeprefix(f"{place}: ")
+        whole = str(out / path)
+        problem = str(error).replace(f"{whole}/", "").removeprefix(f"{whole}: ")
         read = _ReadSource(path, stamp, problem)
     try:
         changed = content_stamp(out, path) != stamp
@@ -291,3 +292,49 @@ def _insert(connection: DuckDBPyConnection, batch: Sequence[_ReadSource]) -> Non
         schema=_INGESTED,
     )
     database.insert(connection, tables)
+
+
+@dataclass(frozen=True)
+class CollectedFolder:
+    """A results folder whose database is up to date.
+
+    Attributes:
+        folder: Folder of the database.
+        summary: What the collection changed.
+    """
+
+    folder: Path
+    summary: CollectionSummary
+
+
+@contextmanager
+def collected(out: Path) -> Iterator[CollectedFolder]:
+    """Collects a results folder, without writing into it where that is not allowed.
+
+    The database of such a folder is in the user's cache, where the next call finds it; if that
+    cannot be written either, in a temporary folder, which is removed at the end.
+
+    Args:
+        out: Root of the results folder.
+
+    Raises:
+        InputError: As for `imitbench.store.collector.collect`.
+    """
+    try:
+        found = CollectedFolder(out, collect(out))
+    except ReadOnlyFolderError:
+        home = cached_folder(out)
+        try:
+            found = CollectedFolder(home, collect(out, home=home))
+        except ReadOnlyFolderError:
+            with tempfile.TemporaryDirectory(prefix="imitbench-") as scratch:
+                home = Path(scratch)
+                yield CollectedFolder(home, collect(out, home=home))
+            return
+    yield found
+
+
+def cached_folder(out: Path) -> Path:
+    """Returns the folder in the user's cache for the database of a results folder."""
+    name = hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:32]
+    return user_cache() / "databases" / name

@@ -44,7 +44,7 @@ class Conditions:
     def sql(cls) -> str:
         """Returns the conditions as SQL expressions over a table of runs; `all` is -1."""
         n_demos = "CASE WHEN all_demos THEN -1 ELSE n_demos END"
-        return ", ".join({"n_demos": n_demos}.get(each.name, each.name) for each in fields(cls))
+        return ", ".join({"n_demos": n_demos}.get(field.name, field.name) for field in fields(cls))
 
     def is_part_of(self, whole: Conditions) -> bool:
         """Whether runs under these conditions may be averaged with, or shown next to, others.

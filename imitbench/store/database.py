@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 DATABASE_FILE = "imitbench.duckdb"
 LOCK_FILE = ".database.lock"
-WAIT_S = 120.0
+_WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -142,7 +142,7 @@ class ReadOnlyFolderError(InputError):
 
 
 @contextmanager
-def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
+def exclusive_writer(out: Path) -> Iterator[None]:
     """Context in which no other process revises the database of a results folder.
 
     The lock ends with the process in any case. On file systems without locks, it does nothing:
@@ -150,7 +150,6 @@ def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
 
     Args:
         out: Root of the results folder.
-        wait_s: Seconds to wait for another process to finish.
 
     Raises:
         InputError: Another process does not finish in time, or the folder cannot be written.
@@ -160,16 +159,16 @@ def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
-            if _lock(descriptor, out, wait_s):
-                _say_who(descriptor)
+            if _lock(descriptor, out):
+                _write_owner(descriptor)
                 _clear_drafts(out)
             yield
         finally:
             os.close(descriptor)
 
 
-def _lock(descriptor: int, out: Path, wait_s: float) -> bool:
-    deadline = time.monotonic() + wait_s
+def _lock(descriptor: int, out: Path) -> bool:
+    deadline = time.monotonic() + _WAIT_S
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,7 +188,7 @@ def _lock(descriptor: int, out: Path, wait_s: float) -> bool:
             return True
 
 
-def _say_who(descriptor: int) -> None:
+def _write_owner(descriptor: int) -> None:
     who = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, who, 0)
@@ -259,7 +258,7 @@ def insert(connection: DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> No
     connection.commit()
 
 
-def insert_from(connection: DuckDBPyConnection, out: Path, place: Path) -> int:
+def insert_from(connection: DuckDBPyConnection, out: Path, home: Path) -> int:
     """Inserts the rows of another database, without runs that are there already.
 
     A completed run replaces a failed one with the same id.
@@ -267,12 +266,12 @@ def insert_from(connection: DuckDBPyConnection, out: Path, place: Path) -> int:
     Args:
         connection: Connection of `revision`.
         out: Results folder of the other database; paths of its runs get it as their start.
-        place: Folder of the other database.
+        home: Folder of the other database.
 
     Returns:
         The number of runs that were there already.
     """
-    file = str(place / DATABASE_FILE).replace("'", "''")
+    file = str(home / DATABASE_FILE).replace("'", "''")
     connection.execute(f"ATTACH '{file}' AS other (READ_ONLY)")
     connection.begin()
     connection.execute("CREATE TEMP TABLE fresh AS FROM other.runs ANTI JOIN runs USING (run_id)")
@@ -323,7 +322,7 @@ def _writable(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reader(out: Path, *, place: Path | None = None) -> Iterator[DuckDBPyConnection]:
+def reader(out: Path, *, home: Path | None = None) -> Iterator[DuckDBPyConnection]:
     """Opens the database of a results folder for reading; files outside it are not accessible.
 
     The connection shows the database as it is now, even if it is revised in the meantime, and does
@@ -331,13 +330,13 @@ def reader(out: Path, *, place: Path | None = None) -> Iterator[DuckDBPyConnecti
 
     Args:
         out: Root of the results folder.
-        place: Folder of its database; by default the results folder itself.
+        home: Folder of its database; by default the results folder itself.
 
     Raises:
         DamagedDatabaseError: It is no database of this program.
         InputError: There is no database, or a third-party program writes to it.
     """
-    path = (place or out) / DATABASE_FILE
+    path = (home or out) / DATABASE_FILE
     if not path.exists():
         raise InputError(f"--out {out}: no results found; run `imitbench run --out {out}` first")
     with opened(path) as connection:
@@ -437,7 +436,7 @@ def read_frame(
     algo = "algo" if "algo" in columns or "suite" not in columns else "NULL"
     cell = ", ".join(f"coalesce({part}, '')" for part in ("suite", "env", algo))
     cells = connection.execute(f"SELECT DISTINCT {cell} FROM {source}").fetchall()
-    chosen = [list(each) for each in cells if selection.takes(*(part or None for part in each))]
+    chosen = [list(row) for row in cells if selection.selects(*(part or None for part in row))]
     return connection.execute(
         f"SELECT * FROM {source} WHERE list_contains($1::VARCHAR[][], [{cell}]) ORDER BY ALL",
         [chosen],

@@ -13,9 +13,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_core import from_json
 
 from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
@@ -274,7 +275,7 @@ def write_external(
         source=results.source,
         files=dict(sorted(results.files.items())),
         notes=results.notes,
-        digest=_digest(body),
+        digest=content_digest(body.encode()),
     )
     path = external_path(out, name)
     if path.exists() and _holds(path, header):
@@ -316,7 +317,7 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
         raise InputError(f"{path}: is not a text file; import it again with --force") from error
     try:
         header = ExternalHeader.model_validate_json(first)
-        if header.digest != _digest(body):
+        if header.digest != content_digest(body.encode()):
             raise InputError(f"{path}: was altered; import it again with --force")
         lines = body.removesuffix("\n").split("\n") if body else []
         if len(lines) > MAX_RUNS:
@@ -332,10 +333,6 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
     if len({run.place for run in runs}) < len(runs):
         raise InputError(f"{path}: two runs have the same place; import it again with --force")
     return header, runs
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResults:
@@ -377,3 +374,31 @@ def _with_references(run: ExternalRun, suite: SuiteCard) -> ExternalRun:
 def _has_scale(run: ExternalRun) -> bool:
     given = (run.reference_random, run.reference_expert)
     return run.score is not None or None not in given
+
+
+_MAX_NAME = 1000
+
+
+def parse_json(content: bytes, where: str) -> Any:
+    """Parses JSON into plain values; never creates objects of types that it names.
+
+    Raises:
+        InputError: The content is not JSON, or nested too deeply.
+    """
+    try:
+        return from_json(content)
+    except ValueError as error:
+        raise InputError(f"{where}: is no JSON ({one_line(error)})") from error
+
+
+def content_digest(content: bytes) -> str:
+    """Returns the SHA-256 as 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def visible(name: str) -> str:
+    """Returns a name as one line of at most 1000 characters; different names stay different."""
+    line = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+    if len(line) <= _MAX_NAME:
+        return line
+    return f"{line[: _MAX_NAME - 20]}…{content_digest(line.encode())[:12]}"

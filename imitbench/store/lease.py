@@ -119,7 +119,7 @@ class Lease:
         try:
             # In this order, because a lease that still exists after a heartbeat remains.
             os.utime(self._path)
-            seen = _look(self._path)
+            seen = _read(self._path)
         except FileNotFoundError:
             seen = None
         if seen is None or seen.nonce != self._owner.nonce:
@@ -192,9 +192,9 @@ def _acquire(
     poll_s = _FIRST_POLL_S
     watched: tuple[_LeaseState, str, float] | None = None
     while True:
-        seen = _look(path)
+        seen = _read(path)
         if seen is None:
-            owner = _place(path, heartbeat_s)
+            owner = _create_lease(path, heartbeat_s)
             if owner is not None:
                 return Lease(path, owner)
             continue
@@ -230,7 +230,7 @@ def is_held(folder: Path, *, may_write: bool = True) -> bool:
             system; otherwise the clock of this machine counts, which may differ.
     """
     try:
-        seen = _look(folder / LEASE_FILE)
+        seen = _read(folder / LEASE_FILE)
     except OSError:
         return False
     if seen is None:
@@ -251,7 +251,7 @@ def is_needed(name: str, lease: Lease | None) -> bool:
     )
 
 
-def _look(path: Path) -> _LeaseState | None:
+def _read(path: Path) -> _LeaseState | None:
     """Reads a lease file; `None` if there is none."""
     try:
         # Opening makes a network file system query its server instead of its cache.
@@ -270,7 +270,7 @@ def _look(path: Path) -> _LeaseState | None:
     return _LeaseState(owner, owner.nonce, stat.st_mtime_ns)
 
 
-def _place(path: Path, heartbeat_s: float) -> LeaseOwner | None:
+def _create_lease(path: Path, heartbeat_s: float) -> LeaseOwner | None:
     """Creates a lease where none exists; returns `None` if another process was first."""
     pid = os.getpid()
     owner = LeaseOwner(
@@ -296,13 +296,13 @@ def _write_owner(path: Path, owner: LeaseOwner) -> bool:
     text = owner.model_dump_json().encode()
     draft = path.with_name(f"{path.name}.{owner.nonce}.tmp")
     try:
-        _create(draft, text)
+        _write_new(draft, text)
         with suppress(FileExistsError, FileNotFoundError):
             _link(draft, path, text)
     finally:
         draft.unlink(missing_ok=True)
     # Ignores the result of `link`: over a network, its success may be reported as a failure.
-    seen = _look(path)
+    seen = _read(path)
     return seen is not None and seen.nonce == owner.nonce
 
 
@@ -313,10 +313,10 @@ def _link(draft: Path, path: Path, text: bytes) -> None:
         if error.errno not in _NO_LINKS:
             raise
         # A file system without links, for example of a memory stick; it is not on a network.
-        _create(path, text)
+        _write_new(path, text)
 
 
-def _create(path: Path, text: bytes) -> None:
+def _write_new(path: Path, text: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(text)
@@ -329,14 +329,14 @@ def _remove(path: Path, nonce: str) -> bool:
         Whether it is gone; `False` while another process is about to remove it.
     """
     right = path.with_name(f"{LEASE_FILE}.{nonce}")
-    owner = _place(right, HEARTBEAT_S)
+    owner = _create_lease(right, HEARTBEAT_S)
     if owner is None:
-        other = _look(right)
+        other = _read(right)
         if other is not None and _judge(other, path.parent) in ("silent", "abandoned"):
             _remove(right, other.nonce)
         return False
     try:
-        seen = _look(path)
+        seen = _read(path)
         if seen is not None and seen.nonce == nonce:
             path.unlink()
     finally:

@@ -1,16 +1,25 @@
-"""Reads how far runs are that a process is working on: from their files alone, so from anywhere."""
+"""How far runs are, and how long they take.
+
+The progress of a run that a process is working on is read from its files alone, so from anywhere.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, Scalar
+from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
-from imitbench.records.main_metric import main_metric
-from imitbench.records.runs import RunSpec, RunTime
+from imitbench.records.curves import main_metric
+from imitbench.records.runs import Budget, RunSpec, RunTime
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import read_sweeps
 from imitbench.untrusted.files import read_end
@@ -30,7 +39,7 @@ class TrainingProgress:
         phase: What it is doing: `load`, `setup`, `train`, `evaluate` or `save`; `start` until the
             worker has said so.
         step: Units of the budget spent; `None` before training.
-        metric: Main metric of the learning curve (see `imitbench.records.main_metric`), name and
+        metric: Main metric of the learning curve (see `imitbench.records.curves`), name and
             latest value; `None` before the first point.
         left_s: Expected seconds until the run is finished; `None` if unknown.
         message: Last line of its log; empty if the method has printed nothing.
@@ -52,7 +61,9 @@ class TrainingProgress:
     @property
     def share(self) -> float | None:
         """Share of the budget spent; `None` before training, or if there is no budget."""
-        return _share(self.step, self.amount)
+        if self.step is None or not self.amount:
+            return None
+        return min(1.0, self.step / self.amount)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +131,6 @@ def expected_times(out: Path) -> dict[str, RunTime]:
         if cell.expected is not None
         for run_id in cell.run_ids
     }
-
-
-def _share(step: int | None, amount: int) -> float | None:
-    return min(1.0, step / amount) if step is not None and amount else None
 
 
 def seconds_left(
@@ -199,3 +206,106 @@ def find_live_run(out: Path, directory: RunDirectory) -> LiveRun | None:
     except InputError:  # the worker is about to write it
         return None
     return read_live_run(directory, spec, expected_times(out).get(spec.run_id))
+
+
+def finished_time(directory: RunDirectory) -> RunTime | None:
+    """Returns how long a finished run took; `None` if its result cannot be read."""
+    try:
+        result = directory.read_result()
+    except InputError:
+        return None
+    train_s = min(max(0.0, result.train_s), result.wall_s)
+    return RunTime(train_s=train_s, other_s=result.wall_s - train_s)
+
+
+def median_time(times: Sequence[RunTime]) -> RunTime | None:
+    """Returns the median of whole times, and of their training; `None` for no times."""
+    if not times:
+        return None
+    whole_s = statistics.median(time.total_s for time in times)
+    train_s = min(whole_s, statistics.median(time.train_s for time in times))
+    return RunTime(train_s=train_s, other_s=whole_s - train_s)
+
+
+class DurationEstimates:
+    """Expected times of planned runs on one core.
+
+    Args:
+        algorithms: Cards of the algorithms.
+        environments: Cards of the environments by id.
+        out: Results folder; its finished runs give the best estimates.
+    """
+
+    _SETUP_S = 1.0  # to build environments, read demonstrations and write results
+
+    def __init__(
+        self,
+        algorithms: Iterable[AlgorithmCard],
+        environments: Mapping[str, EnvironmentCard],
+        out: Path,
+    ) -> None:
+        self._cards = {card.name: card for card in algorithms}
+        self._environments = environments
+        self._out = out
+
+    @cached_property
+    def _finished(self) -> dict[tuple[str, str, str, int], float]:
+        """Median seconds of finished runs by algorithm, environment, budget unit and amount."""
+        from imitbench.store import database
+
+        try:
+            with database.reader(self._out) as connection:
+                return database.read_durations(connection)
+        except InputError:
+            return {}
+
+    def on_cards(self, run: RunSpec) -> RunTime:
+        """Returns the expected time of one run by the rates on the cards; reads no file."""
+        card = self._environments[run.environment.id]
+        rate = card.steps_per_second
+        train_s = training_seconds(
+            run.budget, self._cards[run.algo], run.hyperparameters, rate, run.pack or 1
+        )
+        steps = 2 * run.protocol.episodes * card.max_episode_steps
+        return RunTime(train_s=train_s, other_s=self._SETUP_S + steps / rate)
+
+    def seconds(self, run: RunSpec) -> float:
+        """Returns the expected seconds of one run: of finished ones like it, else by the cards."""
+        unit, amount = run.budget.unit, run.budget.amount
+        known = self._finished.get((run.algo_label, run.environment.id, unit, amount))
+        return self.on_cards(run).total_s if known is None else known
+
+
+# Part of a training's time that a pack takes once, not for each seed (benchmarks/README.md).
+_SHARED = 0.6
+
+
+def training_seconds(
+    budget: Budget,
+    algorithm: AlgorithmCard,
+    hyperparameters: Mapping[str, Scalar],
+    steps_per_second: float = math.inf,
+    pack: int = 1,
+) -> float:
+    """Estimates the seconds of a training on one core.
+
+    Args:
+        budget: Amount of training.
+        algorithm: Card of the algorithm.
+        hyperparameters: All of them. The time of a method with `updates` every `steps_per_update`
+            steps is in proportion to their ratio.
+        steps_per_second: Speed of the environment; unknown speeds cost nothing.
+        pack: Number of seeds that are trained together.
+    """
+    work = _updates_per_step(hyperparameters) / _updates_per_step(algorithm.resolve({}))
+    work *= 1 - _SHARED + _SHARED / pack
+    training = budget.amount / 1000 * algorithm.seconds_per_1000 * work
+    return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
+
+
+def _updates_per_step(hyperparameters: Mapping[str, Scalar]) -> float:
+    updates, steps = map(hyperparameters.get, ("updates", "steps_per_update"))
+    # A plug-in may use these names for something else.
+    if isinstance(updates, int) and isinstance(steps, int) and updates > 0 and steps > 0:
+        return updates / steps
+    return 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import heapq
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,11 +12,10 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.records.runs import RunTime
-from imitbench.store.activity import is_active
-from imitbench.store.live_runs import LiveRun, read_live_run
+from imitbench.store.live_runs import LiveRun, finished_time, median_time, read_live_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
-from imitbench.store.sweep_file import read_sweeps
+from imitbench.store.sweep_file import is_active, read_sweeps
 
 STATES = ("done", "running", "failed", "interrupted", "waiting")
 OPEN_STATES = ("running", "interrupted", "waiting")
@@ -143,7 +141,7 @@ class StatusSurvey:
         self._expected: dict[_Key, RunTime] = {}
         self._seconds: dict[tuple[Path, float], RunTime | None] = {}
 
-    def look(self) -> list[CellStatus]:
+    def cells(self) -> list[CellStatus]:
         """Counts the runs of each cell by state.
 
         Returns:
@@ -257,11 +255,6 @@ class StatusSurvey:
         return median_time(times)
 
 
-def survey_results(out: Path) -> list[CellStatus]:
-    """Inspects a results folder once, as `StatusSurvey` does."""
-    return StatusSurvey(out).look()
-
-
 def total_status(cells: Sequence[CellStatus]) -> StatusTotal:
     """Sums the counts of cells and estimates the remaining time of all."""
     counts = {state: sum(cell.counts[state] for cell in cells) for state in STATES}
@@ -271,25 +264,6 @@ def total_status(cells: Sequence[CellStatus]) -> StatusTotal:
     least = max((cell.eta_s or 0.0 for cell in known), default=0.0)
     whole = len(known) == sum(cell.open > 0 for cell in cells)
     return StatusTotal(counts, eta_s=max(least, ahead / at_work), whole=whole)
-
-
-def finished_time(directory: RunDirectory) -> RunTime | None:
-    """Returns how long a finished run took; `None` if its result cannot be read."""
-    try:
-        result = directory.read_result()
-    except InputError:
-        return None
-    train_s = min(max(0.0, result.train_s), result.wall_s)
-    return RunTime(train_s=train_s, other_s=result.wall_s - train_s)
-
-
-def median_time(times: Sequence[RunTime]) -> RunTime | None:
-    """Returns the median of whole times, and of their training; `None` for no times."""
-    if not times:
-        return None
-    whole_s = statistics.median(time.total_s for time in times)
-    train_s = min(whole_s, statistics.median(time.train_s for time in times))
-    return RunTime(train_s=train_s, other_s=whole_s - train_s)
 
 
 def _done_at(directory: RunDirectory) -> float | None:

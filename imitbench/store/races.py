@@ -1,35 +1,40 @@
-"""Races of a results folder: their registered designs, and the runs that belong to them.
+"""Races of a results folder: their registered designs, and the runs or episodes of each.
 
-    .races/<id>/design.json     the design, when it was registered, and a digest over both
-    .races/<id>/request.json    the request that plans its runs, for `imitbench resume`
+    .races/<id>/design.json                 the design, when it was registered, and their digest
+    .races/<id>/request.json                the request that plans its runs, for `imitbench resume`
+    .policy-races/<id>/design.json          the design of a race of two given policies
+    .policy-races/<id>/<side>-<look>.json   returns of one batch of episodes of one policy
 
-There is no other state: all decisions follow from the design and the outcomes of the runs.
+There is no other state: all decisions follow from the design and the outcomes. The seeds of a batch
+follow from the design, too, so that a batch whose file was not written before a kill has the same
+episodes when it is done again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.published import PublishedRun
-from imitbench.records.race_design import RacedCell, RaceDesign
-from imitbench.records.runs import RunSpec
-from imitbench.records.sealed import SealedRecord
+from imitbench.records.race_design import SIDES, PolicyDesign, RacedCell, RaceDesign
+from imitbench.records.runs import RunSpec, SealedRecord
 from imitbench.store import lease
 from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
+from imitbench.util.numbers import Finite
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
 
-RACES_FOLDER = ".races"
+RACES_FOLDER, POLICY_RACES_FOLDER = ".races", ".policy-races"
 _DESIGN, _REQUEST = "design.json", "request.json"
 _ID_LENGTH = 16
 
@@ -92,14 +97,11 @@ def read_races(out: Path) -> list[RegisteredRace]:
     Raises:
         InputError: A design cannot be read, or was changed after its registration.
     """
-    found = []
-    for path in sorted((out / RACES_FOLDER).glob(f"*/{_DESIGN}")):
-        try:
-            text = read_content(path)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-        found.append(parse_race(text, path.parent.name, str(path)))
-    return sorted(found, key=lambda race: (race.registered_at, race.id))
+
+    def read(path: Path) -> RegisteredRace:
+        return parse_race(_content(path), path.parent.name, str(path))
+
+    return _read_designs(out / RACES_FOLDER, read)
 
 
 def read_request(out: Path, race: RegisteredRace) -> SweepRequest | None:
@@ -110,7 +112,7 @@ def read_request(out: Path, race: RegisteredRace) -> SweepRequest | None:
         return None
 
 
-def register(out: Path, race: RegisteredRace, request: SweepRequest | None) -> RegisteredRace:
+def register(out: Path, race: RegisteredRace, request: SweepRequest) -> RegisteredRace:
     """Writes a design before its first run, unless the same one is registered already.
 
     Args:
@@ -125,25 +127,15 @@ def register(out: Path, race: RegisteredRace, request: SweepRequest | None) -> R
         InputError: The folder has results that do not belong to the design or are older than it, or
             another race of the same methods; or the folder cannot be written.
     """
-    folder = out / RACES_FOLDER
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = lease.acquire(folder, wait=True)  # two processes register one after the other
-        assert held is not None
-        try:
-            races = read_races(out)
-            present = next((each for each in races if each.id == race.id), None)
-            if present is None:
-                _check_free(out, race, races)
-                if request is not None:
-                    path = race_folder(out, race) / _REQUEST
-                    atomic_write_text(path, request.model_dump_json(indent=1) + "\n")
-                atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
-            return present or race
-        finally:
-            held.release()
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
+    with _registration(out, out / RACES_FOLDER):
+        races = read_races(out)
+        present = next((known for known in races if known.id == race.id), None)
+        if present is None:
+            _check_free(out, race, races)
+            path = race_folder(out, race) / _REQUEST
+            atomic_write_text(path, request.model_dump_json(indent=1) + "\n")
+            atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
+        return present or race
 
 
 def restore(out: Path, race: RegisteredRace) -> None:
@@ -156,16 +148,13 @@ def restore(out: Path, race: RegisteredRace) -> None:
     Raises:
         InputError: The folder has another race of the same methods, or cannot be written.
     """
-    try:
-        (out / RACES_FOLDER).mkdir(parents=True, exist_ok=True)
+    with _registration(out, out / RACES_FOLDER):
         present = read_races(out)
-        if race.id in {each.id for each in present}:
+        if race.id in {other.id for other in present}:
             return
         for other in present:
             _check_overlap(out, race.design, other.design)
         atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
 
 
 def _check_overlap(out: Path, design: RaceDesign, other: RaceDesign) -> None:
@@ -336,8 +325,8 @@ _WHY: Mapping[str, str] = {
 def describe_foreign(found: Iterable[ForeignRun]) -> list[str]:
     """Returns a message per method, environment and reason."""
     groups: dict[tuple[str, str, str], list[int]] = {}
-    for each in found:
-        groups.setdefault((*_cell_of(each.spec), each.why), []).append(each.spec.seed)
+    for run in found:
+        groups.setdefault((*_cell_of(run.spec), run.why), []).append(run.spec.seed)
     return [
         f"{one_line(label)} on {one_line(env)} has {_WHY[why]} ({_seeds(seeds)})"
         for (label, env, why), seeds in groups.items()
@@ -362,3 +351,185 @@ def _seeds(seeds: Iterable[int]) -> str:
     known = sorted(set(seeds))
     named = ", ".join(map(str, known[:5])) + (", …" if len(known) > 5 else "")
     return f"seed{'s' * (len(known) > 1)} {named}"
+
+
+class _Sealed(SealedRecord):
+    digest: str = ""
+
+
+class RegisteredPolicyRace(_Sealed):
+    """A design, and when it was registered (`design.json`).
+
+    Attributes:
+        registered_at: ISO 8601 time in UTC; no episode had been run by then.
+        command: The command that the user typed.
+        imitbench: Version that registered it.
+        digest: SHA-256 over all of the above.
+    """
+
+    format: Literal["imitbench-policy-race"] = "imitbench-policy-race"
+    version: Literal[1] = 1
+    design: PolicyDesign
+    registered_at: str
+    command: str
+    imitbench: str
+
+    @property
+    def id(self) -> str:
+        """Start of the design's digest, which names the race."""
+        return self.design.digest[:_ID_LENGTH]
+
+
+class EpisodeBatch(_Sealed):
+    """Episodes of one policy between two looks.
+
+    Attributes:
+        design: Digest of the design.
+        side: Which policy, as in `SIDES`.
+        look: Number of the look that needs them, from 0.
+        returns: Undiscounted returns, in the order of episodes.
+        digest: SHA-256 over all of the above.
+    """
+
+    design: str
+    side: str
+    look: Annotated[int, Field(ge=0)]
+    returns: list[Finite]
+
+
+_S = TypeVar("_S", bound=_Sealed)
+
+
+def policy_race_folder(out: Path, race: RegisteredPolicyRace) -> Path:
+    """Returns the folder of a race in a results folder."""
+    return out / POLICY_RACES_FOLDER / race.id
+
+
+def read_policy_races(out: Path) -> list[RegisteredPolicyRace]:
+    """Reads the registered designs of a results folder, oldest first.
+
+    Raises:
+        InputError: A design cannot be read, or was changed after its registration.
+    """
+
+    def read(path: Path) -> RegisteredPolicyRace:
+        race = _read(RegisteredPolicyRace, path, "the design of a race")
+        if race.id != path.parent.name:
+            raise _edited(path)
+        return race
+
+    return _read_designs(out / POLICY_RACES_FOLDER, read)
+
+
+def register_policy_race(out: Path, race: RegisteredPolicyRace) -> RegisteredPolicyRace:
+    """Writes a design before its first episode, unless the same one is registered already.
+
+    Args:
+        out: Results folder, created if missing.
+        race: The race.
+
+    Returns:
+        The registered race, which may be an earlier one with the same design.
+
+    Raises:
+        InputError: A design of the folder was edited, or the folder cannot be written.
+    """
+    with _registration(out, out / POLICY_RACES_FOLDER):
+        for present in read_policy_races(out):
+            if present.id == race.id:
+                return present
+        atomic_write_text(policy_race_folder(out, race) / _DESIGN, race.sealed().text())
+        return race.sealed()
+
+
+def read_batch(folder: Path, design: PolicyDesign, side: str, look: int) -> list[float] | None:
+    """Reads the returns of a batch; `None` if there is none yet.
+
+    Raises:
+        InputError: The file was edited, or is not that batch of the design.
+    """
+    path = _batch_path(folder, side, look)
+    if not path.exists():
+        return None
+    batch = _read(EpisodeBatch, path, "a batch of episodes")
+    if (batch.design, batch.side, batch.look) != (design.digest, side, look) or (
+        len(batch.returns) != design.episodes_in(look)
+    ):
+        raise _edited(path)
+    return batch.returns
+
+
+def write_batch(
+    folder: Path, design: PolicyDesign, side: str, look: int, returns: list[float]
+) -> None:
+    """Writes the returns of a batch atomically."""
+    batch = EpisodeBatch(design=design.digest, side=side, look=look, returns=returns)
+    atomic_write_text(_batch_path(folder, side, look), batch.sealed().text())
+
+
+def read_returns(folder: Path, design: PolicyDesign) -> tuple[list[float], list[float]]:
+    """Reads the returns of both policies, up to the first batch that is missing.
+
+    Raises:
+        InputError: A file was edited.
+    """
+    sides: dict[str, list[float]] = {}
+    for side in SIDES:
+        sides[side] = []
+        for look in range(len(design.sequential.looks)):
+            batch = read_batch(folder, design, side, look)
+            if batch is None:
+                break
+            sides[side] += batch
+    return sides["first"], sides["second"]
+
+
+def _batch_path(folder: Path, side: str, look: int) -> Path:
+    return folder / f"{side}-{look:04d}.json"
+
+
+def _read(kind: type[_S], path: Path, what: str) -> _S:
+    try:
+        record = kind.model_validate_json(_content(path))
+    except ValidationError as error:
+        raise InputError(f"{path}: not {what} ({first_problem(error)})") from error
+    if record.digest != record.own_digest:
+        raise _edited(path)
+    return record
+
+
+def _edited(path: Path) -> InputError:
+    return InputError(
+        f"{path}: was changed after it was written; restore it, or start another race in another "
+        "--out"
+    )
+
+
+_Registered = TypeVar("_Registered", RegisteredRace, RegisteredPolicyRace)
+
+
+def _read_designs(folder: Path, read: Callable[[Path], _Registered]) -> list[_Registered]:
+    found = [read(path) for path in sorted(folder.glob(f"*/{_DESIGN}"))]
+    return sorted(found, key=lambda race: (race.registered_at, race.id))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_content(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+@contextmanager
+def _registration(out: Path, folder: Path) -> Iterator[None]:
+    """Context in which no other process registers a race in a folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = lease.acquire(folder, wait=True)
+        assert held is not None
+        try:
+            yield
+        finally:
+            held.release()
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from imitbench.records.runs import Provenance, RunSpec
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MAX_POINTS = 200_000
-"""Maximum number of learning-curve points to read, over all runs."""
+"""Maximum number of learning-curve points to read, over all runs. Curves share it evenly; every
+curve keeps its first and last point, and the others are evenly spread over the recorded ones."""
 FEWEST, MOST = 2, 200
 _SERIES = "SELECT run_id, metric, step, value FROM latest JOIN curves USING (run_id)"
 
@@ -68,46 +69,27 @@ class ReportDetails:
     curves: dict[str, dict[str, MetricCurve]] = field(default_factory=dict)
 
 
-def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS) -> ReportDetails:
+def read_details(connection: DuckDBPyConnection) -> ReportDetails:
     """Reads details of the runs that `imitbench.store.database.read_scores` returns.
 
     Args:
         connection: Connection to the database.
-        max_points: Maximum number of curve points, shared evenly between curves; every curve
-            keeps its first and last point, and the others are evenly spread over the recorded ones.
 
     Raises:
         ValidationError: A stored specification or provenance is malformed.
     """
-    columns = (
-        "run_id, deterministic_return, return_std, termination_rate, train_s, started_at, "
-        "spec, provenance"
-    )
+    names = [field.name for field in fields(RunDetail)]
     rows = connection.execute(
-        f"SELECT {columns} FROM runs WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
+        f"SELECT run_id, {', '.join(names)} FROM runs "
+        "WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
     ).fetchall()
-    runs = {
-        run_id: RunDetail(
-            deterministic_return=deterministic_return,
-            return_std=return_std,
-            termination_rate=termination_rate,
-            train_s=train_s,
-            started_at=started_at,
-            spec=RunSpec.model_validate_json(spec),
-            provenance=Provenance.model_validate_json(provenance),
-        )
-        for (
-            run_id,
-            deterministic_return,
-            return_std,
-            termination_rate,
-            train_s,
-            started_at,
-            spec,
-            provenance,
-        ) in rows
-    }
-    return ReportDetails(runs, _read_curves(connection, max_points))
+    runs = {}
+    for run_id, *values in rows:
+        columns = dict(zip(names, values, strict=True))
+        columns["spec"] = RunSpec.model_validate_json(columns["spec"])
+        columns["provenance"] = Provenance.model_validate_json(columns["provenance"])
+        runs[run_id] = RunDetail(**columns)
+    return ReportDetails(runs, _read_curves(connection))
 
 
 def read_episodes(connection: DuckDBPyConnection, run_ids: Sequence[str]) -> int | None:
@@ -130,14 +112,12 @@ def read_episodes(connection: DuckDBPyConnection, run_ids: Sequence[str]) -> int
     return int(rows[0][0]) if len(rows) == 1 else None
 
 
-def _read_curves(
-    connection: DuckDBPyConnection, max_points: int
-) -> dict[str, dict[str, MetricCurve]]:
+def _read_curves(connection: DuckDBPyConnection) -> dict[str, dict[str, MetricCurve]]:
     found = connection.execute(
         f"SELECT count(*) FROM (SELECT DISTINCT run_id, metric FROM ({_SERIES}))"
     ).fetchone()
     series = found[0] if found else 0
-    keep = min(MOST, max(FEWEST, max_points // max(1, series)))
+    keep = min(MOST, max(FEWEST, MAX_POINTS // max(1, series)))
     rows = connection.execute(
         f"""
         SELECT run_id, metric, list(step ORDER BY place), list(value ORDER BY place), any_value(n)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -51,6 +54,18 @@ class RunStatus(Record):
     attempt: int = 1
     step: int | None = None
     train_s: float = 0.0
+
+    @classmethod
+    def now(cls, state: State, phase: str, **values: Any) -> RunStatus:
+        """Returns what this process is doing now; `values` are the further fields."""
+        return cls(
+            state=state,
+            phase=phase,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            updated_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            **values,
+        )
 
 
 class RunDirectory:
@@ -135,7 +150,6 @@ class RunDirectory:
         self,
         *,
         wait: bool,
-        heartbeat_s: float = lease.HEARTBEAT_S,
         while_waiting: Callable[[], None] = lambda: None,
     ) -> Iterator[bool]:
         """Holds the run for this process, so that no two processes work on it at the same time.
@@ -145,7 +159,6 @@ class RunDirectory:
 
         Args:
             wait: Whether to wait until another process releases the run or has certainly exited.
-            heartbeat_s: Seconds between the heartbeats that other processes wait for.
             while_waiting: Called about once a second; may raise to stop waiting.
 
         Yields:
@@ -158,9 +171,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be created ({error.strerror})") from error
-        held = lease.acquire(
-            self.path, wait=wait, heartbeat_s=heartbeat_s, while_waiting=while_waiting
-        )
+        held = lease.acquire(self.path, wait=wait, while_waiting=while_waiting)
         if held is None:
             yield False
             return
@@ -264,15 +275,8 @@ class RunDirectory:
 
         from imitbench.data.arrow_numbers import arrow_view
 
-        columns = {
-            "episode": np.arange(len(episodes.returns), dtype=np.int64),
-            "deterministic": episodes.deterministic,
-            "raw_return": episodes.returns,
-            "length": episodes.lengths,
-            "terminated": episodes.terminated,
-            "truncated": ~episodes.terminated,
-        }
-        table = pa.table({name: arrow_view(values) for name, values in columns.items()})
+        columns = episodes.columns.items()
+        table = pa.table({name: arrow_view(values) for name, values in columns})
         buffer = io.BytesIO()
         pq.write_table(table, buffer)
         atomic_write_bytes(self.path / "episodes.parquet", buffer.getvalue())
@@ -284,7 +288,7 @@ class RunDirectory:
         fsync_directory(self.path)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
-    def tidy(self) -> None:
+    def remove_leftover_checkpoints(self) -> None:
         """Removes the checkpoints of a complete run whose worker did not remove them."""
         if self.is_done and self.checkpoints.exists():
             with self.claim(wait=False) as claimed:

@@ -1,4 +1,7 @@
-"""Converts run directories to rows of the database, as Arrow tables of bounded size."""
+"""Converts run directories to rows of the database, as Arrow tables of bounded size.
+
+The sizes that `episodes.parquet` declares are checked before it is decoded.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
@@ -19,12 +23,24 @@ from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
 from imitbench.store.comparability import run_row
-from imitbench.store.episode_file import EPISODES, read_episode_file
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.text_line import one_line
 
 _CURVE = pa.schema([("step", pa.int64()), ("metric", pa.string()), ("value", pa.float64())])
+EPISODES = pa.schema(
+    [
+        ("episode", pa.int64()),
+        ("deterministic", pa.bool_()),
+        ("raw_return", pa.float64()),
+        ("length", pa.int64()),
+        ("terminated", pa.bool_()),
+        ("truncated", pa.bool_()),
+    ]
+)
+# A page states its unpacked size, which only these two bound by the bytes that are there.
+_CODECS = {"SNAPPY", "UNCOMPRESSED"}
 
 
 @dataclass(frozen=True)
@@ -93,20 +109,11 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
     if run.result is None or run.episodes is None:
         assert run.failure is not None
         return RunRows(spec.run_id, failure=_failed(spec, run.failure, path))
-    episodes = run.episodes
-    columns = {
-        "episode": np.arange(len(episodes.returns)),
-        "deterministic": episodes.deterministic,
-        "raw_return": episodes.returns,
-        "length": episodes.lengths,
-        "terminated": episodes.terminated,
-        "truncated": ~episodes.terminated,
-    }
     return RunRows(
         spec.run_id,
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
-        episodes=pa.table(columns, schema=EPISODES),
+        episodes=pa.table(run.episodes.columns, schema=EPISODES),
         curve=_published_curve(run.curve),
     )
 
@@ -227,3 +234,40 @@ def _read_curve(path: Path) -> pa.Table:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as e:
         raise InputError(f"{path}: not a learning curve ({one_line(e)})") from e
+
+
+def read_episode_file(path: Path) -> pa.Table:
+    """Reads the evaluation episodes of a run, in the columns `EPISODES`.
+
+    Raises:
+        InputError: The file is missing or damaged, lacks columns, or declares too many episodes.
+    """
+    try:
+        # From memory, because opening the path through Arrow's file systems is slower.
+        with pq.ParquetFile(pa.BufferReader(read_content(path))) as file:
+            _check_sizes(file, path)
+            table = file.read(columns=EPISODES.names, use_threads=False)
+        table = table.select(EPISODES.names)
+        return table if table.schema.equals(EPISODES) else table.cast(EPISODES)
+    except (OSError, pa.ArrowException, KeyError, MemoryError) as error:
+        raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+
+
+def _check_sizes(file: pq.ParquetFile, path: Path) -> None:
+    """Checks that each column has a number per episode, and that there are not too many."""
+    declared = file.metadata
+    groups = [declared.row_group(index) for index in range(declared.num_row_groups)]
+    rows = max(declared.num_rows, sum(group.num_rows for group in groups))
+    if rows > limits().run_episodes:
+        raise InputError(f"{path}: {beyond('run_episodes', f'declares {rows:,} episodes')}")
+    for name in EPISODES.names:
+        kind = file.schema_arrow.field(name).type
+        if not (
+            pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        ):
+            raise InputError(f"{path}: column {name} has no numbers; restore the file")
+    codecs = {
+        group.column(index).compression for group in groups for index in range(group.num_columns)
+    }
+    if not codecs <= _CODECS:
+        raise InputError(f"{path}: is not packed as this program does; restore the file")

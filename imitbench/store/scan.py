@@ -75,11 +75,11 @@ def _external_files(out: Path, closed: dict[str, str]) -> Iterator[str]:
     try:
         with os.scandir(out / EXTERNAL_FOLDER) as entries:
             names = sorted(
-                each.name
-                for each in entries
-                if each.name.endswith(EXTERNAL_SUFFIX)
-                and each.name[0] != "."
-                and each.is_file(follow_symlinks=False)
+                entry.name
+                for entry in entries
+                if entry.name.endswith(EXTERNAL_SUFFIX)
+                and entry.name[0] != "."
+                and entry.is_file(follow_symlinks=False)
             )
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -118,7 +118,9 @@ def check_suites(out: Path, suites: Iterable[str]) -> None:
 def _below(root: str, prefix: str, levels: int, closed: dict[str, str]) -> Iterator[str]:
     try:
         with os.scandir(f"{root}/{prefix}") as entries:
-            names = sorted(each.name for each in entries if each.name[0] != "." and each.is_dir())
+            names = sorted(
+                entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()
+            )
     except OSError as error:
         closed[prefix] = str(error.strerror)
         return

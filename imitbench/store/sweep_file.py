@@ -1,13 +1,16 @@
-"""Sweep files: each sweep stores its request and the runs that it planned.
+"""Sweeps of a results folder: the file of each, and whether one is active.
 
-`imitbench status` uses them to show open runs, and `imitbench resume` to do missing runs.
+A sweep file stores the request and the runs that it planned. `imitbench status` uses it to show
+open runs, and `imitbench resume` to do missing runs. Each active sweep holds a lease beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +20,7 @@ from pydantic import Field, ValidationError
 from imitbench.cards.suite import BudgetName
 from imitbench.errors import InputError
 from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec, RunTime
+from imitbench.store import lease
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
 from imitbench.untrusted.limits import beyond, limits
@@ -176,3 +180,69 @@ def _read(path: Path) -> SweepFile | None:
         return SweepFile.model_validate_json(read_content(path))
     except (InputError, OSError, ValidationError):
         return None
+
+
+_ACTIVE_FOLDER = "at-work"
+
+
+@contextmanager
+def active_sweep(out: Path) -> Iterator[None]:
+    """Context in which other processes see that this process has an active sweep in a folder.
+
+    Raises:
+        InputError: The folder cannot be written.
+        OSError: The folder cannot be written.
+    """
+    folder = out / SWEEPS_FOLDER / _ACTIVE_FOLDER
+    _remove_abandoned(folder)
+    own, held = _enter(folder)
+    try:
+        yield
+    finally:
+        held.release()
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def is_active(out: Path, *, may_write: bool = True) -> bool:
+    """Whether a running process, on any machine, has an active sweep in a results folder.
+
+    Args:
+        out: Root of the results folder.
+        may_write: See `imitbench.store.lease.is_held`.
+    """
+    folders = _present(out / SWEEPS_FOLDER / _ACTIVE_FOLDER)
+    return any(lease.is_held(folder, may_write=may_write) for folder in folders)
+
+
+def _enter(folder: Path) -> tuple[Path, lease.Lease]:
+    """Creates a folder for this sweep and takes its lease."""
+    while True:
+        own = folder / uuid.uuid4().hex
+        own.mkdir(parents=True)
+        try:
+            held = lease.acquire(own, wait=True)
+        except InputError:
+            if own.exists():
+                raise
+            continue  # another sweep removed it as abandoned, before it had a lease
+        assert held is not None
+        return own, held
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes the folders of killed processes."""
+    for left in _present(folder):
+        # Another sweep may be removing it; and a folder that cannot be removed is harmless.
+        with suppress(InputError):
+            held = lease.acquire(left, wait=False)
+            if held is not None:
+                # Before the release: afterwards, the lease may belong to its owner again.
+                shutil.rmtree(left, ignore_errors=True)
+                held.release()
+
+
+def _present(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return []

@@ -30,8 +30,8 @@ def write_board_repository(folder: Path) -> None:
     """
     source = Path(str(resources.files("imitbench.templates.board")))
     with new_folder(folder) as draft:
-        for name, place in _PLACES.items():
+        for name, target in _PLACES.items():
             text = (source / name).read_text(encoding="utf-8")
-            path = draft / place
+            path = draft / target
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text.replace("IMITBENCH_VERSION", __version__), encoding="utf-8")

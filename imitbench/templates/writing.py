@@ -46,6 +46,7 @@ def write_template(
     taken = suite_names() if is_suite else ["all", "demonstrations", *algorithm_names()]
     if name in taken:
         raise InputError(f"{name}: is the name of a bundled one; choose another")
+    folder = resources.files(f"imitbench.templates.{template}")
     target = to / name
     if target.exists():
         raise InputError(f"{target}: already exists; choose another name, or another --to")
@@ -54,7 +55,7 @@ def write_template(
         with tempfile.TemporaryDirectory(dir=to, prefix=f".{name}-") as scratch:
             made = Path(scratch, name)
             made.mkdir()
-            for source in sorted(_folder(template).iterdir()):
+            for source in sorted(Path(str(folder)).iterdir()):
                 if source.name not in _LEFT_OUT:
                     text = source.read_text(encoding="utf-8")
                     (made / _named(source.name, name)).write_text(
@@ -65,10 +66,6 @@ def write_template(
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror})") from error
     return target
-
-
-def _folder(template: Template) -> Path:
-    return Path(str(resources.files(f"imitbench.templates.{template}")))
 
 
 def _named(text: str, name: str) -> str:

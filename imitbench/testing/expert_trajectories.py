@@ -47,7 +47,7 @@ def generate_expert_trajectories(
         env_id,
         rng=rng,
         n_envs=min(8, num_trajectories),
-        post_wrappers=[lambda each, _: RolloutInfoWrapper(each)],
+        post_wrappers=[lambda env, _: RolloutInfoWrapper(env)],
     )
     try:
         expert = load_policy("ppo-huggingface", env, env_name=env_id)
@@ -77,14 +77,14 @@ def lazy_generate_expert_trajectories(
     Raises:
         InputError: See `generate_expert_trajectories`; or the cache is damaged.
     """
-    place = Path(cache_path) / env_id.replace("/", "_")
+    path = Path(cache_path) / env_id.replace("/", "_")
     try:
-        cached = serialize.load_with_rewards(place)
+        cached = serialize.load_with_rewards(path)
     except FileNotFoundError:
         cached = ()
     if len(cached) < num_trajectories:
         cached = generate_expert_trajectories(env_id, num_trajectories, rng)
-        serialize.save(place, cached)
+        serialize.save(path, cached)
     return cached[:num_trajectories]
 
 

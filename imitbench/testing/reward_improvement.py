@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+
+from imitbench.stats.mean_test import choices
 
 Floats = npt.NDArray[np.float64]
 
@@ -90,12 +91,7 @@ def _permutation_p_value(old: Floats, new: Floats) -> float:
     if splits <= _MOST_SPLITS:
         # The sum over the new group decides; enumerating the smaller group is less work.
         size = min(len(old), len(new))
-        chosen = np.fromiter(
-            itertools.chain.from_iterable(itertools.combinations(range(len(rewards)), size)),
-            dtype=np.intp,
-            count=splits * size,
-        )
-        sums = rewards[chosen.reshape(splits, size)].sum(axis=1)
+        sums = rewards[choices(len(rewards), size)].sum(axis=1)
         # All rewards add up to zero, so the other group has minus this sum.
         sums_of_new = sums if size == len(new) else -sums
         return float(np.count_nonzero(sums_of_new >= seen)) / splits

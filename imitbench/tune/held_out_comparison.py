@@ -1,19 +1,33 @@
-"""The held-out comparison: the best trials against the default values, on unused seeds."""
+"""The best trials against the defaults on held-out seeds, and the file of the winner's values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import yaml
 from pydantic import Field
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.tuned import (
+    HeldOutRuns,
+    TunedCard,
+    TunedValues,
+    Tuning,
+    read_tuned,
+    resolve_tuned,
+)
+from imitbench.errors import InputError
 from imitbench.records.runs import Record
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, verdicts
+from imitbench.tune.request import TuneRequest
 from imitbench.tune.study import Trial
+from imitbench.util.files import atomic_write_text
+from imitbench.version import __version__
 
 Decision = Literal["better", "undecided", "not better"]
 DEFAULT = "default"
@@ -31,7 +45,7 @@ class Candidate(Record):
     values: dict[str, Scalar]
 
     @property
-    def label(self) -> str:
+    def name(self) -> str:
         """Display name."""
         return f"trial {self.trial}" if self.trial else DEFAULT
 
@@ -68,11 +82,11 @@ class CandidateResult(Record):
 
     def by_environment(self) -> dict[str, FloatArray]:
         """Returns scores by environment, each of shape (runs,)."""
-        places = self.environments or [""] * len(self.scores)
+        environments = self.environments or [""] * len(self.scores)
         found: dict[str, list[float]] = {}
-        for place, score in zip(places, self.scores, strict=True):
-            found.setdefault(place, []).append(score)
-        return {place: np.array(scores) for place, scores in found.items()}
+        for environment, score in zip(environments, self.scores, strict=True):
+            found.setdefault(environment, []).append(score)
+        return {environment: np.array(scores) for environment, scores in found.items()}
 
 
 class HeldOutComparison(Record):
@@ -97,7 +111,7 @@ class HeldOutComparison(Record):
     @property
     def winner(self) -> CandidateResult | None:
         """The best of the others without a failed run; `None` if there is none."""
-        whole = [each for each in self.standings[1:] if not each.failed and each.scores]
+        whole = [result for result in self.standings[1:] if not result.failed and result.scores]
         return whole[0] if whole else None
 
     @property
@@ -116,9 +130,9 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
         best: Number of trials to select.
     """
     chosen = [Candidate(trial=0, values=defaults)]
-    complete = [each for each in trials if each.state == "complete" and each.value is not None]
-    for trial in sorted(complete, key=lambda each: (-(each.value or 0.0), each.number)):
-        if len(chosen) <= best and all(trial.values != each.values for each in chosen):
+    complete = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
+    for trial in sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number)):
+        if len(chosen) <= best and all(trial.values != other.values for other in chosen):
             chosen.append(Candidate(trial=trial.number, values=trial.values))
     return chosen
 
@@ -139,16 +153,19 @@ def compare_candidates(
     Source: `imitbench.stats.verdicts`: permutation tests, corrected by Holm's method.
     """
     default, *others = standings
-    others.sort(key=lambda each: -each.mean if each.scores and not each.failed else math.inf)
-    comparable = [each for each in others if each.scores and not each.failed]
+    others.sort(
+        key=lambda result: -result.mean if result.scores and not result.failed else math.inf
+    )
+    comparable = [result for result in others if result.scores and not result.failed]
     found: dict[int, Verdict] = {}
     if default.scores and not default.failed:
-        against = {each.candidate.label: each.by_environment() for each in comparable}
-        told = verdicts(DEFAULT, default.by_environment(), against)
+        against = {result.candidate.name: result.by_environment() for result in comparable}
+        found_verdicts = verdicts(DEFAULT, default.by_environment(), against)
         found = {
-            each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
+            result.candidate.trial: verdict
+            for result, verdict in zip(comparable, found_verdicts, strict=True)
         }
-    judged = [_judged(each, found.get(each.candidate.trial)) for each in others]
+    judged = [_judged(result, found.get(result.candidate.trial)) for result in others]
     return HeldOutComparison(standings=[default, *judged], trials=trials, env_steps=env_steps)
 
 
@@ -171,3 +188,97 @@ def _judged(standing: CandidateResult, verdict: Verdict | None) -> CandidateResu
             "more_seeds": verdict.test.lacking,
         }
     )
+
+
+def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedValues | None:
+    """Returns the winner of a held-out comparison, with its provenance; `None` without a winner."""
+    winner = comparison.winner
+    if winner is None or not comparison.default.scores:
+        return None
+    card, settings = request.algorithm, request.plan.request
+    values = {**card.changed(request.base), **winner.candidate.values}  # the former by --set
+    basis = f"chosen by {request.objective}, without the true reward"
+    if request.goal.uses_reward:
+        basis = "uses reward: chosen by the true return"
+    return TunedValues(
+        source=f"{request.command} ({basis})",
+        values={name: values[name] for name in card.hyperparameters if name in values},
+        tuning=Tuning(
+            imitbench=__version__,
+            suite=request.plan.suite.name,
+            per=request.per,
+            objective=request.objective,
+            uses_reward=request.goal.uses_reward,
+            budget=settings.budget,
+            n_demos=settings.n_demos,
+            trials=comparison.trials,
+            env_steps=comparison.env_steps,
+            search_seeds=list(request.search_seeds),
+            held_out_seeds=list(request.held_out_seeds),
+            sampler_seed=request.seed,
+            verdict=comparison.decision,
+            p_value=winner.p_value,
+            default=_runs(comparison.default),
+            tuned=_runs(winner),
+        ),
+    )
+
+
+def _runs(standing: CandidateResult) -> HeldOutRuns:
+    return HeldOutRuns(mean=standing.mean, runs=standing.scores)
+
+
+def check_target(path: Path, card: AlgorithmCard) -> None:
+    """Checks, before the search, that values can be added to a file.
+
+    Raises:
+        InputError: The file has other content, or values of another algorithm.
+    """
+    _existing(path, card)
+    folder = next(parent for parent in path.resolve().parents if parent.exists())
+    if path.is_dir() or not folder.is_dir():
+        raise InputError(f"--to {path}: must be a file in a folder; name another one")
+
+
+def _existing(path: Path, card: AlgorithmCard) -> dict[str, TunedValues]:
+    if not path.exists():
+        return {}
+    if path.is_dir():
+        raise InputError(f"--to {path}: is a folder; name a file in it")
+    found = read_tuned(path)
+    if found.algorithm != card.name:
+        raise InputError(
+            f"--to {path}: contains values of {found.algorithm}, not of {card.name}; name another "
+            "file"
+        )
+    resolve_tuned(path, found, card)
+    return found.environments
+
+
+def add_tuned(path: Path, card: AlgorithmCard, found: dict[str, TunedValues]) -> None:
+    """Writes tuned values; those of other environments in the file stay.
+
+    Args:
+        path: The file, created if missing and written atomically.
+        card: Card of the algorithm, which checks all values.
+        found: Tuned values by environment id.
+
+    Raises:
+        InputError: The file has other content, or cannot be written.
+    """
+    environments = {**_existing(path, card), **found}
+    document = TunedCard(schema_version=1, algorithm=card.name, environments=environments)
+    resolve_tuned(path, document, card)
+    try:
+        atomic_write_text(path, _as_yaml(document))
+    except OSError as error:
+        raise InputError(f"--to {path}: cannot be written ({error.strerror})") from error
+
+
+def _as_yaml(document: TunedCard) -> str:
+    plain: dict[str, Any] = document.model_dump(mode="json", exclude_unset=True)
+    for values in plain["environments"].values():
+        if values.get("tuning") is None:
+            values.pop("tuning", None)
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    return text

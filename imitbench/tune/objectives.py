@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch as th
@@ -22,14 +23,13 @@ from imitbench.data.rollout import flatten_trajectories
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.records.runs import ReferenceScores, RunResult, RunSpec
 from imitbench.stats.normalization import has_scale
+from imitbench.stats.strata import FloatArray
 
 if TYPE_CHECKING:
-    import gymnasium as gym
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.records.episodes import Episodes
-    from imitbench.stats.strata import FloatArray
 
 
 _BATCH = 4096
@@ -92,7 +92,7 @@ class UnsuitableObjectiveError(ValueError):
     """The method does not support the objective."""
 
 
-Wrapper = Callable[["gym.Env[Any, Any]"], "gym.Env[Any, Any]"]
+Wrapper = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 ObjectiveName = Literal[
     "return", "demo-likelihood", "discriminator", "episode-length", "state-match"
 ]
@@ -239,8 +239,8 @@ class _HeldOutDemos(Objective):
         count = min(max(1, round(_HELD_OUT_SHARE * len(demos))), len(demos) - 1)
         chosen = set(rng.choice(len(demos), size=count, replace=False).tolist())
         return (
-            [demo for place, demo in enumerate(demos) if place not in chosen],
-            [demos[place] for place in sorted(chosen)],
+            [demo for index, demo in enumerate(demos) if index not in chosen],
+            [demos[index] for index in sorted(chosen)],
         )
 
 
@@ -256,6 +256,41 @@ class DemoLikelihoodObjective(_HeldOutDemos):
         return mean_log_likelihood(moment.policy, moment.held_out)
 
 
+def state_match(expert: FloatArray, policy: FloatArray) -> float:
+    """Computes the similarity of visited states: 1 if equal, near 0 if very different.
+
+    It is 1 / (1 + d / √entries), where d is the Fréchet distance between Gaussians fitted to both
+    sets of observations, in units of the expert's standard deviations.
+
+    Args:
+        expert: The expert's observations, shape (observations, entries).
+        policy: The policy's observations, same number of entries.
+
+    Source: Hussenot et al. 2021, *Hyperparameter Selection for Imitation Learning*: distances
+    between state distributions rank settings almost like the true return.
+    """
+    deviations = expert.std(axis=0)
+    scale = np.where(deviations > 1e-8, deviations, 1.0)  # constant entries
+    squared = _frechet_squared((expert - expert.mean(axis=0)) / scale,
+                               (policy - expert.mean(axis=0)) / scale)  # fmt: skip
+    return float(1 / (1 + np.sqrt(squared / expert.shape[1])))
+
+
+def _frechet_squared(first: FloatArray, second: FloatArray) -> float:
+    """Returns |μ₁ − μ₂|² + tr(Σ₁ + Σ₂ − 2 (Σ₁ Σ₂)^½) of fitted Gaussians.
+
+    Source: Dowson and Landau 1982.
+    """
+    one, other = (np.atleast_2d(np.cov(states, rowvar=False)) for states in (first, second))
+    values, vectors = np.linalg.eigh(one)
+    root = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T
+    # The eigenvalues of Σ₁ Σ₂, from a symmetric matrix.
+    shared = np.clip(np.linalg.eigvalsh(root @ other @ root), 0.0, None)
+    apart = first.mean(axis=0) - second.mean(axis=0)
+    squared = apart @ apart + np.trace(one) + np.trace(other) - 2 * np.sqrt(shared).sum()
+    return max(0.0, float(squared))
+
+
 class StateMatchObjective(_HeldOutDemos):
     """Similarity of the states in the policy's episodes and in held-out demonstrations.
 
@@ -267,8 +302,6 @@ class StateMatchObjective(_HeldOutDemos):
 
     def at(self, moment: EvaluationPoint) -> float:
         """Returns the similarity in a few episodes."""
-        from imitbench.tune.state_match import ObservationLog, state_match
-
         expert = [demo.obs for demo in moment.held_out if isinstance(demo.obs, np.ndarray)]
         if len(expert) < len(moment.held_out):
             raise UnsuitableObjectiveError(
@@ -276,7 +309,12 @@ class StateMatchObjective(_HeldOutDemos):
                 "objective"
             )
         seen: list[FloatArray] = []
-        moment.act(lambda environment: ObservationLog(environment, seen))
+
+        def log(observation: Any) -> Any:
+            seen.append(np.asarray(observation, dtype=np.float64).ravel())
+            return observation
+
+        moment.act(lambda env: gym.wrappers.TransformObservation(env, log, None))
         rows = np.concatenate(expert).astype(np.float64)
         return state_match(rows.reshape(len(rows), -1), np.stack(seen))
 
@@ -344,8 +382,8 @@ def _match(length: float, wanted: float) -> float:
 
 
 OBJECTIVES: dict[ObjectiveName, Objective] = {
-    each.name: each
-    for each in (
+    objective.name: objective
+    for objective in (
         ReturnObjective(),
         DemoLikelihoodObjective(),
         DiscriminatorObjective(),

@@ -44,8 +44,8 @@ def tuned_hyperparameters(
             "card.yaml a `search`, such as {low: 1.0e-4, high: 0.01, log: true}"
         )
     left = {
-        name: each
-        for name, each in space.items()
+        name: search
+        for name, search in space.items()
         if name not in overrides and not objective.fixes(name)
     }
     if not left:
@@ -60,8 +60,8 @@ def distributions(
     card: AlgorithmCard, space: dict[str, SearchSpace]
 ) -> dict[str, BaseDistribution]:
     """Returns Optuna's distribution of each hyper-parameter."""
-    return {name: _distribution(card.hyperparameters[name].type, each)
-            for name, each in space.items()}  # fmt: skip
+    return {name: _distribution(card.hyperparameters[name].type, search)
+            for name, search in space.items()}  # fmt: skip
 
 
 def _distribution(kind: str, search: SearchSpace) -> BaseDistribution:
@@ -198,7 +198,7 @@ class TuneRequest:
             InputError: An expert or demonstrations are missing.
         """
         plan, every = self.plan, {**self.base, **values}
-        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.settings)
+        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.request)
 
     @property
     def defaults(self) -> dict[str, Scalar]:
@@ -249,7 +249,7 @@ class StudySettings(Record):
     @classmethod
     def of(cls, request: TuneRequest, scope: StudyScope) -> StudySettings:
         """Returns the settings of a request."""
-        settings = request.plan.settings
+        settings = request.plan.request
         seed = request.search_seeds[0]
         first = [request.spec(env_id, {}, seed).run_id for env_id in scope.environments]
         return cls(
@@ -261,7 +261,7 @@ class StudySettings(Record):
             objective=request.objective,
             budget=settings.budget,
             n_demos=settings.n_demos,
-            source=settings.source,
+            source=request.plan.source,
             device=settings.device,
             search_seeds=list(request.search_seeds),
             points=request.points,
@@ -315,5 +315,5 @@ def _difference(name: str, was: object, now: object) -> str:
         return "other demonstrations, another expert, environment or code of the method"
     if name == "environments":
         return f"{', '.join(map(str, was))}" if isinstance(was, list) and was else "one environment"
-    told = "" if isinstance(was, dict) else f" ({was}, not {now})"
-    return f"another {name.replace('_', ' ')}{told}"
+    values = "" if isinstance(was, dict) else f" ({was}, not {now})"
+    return f"another {name.replace('_', ' ')}{values}"

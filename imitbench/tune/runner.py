@@ -18,7 +18,7 @@ from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import StudySettings, TuneRequest
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import Trial, read_trials
-from imitbench.tune.study_runner import COMPARISON_FILE, StudyRunner, TuningObserver, check_study
+from imitbench.tune.study_runner import COMPARISON_FILE, StudyRunner, TuningObserver, study_folder
 from imitbench.tune.trial_job import TrialJob
 from imitbench.untrusted.files import read_content
 
@@ -55,41 +55,41 @@ def tune(
     Raises:
         InputError: The request is invalid, or the folder cannot be written.
     """
-    cells = [StudyRunner(request, scope, root, observer) for scope in request.scopes]
+    runners = [StudyRunner(request, scope, root, observer) for scope in request.scopes]
     with ExitStack() as stack:
         stack.enter_context(_alone(root))
-        for cell in cells:
-            cell.begin()
-        crew = _JobPool(executor, cells, observer, at_once)
+        for runner in runners:
+            runner.begin()
+        pool = _JobPool(executor, runners, observer, at_once)
         try:
-            adopted = crew.adopt()
-            for cell in cells:
+            recovered = pool.recover()
+            for runner in runners:
                 storage = stack.enter_context(
-                    open_storage(StudyLocation.within(cell.folder, request.storage))
+                    open_storage(StudyLocation.within(runner.folder, request.storage))
                 )
-                cell.forget_jobs({path.resolve() for path in adopted})
-                cell.open(storage, [job for job in adopted.values() if cell.has(job)])
+                runner.forget_jobs({path.resolve() for path in recovered})
+                runner.open(storage, [job for job in recovered.values() if runner.has(job)])
             with catch_interrupts(wanted=executor.prompt) as interruption:
-                crew.work(interruption)
+                pool.work(interruption)
         except KeyboardInterrupt:
-            crew.outcome.stopped = True
-            crew.leave()
+            pool.outcome.stopped = True
+            pool.leave()
         except OSError as error:
-            crew.leave()
+            pool.leave()
             raise InputError(
                 f"{root}: {error.strerror}; fix that, then run the same command again: "
                 "finished trials are kept"
             ) from error
         except BaseException:
-            crew.leave()  # no worker continues after an error
+            pool.leave()  # no worker continues after an error
             raise
         else:
-            if not crew.outcome.stopped:
+            if not pool.outcome.stopped:
                 executor.close()
-        crew.outcome.comparisons = {
-            cell.scope.name: cell.comparison for cell in cells if cell.comparison is not None
+        pool.outcome.comparisons = {
+            study.scope.name: study.comparison for study in runners if study.comparison is not None
         }
-        return crew.outcome
+        return pool.outcome
 
 
 def check_request(request: TuneRequest, root: Path) -> None:
@@ -99,7 +99,13 @@ def check_request(request: TuneRequest, root: Path) -> None:
         InputError: No environment fits, an objective does not apply, or a study has other settings.
     """
     for scope in request.scopes:
-        check_study(request, scope, root)
+        for env_id in scope.environments:
+            environment = request.plan.environments[env_id]
+            spec = request.spec(env_id, request.defaults, request.search_seeds[0])
+            why = request.goal.refusal(request.algorithm, environment, spec)
+            if why is not None:
+                raise InputError(f"--objective {request.objective}: {env_id}: {why}")
+        StudySettings.of(request, scope).check(study_folder(root, scope))
 
 
 @contextmanager
@@ -128,23 +134,23 @@ class _JobPool:
     def __init__(
         self,
         executor: Executor,
-        cells: Sequence[StudyRunner],
+        runners: Sequence[StudyRunner],
         observer: TuningObserver,
         at_once: int,
     ) -> None:
         self.outcome = TuningOutcome()
         self._executor = executor
-        self._cells = cells
+        self._runners = runners
         self._observer = observer
         self._at_once = at_once
         self._jobs: dict[Path, TrialJob] = {}
 
-    def adopt(self) -> dict[Path, TrialJob]:
+    def recover(self) -> dict[Path, TrialJob]:
         """Takes over the jobs that an earlier process submitted."""
         for path in self._executor.adopt():
             with suppress(InputError):  # it was completed in the meantime
                 job = TrialJob.read(path)
-                if any(cell.has(job) for cell in self._cells):
+                if any(runner.has(job) for runner in self._runners):
                     self._jobs[path] = job
         return dict(self._jobs)
 
@@ -171,8 +177,8 @@ class _JobPool:
         self._jobs.clear()
 
     def _fill(self) -> None:
-        for cell in self._cells:
-            while len(self._jobs) < self._at_once and (job := cell.take()) is not None:
+        for runner in self._runners:
+            while len(self._jobs) < self._at_once and (job := runner.take()) is not None:
                 path = job.write()
                 self._jobs[path] = job
                 self._executor.submit([path])
@@ -206,8 +212,8 @@ class _JobPool:
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
         self._observer.ended(job)
-        [cell] = [cell for cell in self._cells if cell.has(job)]
-        cell.finished(job)
+        [runner] = [runner for runner in self._runners if runner.has(job)]
+        runner.finished(job)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import Scalar
-from imitbench.tune.reporter import PRUNED
 from imitbench.tune.storage import STUDY_NAME, StudyLocation, open_storage
+from imitbench.tune.trial_job import PRUNED
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -140,7 +140,7 @@ def _study(storage: BaseStorage) -> optuna.Study:
 
 
 def _trials(study: optuna.Study) -> list[Trial]:
-    return [_trial(each) for each in study.get_trials(deepcopy=False)]
+    return [_trial(trial) for trial in study.get_trials(deepcopy=False)]
 
 
 def _trial(found: FrozenTrial) -> Trial:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from imitbench.bench import artifacts
 from imitbench.bench.job import JOBS_FOLDER
-from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
@@ -68,21 +66,6 @@ def study_folder(root: Path, scope: StudyScope) -> Path:
     return root / scope.name.replace("/", "-")
 
 
-def check_study(request: TuneRequest, scope: StudyScope, root: Path) -> None:
-    """Checks a study before anything is written.
-
-    Raises:
-        InputError: The objective does not apply, or the study has other settings.
-    """
-    for env_id in scope.environments:
-        environment = request.plan.environments[env_id]
-        spec = request.spec(env_id, request.defaults, request.search_seeds[0])
-        why = request.goal.refusal(request.algorithm, environment, spec)
-        if why is not None:
-            raise InputError(f"--objective {request.objective}: {env_id}: {why}")
-    StudySettings.of(request, scope).check(study_folder(root, scope))
-
-
 class StudyRunner:
     """One study: of one environment, or of a suite with the same values on all environments.
 
@@ -113,7 +96,7 @@ class StudyRunner:
         self._finalists: list[Candidate] = []
         self._waiting: deque[RunSpec] = deque()
         self._open: set[str] = set()
-        self._adopted: set[str] = set()
+        self._recovered: set[str] = set()
 
     def begin(self) -> None:
         """Writes the settings of the study."""
@@ -123,12 +106,12 @@ class StudyRunner:
         """Whether a job belongs to this study."""
         return job.runs[0].environment.id in self.scope.environments
 
-    def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
+    def open(self, storage: BaseStorage, recovered: Iterable[TrialJob]) -> None:
         """Resumes from what is on disk.
 
         Args:
             storage: Storage of the study.
-            adopted: Jobs of this study that are still queued or running.
+            recovered: Jobs of this study that are still queued or running.
         """
         from imitbench.tune.study import TrialStudy
 
@@ -136,14 +119,14 @@ class StudyRunner:
         space = distributions(request.algorithm, request.space)
         self._study: TrialStudy = TrialStudy(storage, space, request.defaults, request.seed)
         trials = self._study.trials
-        running = [each for each in trials if each.state == "running"]
+        running = [trial for trial in trials if trial.state == "running"]
         if trials:
             done = len(trials) - len(running)
             self._observer.resumed(self.scope.name, done, len(running), request.trials)
         trials_at_work = set()
-        for job in adopted:
+        for job in recovered:
             if (number := _trial_id(job)) is None:
-                self._adopted.add(job.runs[0].run_id)
+                self._recovered.add(job.runs[0].run_id)
             else:
                 trials_at_work.add(number)
         for trial in running:
@@ -218,13 +201,13 @@ class StudyRunner:
 
     def _settle(self, trial: Trial) -> bool:
         """Records the outcome of a trial in the study, if its runs have ended."""
-        [now] = [each for each in self._study.trials if each.number == trial.number]
+        [now] = [other for other in self._study.trials if other.number == trial.number]
         directories = [
-            RunDirectory.of(self._place(now), each)
+            RunDirectory.of(self._trial_folder(now), spec)
             for env_id in self.scope.environments
-            for each in self._specs(now, env_id)
+            for spec in self._specs(now, env_id)
         ]
-        failed = [each for each in directories if each.has_failed]
+        failed = [directory for directory in directories if directory.has_failed]
         if now.pruned_at is not None:
             self._study.prune(now)
         elif failed:
@@ -232,8 +215,8 @@ class StudyRunner:
             if failure.error_type == UnsuitableObjectiveError.__name__:
                 raise InputError(f"--objective {self._request.objective}: {failure.message}")
             self._study.fail(now, f"{failure.error_type}: {failure.message}")
-        elif all(each.is_done for each in directories):
-            values = [self._request.goal.of(each.read_result()) for each in directories]
+        elif all(directory.is_done for directory in directories):
+            values = [self._request.goal.of(directory.read_result()) for directory in directories]
             self._study.complete(now, float(np.mean(values)))
         else:
             return False
@@ -246,16 +229,16 @@ class StudyRunner:
         if len(self._finalists) == 1:
             return
         specs = [
-            request.spec(env_id, each.values, seed)
+            request.spec(env_id, candidate.values, seed)
             for seed in request.held_out_seeds
             for env_id in self.scope.environments
-            for each in self._finalists
+            for candidate in self._finalists
         ]
-        self._open = {each.run_id for each in specs}
+        self._open = {spec.run_id for spec in specs}
         for spec in specs:
             if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
                 self._run_ended(spec, notify=False)
-            elif spec.run_id not in self._adopted:
+            elif spec.run_id not in self._recovered:
                 self._waiting.append(spec)
 
     def _run_ended(self, spec: RunSpec, *, notify: bool = True) -> None:
@@ -265,12 +248,12 @@ class StudyRunner:
             return
         self._open.discard(spec.run_id)
         if notify:
-            each = len(self._request.held_out_seeds) * len(self.scope.environments)
-            total = len(self._finalists) * each
+            runs = len(self._request.held_out_seeds) * len(self.scope.environments)
+            total = len(self._finalists) * runs
             self._observer.held_out(self.scope.name, total - len(self._open), total)
 
     def _end_comparison(self) -> None:
-        standings = [self._standing(each) for each in self._finalists]
+        standings = [self._standing(candidate) for candidate in self._finalists]
         self.comparison = compare_candidates(
             standings, trials=len(self._study.trials), env_steps=self._env_steps()
         )
@@ -282,10 +265,10 @@ class StudyRunner:
     def _env_steps(self) -> int:
         """Returns the environment steps of all completed runs; pruned ones have no result."""
         directories = [RunDirectory(path.parent) for path in self.folder.rglob("result.json")]
-        return sum(each.read_result().env_steps for each in directories)
+        return sum(directory.read_result().env_steps for directory in directories)
 
     def _standing(self, candidate: Candidate) -> CandidateResult:
-        scores, places, returns, failed = [], [], [], 0
+        scores, environments, returns, failed = [], [], [], 0
         specs = [
             self._request.spec(env_id, candidate.values, seed)
             for env_id in self.scope.environments
@@ -299,12 +282,12 @@ class StudyRunner:
                 failed += 1
                 continue
             scores.append(value)
-            places.append(spec.environment.id)
+            environments.append(spec.environment.id)
             returns.append(result.raw_return)
         return CandidateResult(
             candidate=candidate,
             scores=scores,
-            environments=places if len(self.scope.environments) > 1 else [],
+            environments=environments if len(self.scope.environments) > 1 else [],
             returns=returns,
             failed=failed,
         )
@@ -315,16 +298,16 @@ class StudyRunner:
 
     def _trial_job(self, trial: Trial) -> TrialJob:
         """Creates the job of a trial's runs on the first environment with missing runs."""
-        place = self._place(trial)
+        folder = self._trial_folder(trial)
         before: list[float] = []
         for env_id in self.scope.environments:
             specs = self._specs(trial, env_id)
-            directories = [RunDirectory.of(place, each) for each in specs]
-            if not all(each.is_done for each in directories):
+            directories = [RunDirectory.of(folder, spec) for spec in specs]
+            if not all(directory.is_done for directory in directories):
                 break
-            before += [self._request.goal.of(each.read_result()) for each in directories]
+            before += [self._request.goal.of(directory.read_result()) for directory in directories]
         address = TrialLocation(study=self._address, id=trial.id, prune=self._request.prune)
-        return self._job(place, specs, self._watch(trial=address, before=before))
+        return self._job(folder, specs, self._watch(trial=address, before=before))
 
     def _watch(self, **trial: Any) -> TrackingSettings:
         request = self._request
@@ -336,24 +319,19 @@ class StudyRunner:
         )
 
     def _job(self, out: Path, specs: list[RunSpec], watch: TrackingSettings | None) -> TrialJob:
-        request, settings = self._request, self._request.plan.settings
-        root = artifacts.source_root(
-            settings.source, request.plan.suite.origin.folder, settings.folder
-        )
+        request, plan = self._request, self._request.plan
         return TrialJob(
             out=str(out.resolve()),
-            source_root=str(root.resolve()),
-            sources=request.plan.sources,
+            source_root=str(plan.source_root.resolve()),
+            sources=plan.sources,
             runs=specs,
-            references=reference_scores(
-                request.plan.suite, specs[0].environment.id, settings.source, settings.folder
-            ),
+            references=plan.references(specs[0].environment.id),
             command=request.command,
             watch=watch,
             **dict(request.options),
         )
 
-    def _place(self, trial: Trial) -> Path:
+    def _trial_folder(self, trial: Trial) -> Path:
         """Returns the folder of a trial's runs; the run ids depend only on the trial's values."""
         return self.folder / SEARCH / f"{trial.number:04d}"
 

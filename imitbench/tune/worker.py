@@ -32,8 +32,13 @@ from imitbench.bench.stopping import StopRequest
 from imitbench.records.runs import Budget, ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
-from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
-from imitbench.tune.trial_job import TrackingSettings, TrialJob
+from imitbench.tune.trial_job import (
+    TrackingSettings,
+    TrialJob,
+    TrialPrunedError,
+    TrialReporter,
+    trial_reporter,
+)
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew

@@ -50,7 +50,7 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
     members, bounds = archive.infolist(), limits()
     if len(members) > bounds.members:
         raise ValueError(beyond("members", f"{len(members):,} members"))
-    unpacked = sum(each.file_size for each in members)
+    unpacked = sum(member.file_size for member in members)
     if unpacked > bounds.unpacked_bytes:
         raise ValueError(beyond("unpacked_bytes", f"unpacks to {unpacked:,} bytes"))
     end = 0

@@ -71,13 +71,14 @@ def spreadsheet_text(text: str) -> str:
     return text if text.isprintable() else f"'{text}"
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, str | float | None]]) -> str:
     """Writes a table with a header and single newlines as line ends.
 
     Args:
         columns: Names of the columns.
-        rows: Cells by column; missing ones are empty. A return in a cell is put in quotes, which
-            Python's writer leaves out: the rest of the cell would begin a line.
+        rows: Cells by column; missing ones and `None` are empty. Texts are written as of
+            `spreadsheet_text`, and floats with ten significant digits. A return in a cell is put in
+            quotes, which Python's writer leaves out: the rest of the cell would begin a line.
     """
     sink = io.StringIO()
     lines = []
@@ -85,11 +86,21 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
     writer.writeheader()
     for row in (None, *rows):
         if row is not None:
-            writer.writerow(row)
+            writer.writerow({name: _cell_text(value) for name, value in row.items()})
         lines.append(sink.getvalue().removesuffix("\r\n") + "\n")
         sink.seek(0)
         sink.truncate()
     return "".join(lines)
+
+
+def _cell_text(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return spreadsheet_text(value)
+    return format(value, ".10g") if isinstance(value, float) else str(value)
 
 
 def _check_columns(count: int, path: Path, line: int) -> None:

@@ -11,13 +11,17 @@ wait for them for ever; it reads files once, with the other limits.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import faulthandler
 import functools
 import os
+import platform
+import resource
 import select
 import signal
 import stat
+import struct
 import sys
 import time
 import warnings
@@ -29,16 +33,23 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.untrusted import is_command
 from imitbench.untrusted.limits import Limits, beyond, limits, variable
 from imitbench.untrusted.messages import error_line
-from imitbench.untrusted.process import is_command
-from imitbench.untrusted.sandbox import enter_sandbox
 
 _FREE_BYTES = 16 * 2**20
 _WALL_PER_CPU = 3  # other programs also use the processors
 _BUNDLED = ("imitbench.cards.algorithms", "imitbench.cards.suites", "imitbench.published.bundled")
 _READ, _REFUSED, _TOO_LARGE = b"R", b"E", b"M"
 _LOOK_S = 0.02
+# Numbers of system calls: socket, socketpair, connect, execve, execveat, ptrace, io_uring_setup.
+_CALLS = {
+    "x86_64": (0xC000003E, (41, 53, 42, 59, 322, 101, 425)),
+    "aarch64": (0xC00000B7, (198, 199, 203, 221, 281, 117, 425)),
+}
+_RESERVED = 2**30
+_DIE_WITH_PARENT, _NO_NEW_PRIVILEGES, _FILTER = 1, 38, 22
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # the call fails with EPERM
 _T = TypeVar("_T")
 _Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -60,7 +71,7 @@ def try_reading(read: Callable[[], object], path: Path) -> None:
     def read_and_drop() -> None:
         read()
 
-    read_apart(read_and_drop, path, type(None))
+    read_in_child(read_and_drop, path, type(None))
 
 
 def checked(read: Callable[[], _T], path: Path, *, trusted: bool = False) -> _T:
@@ -79,7 +90,7 @@ def checked(read: Callable[[], _T], path: Path, *, trusted: bool = False) -> _T:
     return read() if trusted or is_bundled(path) else _guarded(read, path)
 
 
-def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
+def read_in_child(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
     """Reads files in a process with limits, and returns a record.
 
     Args:
@@ -129,8 +140,8 @@ def read_apart(read: Callable[[], _T], path: Path, result: type[_T]) -> _T:
 def is_bundled(path: Path) -> bool:
     """Whether a file ships with this package."""
     # Unlike `Path.resolve`, this accepts a link that leads to itself; the readers refuse it.
-    place = Path(os.path.realpath(path))
-    return any(place.is_relative_to(home) for home in _bundled())
+    resolved = Path(os.path.realpath(path))
+    return any(resolved.is_relative_to(home) for home in _bundled())
 
 
 @functools.cache
@@ -193,7 +204,7 @@ def _run_child(
     """Reads and answers in the copy; never returns."""
     try:
         _be_quiet()
-        enter_sandbox(bounds, _seconds(bounds, size), size)
+        _enter_sandbox(bounds, _seconds(bounds, size), size)
         try:
             answer = _READ + read()
         except InputError as error:
@@ -211,8 +222,8 @@ def _be_quiet() -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     faulthandler.disable()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     arrow: Any = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.set_cpu_count(1)
@@ -287,8 +298,8 @@ def _survey(path: Path) -> tuple[_Stamp, int]:
     """Returns what changes when files do, and their bytes on the disk, without holes."""
     stamps, size = [], 0
     most = limits().entries
-    for place, found in _entries([str(path)]):
-        stamps.append((place, found.st_ino, found.st_size, found.st_mtime_ns))
+    for entry, found in _entries([str(path)]):
+        stamps.append((entry, found.st_ino, found.st_size, found.st_mtime_ns))
         if stat.S_ISREG(found.st_mode):
             size += min(found.st_size, 512 * found.st_blocks)
         if len(stamps) > most:
@@ -298,17 +309,74 @@ def _survey(path: Path) -> tuple[_Stamp, int]:
 
 def _entries(waiting: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yields each file once; folders that links name are not entered."""
-    places = list(waiting)
+    paths = list(waiting)
     first = True
-    while places:
-        place = places.pop()
+    while paths:
+        path = paths.pop()
         try:
-            found = os.stat(place)  # noqa: PTH116 (a path for each of 200,000 files is slow)
-            yield place, found
-            if stat.S_ISDIR(found.st_mode) and (first or not os.path.islink(place)):  # noqa: PTH114
-                with os.scandir(place) as entries:
-                    places += [entry.path for entry in entries]
+            found = os.stat(path)  # noqa: PTH116 (a path for each of 200,000 files is slow)
+            yield path, found
+            if stat.S_ISDIR(found.st_mode) and (first or not os.path.islink(path)):  # noqa: PTH114
+                with os.scandir(path) as entries:
+                    paths += [entry.path for entry in entries]
         except OSError as error:
             if first and error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+                raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         first = False
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def _enter_sandbox(bounds: Limits, seconds: int, size: int = 0) -> None:
+    """Limits this process for the rest of its life.
+
+    Args:
+        bounds: Memory, open files and bytes of an output file.
+        seconds: Processor time.
+        size: Bytes of the files to read, which may be mapped, and of which copies are made.
+
+    Raises:
+        OSError: The system refuses a limit.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    # Who started this process watches the memory that is used; this also stops sudden requests.
+    # Libraries reserve a gigabyte for what they may use later.
+    _limit(resource.RLIMIT_AS, used + bounds.child_bytes + 4 * size + _RESERVED)
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    _limit(resource.RLIMIT_CPU, seconds + int(spent.ru_utime + spent.ru_stime) + 1)
+    _limit(resource.RLIMIT_NOFILE, bounds.child_files)
+    _limit(resource.RLIMIT_FSIZE, bounds.child_output_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
+    _refuse_calls(libc)
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _refuse_calls(libc: ctypes.CDLL) -> None:
+    """Installs a filter of system calls; on other processors there is none."""
+    known = _CALLS.get(platform.machine())
+    if known is None:
+        return
+    architecture, numbers = known
+    steps = [_step(0x20, 4), _step(0x15, architecture, 1, 0), _step(0x06, _REFUSE), _step(0x20, 0)]
+    for index, number in enumerate(numbers):
+        steps.append(_step(0x15, number, len(numbers) - index, 0))
+    steps += [_step(0x06, _ALLOW), _step(0x06, _REFUSE)]
+    program = b"".join(steps)
+    kept = ctypes.create_string_buffer(program, len(program))
+    described = _Program(len(steps), ctypes.cast(kept, ctypes.c_char_p))
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    libc.prctl(_FILTER, 2, ctypes.byref(described), 0, 0)
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, if_true, if_false, value)

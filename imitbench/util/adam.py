@@ -82,8 +82,8 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
         or any(group.get(name) for name in _NOT_DIRECT)
         # Adam has an option to decay weights as AdamW does.
         or bool(group.get("decoupled_weight_decay")) != (type(optimizer) is th.optim.AdamW)
-        or any(each.grad is None for each in parameters)
-        or len({each.device for each in parameters}) > 1
+        or any(parameter.grad is None for parameter in parameters)
+        or len({parameter.device for parameter in parameters}) > 1
     ):
         return optimizer.step
     settings = _settings(group)
@@ -92,11 +92,11 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
     def step() -> None:
         if not lists:  # the first step creates the state
             optimizer.step()
-            states = [optimizer.state[each] for each in parameters]
-            gradients = [each.grad for each in parameters]
+            states = [optimizer.state[parameter] for parameter in parameters]
+            gradients = [parameter.grad for parameter in parameters]
             moments = [[state[key] for state in states] for key in ("exp_avg", "exp_avg_sq")]
             # `detach` shares the memory; without autograd, no `no_grad` is needed.
-            values = [each.detach() for each in parameters]
+            values = [parameter.detach() for parameter in parameters]
             lists.extend((values, gradients, *moments, [], [s["step"] for s in states]))
             return
         th._foreach_add_(lists[-1], 1)
@@ -129,7 +129,7 @@ def why_not_plain(
     group = optimizer.param_groups[0]
     if any(group.get(name) for name in _NOT_PLAIN):
         return "its optimizer has options of Adam other than lr, betas and eps"
-    if {id(each) for each in group["params"]} != {id(each) for each in parameters}:
+    if {id(each) for each in group["params"]} != {id(parameter) for parameter in parameters}:
         return "its optimizer has other parameters than the policy"
     steps = {float(state["step"]) for state in optimizer.state.values()}
     if len(steps) > 1 or len(optimizer.state) not in (0, len(parameters)):

@@ -149,35 +149,35 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
         InputError: Something is there that must not be replaced, or the path is not writable.
     """
     check_place(folder, check_old)
-    place = folder.resolve()
-    require_utf8(place)  # cards and manifests have the name
+    target = folder.resolve()
+    require_utf8(target)  # cards and manifests have the name
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
     try:
         yield draft
         draft.chmod(0o755)
         fsync_directory(draft)
-        _put(draft, place)
+        _put(draft, target)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _put(draft: Path, place: Path) -> None:
+def _put(draft: Path, target: Path) -> None:
     """Renames; an old folder is moved aside first, and moved back if renaming fails."""
-    if is_empty(place):
-        draft.replace(place)
+    if is_empty(target):
+        draft.replace(target)
     else:
         aside = draft.with_name(f"{draft.name}.old")
-        place.replace(aside)
+        target.replace(aside)
         try:
-            draft.replace(place)
+            draft.replace(target)
         except BaseException:
-            aside.replace(place)
+            aside.replace(target)
             raise
         shutil.rmtree(aside, ignore_errors=True)
-    fsync_directory(place.parent)
+    fsync_directory(target.parent)

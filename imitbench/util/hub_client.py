@@ -9,13 +9,15 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from imitbench.errors import InputError
+from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.hub_errors import (
     DamagedDownloadError,
     Notify,
@@ -26,7 +28,6 @@ from imitbench.util.hub_errors import (
     reason_of,
     with_retries,
 )
-from imitbench.util.hub_sizes import check_sizes, counting_bar, stated_sizes
 from imitbench.util.text_line import one_line
 
 RepoKind = Literal["model", "dataset"]
@@ -53,7 +54,7 @@ def silent(_message: str) -> None:
     """Ignores a message."""
 
 
-def label(kind: RepoKind, repo: str) -> str:
+def repo_path(kind: RepoKind, repo: str) -> str:
     """Returns the name of a repository for messages; data sets have the prefix of their URL."""
     return repo if kind == "model" else f"{kind}s/{repo}"
 
@@ -90,7 +91,7 @@ def cached_folder(cache: Path, kind: RepoKind, repo: str, commit: str) -> Path:
     return cache / f"{kind}s--{repo.replace('/', '--')}" / "snapshots" / commit
 
 
-def resolve(
+def resolve_commit(
     repo: str, *, kind: RepoKind = "model", revision: str | None = None, notify: Notify = silent
 ) -> str:
     """Asks the hub for the commit of a revision.
@@ -105,7 +106,7 @@ def resolve(
         InputError: The repository or revision does not exist, or access is denied.
         UnreachableError: The hub did not answer.
     """
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     with as_input_error(name, revision):
         if is_offline():
             raise UnreachableError(
@@ -140,7 +141,7 @@ def fetch(
             damaged in every attempt.
         UnreachableError: The hub did not answer, and the files are not in the cache.
     """
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     with as_input_error(name, revision):
         cached = _find_cached(repo, kind, revision, files)
         if cached is not None and (
@@ -213,8 +214,8 @@ def _ask_for_commit(repo: str, kind: RepoKind, revision: str | None) -> str:
         raise DamagedDownloadError("the hub names no commit")
     if not is_commit(info.sha):  # it becomes the name of a folder
         raise InputError(
-            f"{label(kind, repo)}: the hub names the commit {one_line(info.sha, 60)!r}, which is "
-            "not 40 hexadecimal digits; check HF_ENDPOINT"
+            f"{repo_path(kind, repo)}: the hub names the commit {one_line(info.sha, 60)!r}, which "
+            "is not 40 hexadecimal digits; check HF_ENDPOINT"
         )
     return info.sha
 
@@ -228,7 +229,7 @@ def _download(
     cached = _find_cached(repo, kind, commit, files)
     fresh = cached is None or not _is_whole(repo, kind, commit)
     if fresh:
-        notify(f"{label(kind, repo)}: fetching commit {commit[:12]}")
+        notify(f"{repo_path(kind, repo)}: fetching commit {commit[:12]}")
         files = _download_files(repo, kind, commit, files)
     # Downloads nothing more, but records in the cache that the commit is complete, and which
     # commit the revision is. A file that the hub lists only now would be without limits.
@@ -254,7 +255,7 @@ def _download_files(
     """
     import huggingface_hub
 
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     tree = huggingface_hub.HfApi().list_repo_tree(
         repo, repo_type=kind, revision=commit, recursive=True
     )
@@ -295,3 +296,80 @@ def _check_content(folder: Path) -> None:
                 f"{path.relative_to(folder)} arrived with SHA-256 {found.hexdigest()[:12]}, not "
                 f"{blob.name[:12]} as the hub says"
             )
+
+
+def stated_sizes(name: str, entries: Iterable[Any]) -> dict[str, int]:
+    """Returns the size of each file in the hub's list of a repository.
+
+    Args:
+        name: Name of the repository, for messages.
+        entries: Files and folders, of which a hub may send any number.
+
+    Raises:
+        InputError: There are too many, or a size is not a whole number from 0.
+    """
+    most = limits().entries
+    listed = list(islice(entries, most + 1))
+    if len(listed) > most:
+        raise InputError(f"{name}: {beyond('entries', f'the hub lists more than {most:,} files')}")
+    sizes = {}
+    for entry in listed:
+        size = getattr(entry, "size", None)
+        if not hasattr(entry, "blob_id"):  # a folder
+            continue
+        if type(size) is not int or size < 0:
+            raise InputError(
+                f"{name}: the hub states the size {one_line(repr(size), 40)} of "
+                f"{one_line(entry.path, 100)}; check HF_ENDPOINT"
+            )
+        sizes[entry.path] = size
+    return sizes
+
+
+def check_sizes(name: str, sizes: Mapping[str, int]) -> None:
+    """Checks the sizes of files before the first of them is fetched.
+
+    Args:
+        name: Name of the repository, for messages.
+        sizes: Stated size in bytes of each file.
+
+    Raises:
+        InputError: A file, or all together, are larger than the limit.
+    """
+    largest = max(sizes, key=lambda file: sizes[file], default=None)
+    if largest is None:
+        return
+    if sizes[largest] > limits().hub_file_bytes:
+        found = f"{one_line(largest, 100)} has {sizes[largest]:,} bytes"
+        raise InputError(f"{name}: {beyond('hub_file_bytes', found)}")
+    total = sum(sizes.values())
+    if total > limits().hub_pull_bytes:
+        found = f"{len(sizes)} files have {total:,} bytes together"
+        raise InputError(f"{name}: {beyond('hub_pull_bytes', found)}")
+
+
+def counting_bar(name: str, file: str, size: int) -> type:
+    """Returns a class of progress bars that ends a download with more bytes than stated.
+
+    The client tells its bar of each piece before it writes the piece.
+
+    Args:
+        name: Name of the repository, for messages.
+        file: Name of the file.
+        size: Its stated size in bytes.
+    """
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class CountingBar(tqdm):
+        arrived: float = 0
+
+        def update(self, n: float | None = 1) -> Any:
+            self.arrived += n or 0  # negative where the client begins anew
+            if self.arrived > size:
+                raise InputError(
+                    f"{name}: the hub sends more of {one_line(file, 100)} than the {size:,} bytes "
+                    "that it states; try again later, or check HF_ENDPOINT"
+                )
+            return super().update(n)
+
+    return CountingBar

@@ -83,15 +83,15 @@ def _is_disk_error(error: BaseException) -> bool:
 def _is_unreachable(error: BaseException) -> bool:
     """Whether no server can be reached, so that a short pause does not help."""
     return any(
-        kind.__name__ in _UNREACHABLE for each in _chain(error) for kind in type(each).__mro__
+        kind.__name__ in _UNREACHABLE for cause in _chain(error) for kind in type(cause).__mro__
     )
 
 
 def _misled(error: BaseException) -> BaseException | None:
     """Returns the error of an answer that cannot be followed, if it is one."""
-    for each in _chain(error):
-        if type(each).__name__ in _MISLED or str(each).startswith(_BAD_LOCATION):
-            return each
+    for cause in _chain(error):
+        if type(cause).__name__ in _MISLED or str(cause).startswith(_BAD_LOCATION):
+            return cause
     return None
 
 
@@ -106,7 +106,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _response(error: BaseException) -> Any:
     """Returns the hub's response, if there is one."""
-    answers = (getattr(each, "response", None) for each in _chain(error))
+    answers = (getattr(cause, "response", None) for cause in _chain(error))
     return next((answer for answer in answers if answer is not None), None)
 
 
@@ -205,8 +205,8 @@ def _explain_upload(name: str, error: Exception) -> Exception:
     if is_transient(error):
         return UnreachableError(f"{name}: the upload was interrupted ({reason_of(error)})")
     if status is not None or isinstance(error, RuntimeError | ValueError | OSError):
-        said = getattr(error, "server_message", None) or str(error)
-        return InputError(f"{name}: the upload was refused ({one_line(said, 200)})")
+        reason = getattr(error, "server_message", None) or str(error)
+        return InputError(f"{name}: the upload was refused ({one_line(reason, 200)})")
     return error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.util.hub_client import RepoKind, is_offline, label, silent
+from imitbench.util.hub_client import RepoKind, is_offline, repo_path, silent
 from imitbench.util.hub_errors import Notify, UnreachableError, as_upload_error, with_retries
 
 _ANSWER_S = 15.0
@@ -38,7 +38,7 @@ class UploadResult:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _RemoteState:
     """State of a repository before the upload."""
 
     commit: str | None
@@ -51,7 +51,7 @@ def repository_url(kind: RepoKind, repo: str) -> str:
     """Returns the URL of a repository, without a request."""
     from huggingface_hub import constants
 
-    return f"{constants.ENDPOINT}/{label(kind, repo)}"
+    return f"{constants.ENDPOINT}/{repo_path(kind, repo)}"
 
 
 def check_repository_name(repo: str) -> None:
@@ -103,7 +103,7 @@ def upload_files(
     """
     import huggingface_hub
 
-    name = label(kind, repo)
+    name = repo_path(kind, repo)
     with as_upload_error(name):
         if is_offline():
             raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids uploading")
@@ -116,7 +116,7 @@ def upload_files(
         if before is None:
             notify(f"{name}: creating the repository{', private' if private else ''}")
             with_retries(lambda: _create(repo, kind, private), name, notify)
-            found = _Found(None, (), (), private)
+            found = _RemoteState(None, (), (), private)
         else:
             found = before
             _check_found(name, found, private, owned, tag)
@@ -138,7 +138,7 @@ def upload_files(
     )
 
 
-def _look_up(repo: str, kind: RepoKind) -> _Found | None:
+def _look_up(repo: str, kind: RepoKind) -> _RemoteState | None:
     import huggingface_hub
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -146,8 +146,8 @@ def _look_up(repo: str, kind: RepoKind) -> _Found | None:
         info: Any = huggingface_hub.HfApi().repo_info(repo, repo_type=kind, timeout=_ANSWER_S)
     except RepositoryNotFoundError:  # or the token may not read it; then creating it fails
         return None
-    files = tuple(each.rfilename for each in info.siblings or ())
-    return _Found(info.sha, files, tuple(info.tags or ()), bool(info.private))
+    files = tuple(file.rfilename for file in info.siblings or ())
+    return _RemoteState(info.sha, files, tuple(info.tags or ()), bool(info.private))
 
 
 def _create(repo: str, kind: RepoKind, private: bool) -> None:
@@ -159,7 +159,9 @@ def _create(repo: str, kind: RepoKind, private: bool) -> None:
     )
 
 
-def _check_found(name: str, found: _Found, private: bool, owned: Sequence[str], tag: str) -> None:
+def _check_found(
+    name: str, found: _RemoteState, private: bool, owned: Sequence[str], tag: str
+) -> None:
     if private and not found.private:
         raise InputError(
             f"{name}: exists already and is public; make it private on the hub, or choose "

@@ -309,7 +309,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         a version of the file, since no response names one.
         """
         asked = self.headers.get_all("Range") or []
-        several = len(asked) > 1 or any("," in each for each in asked)
+        several = len(asked) > 1 or any("," in value for value in asked)
         return asked[0] if asked and not several and "If-Range" not in self.headers else None
 
 

@@ -73,13 +73,13 @@ class OptionRecord(BaseModel):
         """The options by keyword, in the order of the fields."""
         found = {}
         for name, field in cls.model_fields.items():
-            for option in (each for each in field.metadata if isinstance(each, Option)):
+            for option in (part for part in field.metadata if isinstance(part, Option)):
                 default: Any = ... if field.is_required() else field.get_default()
                 if option.read is not None and default is not ...:
                     default = None
                 elif option.unit is not None:
                     default = default / option.unit
-                bounds = [each.ge for each in field.metadata if hasattr(each, "ge")]
+                bounds = [part.ge for part in field.metadata if hasattr(part, "ge")]
                 found[option.keyword or name] = dataclasses.replace(
                     option,
                     keyword=option.keyword or name,
@@ -106,14 +106,14 @@ class OptionRecord(BaseModel):
         if unknown:
             raise TypeError(f"unexpected keyword argument '{unknown[0]}'")
         values = {
-            options[keyword].field: options[keyword].value(each)
-            for keyword, each in given.items()
-            if each is not None
+            options[keyword].field: options[keyword].value(value)
+            for keyword, value in given.items()
+            if value is not None
         }
         try:
             return cls(**values)
         except ValidationError as error:
             [first, *_] = error.errors()
-            option = next(each for each in options.values() if each.field == first["loc"][0])
+            option = next(option for option in options.values() if option.field == first["loc"][0])
             shown = given.get(option.keyword)
             raise InputError(f"{option.flag} {shown}: {first['msg']}") from error

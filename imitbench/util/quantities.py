@@ -1,9 +1,11 @@
-"""Parses and formats durations and sizes."""
+"""Parses and formats durations and sizes, and prepares values for JSON."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import timedelta
+from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
@@ -95,3 +97,18 @@ def rough_duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def json_value(value: Any) -> Any:
+    """Returns a value that JSON has; numbers that it lacks become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_value(item) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -159,7 +159,7 @@ def _listing(folder: Path) -> tuple[list[tuple[Path, _Identity]], list[Path]]:
 
 
 @dataclass(frozen=True)
-class SourcePlace:
+class SourceLocation:
     """A folder of source, and how it is imported.
 
     Attributes:
@@ -184,30 +184,30 @@ class SourcePlace:
         return source_digest(self.folder, self.patterns, self.settings)
 
 
-_places: dict[str, SourcePlace] = {}
+_locations: dict[str, SourceLocation] = {}
 _opened: dict[str, tuple[Path, frozenset[Path]]] = {}  # folder and source files, by package
 _imported: dict[str, str] = {}  # digest under which an installed package was imported
 _roots: dict[str, str] = {}  # folder that holds a top-level package
 
 
-def register(digest: str, place: SourcePlace) -> None:
+def register(digest: str, location: SourceLocation) -> None:
     """Registers source that the user has named, so that it can be imported.
 
     Args:
         digest: Digest of the source at the time of the request.
-        place: Location of the source.
+        location: Location of the source.
     """
-    known = _places.get(digest)
-    method = place.method or (known.method if known else "")  # a folder may also hold a suite
-    _places[digest] = replace(place, folder=place.folder.resolve(), method=method)
+    known = _locations.get(digest)
+    method = location.method or (known.method if known else "")  # a folder may also hold a suite
+    _locations[digest] = replace(location, folder=location.folder.resolve(), method=method)
 
 
 def is_registered(digest: str) -> bool:
     """Whether the user has named source with this digest."""
-    return digest in _places
+    return digest in _locations
 
 
-def place_of_source(digest: str, what: str) -> SourcePlace:
+def location_of_source(digest: str, what: str) -> SourceLocation:
     """Returns the location of registered source.
 
     Args:
@@ -217,20 +217,20 @@ def place_of_source(digest: str, what: str) -> SourcePlace:
     Raises:
         InputError: The source was not registered, or has changed.
     """
-    place = _places.get(digest)
-    if place is None:
+    location = _locations.get(digest)
+    if location is None:
         raise InputError(
             f"{what}: its source ({digest[:12]}) is outside this package, and was not named on "
             "the command line; name its folder with --suite or --algo"
         )
-    found = place.digest
+    found = location.digest
     if found != digest:
         raise InputError(
-            f"{what}: {place.folder}: the source has changed since the run was planned (digest "
+            f"{what}: {location.folder}: the source has changed since the run was planned (digest "
             f"{found[:12]}, expected {digest[:12]}); run the command again to plan with the new "
             "source"
         )
-    return place
+    return location
 
 
 def import_source(digest: str, module: str, what: str) -> ModuleType:
@@ -245,19 +245,19 @@ def import_source(digest: str, module: str, what: str) -> ModuleType:
     Raises:
         InputError: The source was not registered, or has changed; or there is no such module.
     """
-    place = place_of_source(digest, what)
-    if place.package:
-        return _import_installed(place, digest, module, what)
+    location = location_of_source(digest, what)
+    if location.package:
+        return _import_installed(location, digest, module, what)
     home = f"{_PREFIX}.s{digest[:_SHOWN]}"
     if home not in sys.modules:
-        files = source_files(place.folder, place.patterns)
-        _opened[home] = place.folder, frozenset(files)
-        _open_package(home, place.folder)
+        files = source_files(location.folder, location.patterns)
+        _opened[home] = location.folder, frozenset(files)
+        _open_package(home, location.folder)
     try:
         found = importlib.import_module(f"{home}.{module}" if module else home)
     except (ModuleNotFoundError, _UnpinnedError) as error:
         # A module that failed during its import must not be used later.
-        raise InputError(f"{what}: {_absent(error, place, home)}") from error
+        raise InputError(f"{what}: {_absent(error, location, home)}") from error
     return found
 
 
@@ -287,17 +287,17 @@ def find_definition(cls: type) -> DefinedClass | None:
         module by its name, for example because it was made by a function.
     """
     module = cls.__module__
-    for digest, place in _places.items():
-        home = place.package or f"{_PREFIX}.s{digest[:_SHOWN]}"
+    for digest, location in _locations.items():
+        home = location.package or f"{_PREFIX}.s{digest[:_SHOWN]}"
         if module != home and not module.startswith(f"{home}."):
             continue
-        if place.package and _imported.get(home) != digest:
+        if location.package and _imported.get(home) != digest:
             continue
         found = getattr(sys.modules.get(module), cls.__name__, None)
-        if not place.method or found is not cls:
+        if not location.method or found is not cls:
             return None
         inner = module.removeprefix(home).removeprefix(".")
-        return DefinedClass(place.method, digest, f"{inner}:{cls.__name__}")
+        return DefinedClass(location.method, digest, f"{inner}:{cls.__name__}")
     return None
 
 
@@ -322,40 +322,40 @@ def module_file(folder: Path, module: str) -> Path | None:
     return None
 
 
-def _import_installed(place: SourcePlace, digest: str, module: str, what: str) -> ModuleType:
+def _import_installed(location: SourceLocation, digest: str, module: str, what: str) -> ModuleType:
     """Imports by the installed package's name, which its modules may use for each other."""
-    before = _imported.setdefault(place.package, digest)
+    before = _imported.setdefault(location.package, digest)
     if before != digest:
         raise InputError(
-            f"{what}: package {place.package} was imported from other source earlier in this "
+            f"{what}: package {location.package} was imported from other source earlier in this "
             "process, which cannot use both; start a new process"
         )
-    outermost = place.package.partition(".")[0]
-    _roots[outermost] = str(place.root)
+    outermost = location.package.partition(".")[0]
+    _roots[outermost] = str(location.root)
     add_finder(_package_finder, last=True)  # so that it does not hide installed packages
     importlib.invalidate_caches()
-    found = importlib.import_module(f"{place.package}.{module}" if module else place.package)
+    found = importlib.import_module(f"{location.package}.{module}" if module else location.package)
     file = Path(str(found.__file__)).resolve()
-    if not file.is_relative_to(place.folder):
+    if not file.is_relative_to(location.folder):
         raise InputError(
-            f"{what}: {found.__name__} is imported from {file}, not from {place.folder}; another "
-            "package of that name comes first on the path"
+            f"{what}: {found.__name__} is imported from {file}, not from {location.folder}; "
+            "another package of that name comes first on the path"
         )
     return found
 
 
-def _absent(error: ImportError, place: SourcePlace, home: str) -> str:
+def _absent(error: ImportError, location: SourceLocation, home: str) -> str:
     if isinstance(error, _UnpinnedError):
         return str(error)
     name = str(error.name)
     inside = name.removeprefix(f"{home}.")
-    if inside == name and module_file(place.folder, name.partition(".")[0]) is not None:
+    if inside == name and module_file(location.folder, name.partition(".")[0]) is not None:
         return (
-            f"no module named '{name}' on the path; the one in {place.folder} is imported as "
+            f"no module named '{name}' on the path; the one in {location.folder} is imported as "
             f"`from . import {name}`"
         )
     if inside != name:
-        return f"{place.folder}: no module '{inside}' there"
+        return f"{location.folder}: no module '{inside}' there"
     return f"needs module '{name}', which is not installed"
 
 

@@ -90,11 +90,11 @@ def _size(document: Any, depth: int) -> int:
     if kind == "Discrete":
         return _count(document["n"])
     if kind == "MultiDiscrete":
-        return sum(_count(each) for each in _flat(document["nvec"]))
+        return sum(_count(size) for size in _flat(document["nvec"]))
     if kind == "MultiBinary":
-        return math.prod(_count(each) for each in _flat(document["n"]))
+        return math.prod(_count(size) for size in _flat(document["n"]))
     if kind == "Dict":
-        return sum(1 + _size(each, depth + 1) for each in document["spaces"].values())
+        return sum(1 + _size(inner, depth + 1) for inner in document["spaces"].values())
     raise ValueError(f"unknown kind of space: {one_line(repr(kind), 40)}")
 
 
@@ -104,8 +104,8 @@ def _flat(value: Any, depth: int = 0) -> Iterator[Any]:
         return
     if depth == limits().dimensions:
         raise ValueError("a space that is nested too deeply")
-    for each in value:
-        yield from _flat(each, depth + 1)
+    for item in value:
+        yield from _flat(item, depth + 1)
 
 
 def _count(value: Any) -> int:

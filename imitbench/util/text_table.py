@@ -79,7 +79,7 @@ def format_table(
     Returns:
         Lines, each ending in a newline.
     """
-    table = _Table([_column(each) for each in columns], rows, color)
+    table = _Table([_column(column) for column in columns], rows, color)
     everything = _Layout(tuple(range(len(table.columns))))
     if width is None or table.needs(everything.inline) <= width:
         lines = table.lines(everything)
@@ -173,25 +173,25 @@ class _Table:
         self.texts = [[_cell(value) for value in row] for row in self.values]
         self.color = color
         self.widths = [
-            max([_width(column.name), *(_width(row[place]) for row in self.texts)])
-            for place, column in enumerate(columns)
+            max([_width(column.name), *(_width(row[index]) for row in self.texts)])
+            for index, column in enumerate(columns)
         ]
         self.right = [
-            bool(self.values) and all(_is_number(row[place]) for row in self.values)
+            bool(self.values) and all(_is_number(row[index]) for row in self.values)
             if column.right is None
             else column.right
-            for place, column in enumerate(columns)
+            for index, column in enumerate(columns)
         ]
 
     def needs(self, shown: Sequence[int]) -> int:
         """Returns the width of a table with some of the columns."""
-        return sum(self.widths[place] for place in shown) + len(GAP) * (len(shown) - 1)
+        return sum(self.widths[index] for index in shown) + len(GAP) * (len(shown) - 1)
 
     def fitted(self, width: int) -> _Layout | None:
         """Returns a layout of rows that fits; `None` if there is none."""
-        places = range(len(self.columns))
-        below = tuple(place for place in places if self.columns[place].below)
-        inline = [place for place in places if place not in below]
+        indices = range(len(self.columns))
+        below = tuple(index for index in indices if self.columns[index].below)
+        inline = [index for index in indices if index not in below]
         above: tuple[int, ...] = ()
         for least, needed in ((1, inline), (0, [p for p in inline if not self.columns[p].rank])):
             if self.needs(needed) > width:
@@ -199,15 +199,15 @@ class _Table:
                     p for p in inline if self.columns[p].above and self.columns[p].rank >= least
                 ]
                 above = tuple(sorted({*above, *moved}))
-                inline = [place for place in inline if place not in moved]
-        by_rank = sorted(inline, key=lambda place: (self.columns[place].rank, place))
+                inline = [index for index in inline if index not in moved]
+        by_rank = sorted(inline, key=lambda index: (self.columns[index].rank, index))
         shown: list[int] = []
-        for place in by_rank:
-            if not self.columns[place].rank or self.needs([*shown, place]) <= width:
-                shown.append(place)
+        for index in by_rank:
+            if not self.columns[index].rank or self.needs([*shown, index]) <= width:
+                shown.append(index)
         if not shown or self.needs(shown) > width:
             return None
-        left_out = tuple(place for place in inline if place not in shown)
+        left_out = tuple(index for index in inline if index not in shown)
         return _Layout(tuple(sorted(shown)), below, above, left_out)
 
     def painted(self, text: str, color: str | None) -> str:
@@ -218,24 +218,24 @@ class _Table:
         """Returns heading, rule, rows, and the names of the columns that are left out."""
         inline = layout.inline
         names = [column.name for column in self.columns]
-        rule = GAP.join(self.painted("-" * self.widths[place], "dim") for place in inline)
+        rule = GAP.join(self.painted("-" * self.widths[index], "dim") for index in inline)
         lines = [self._line(inline, names, ["bold"] * len(inline))]
         if len(layout.below) == 1:  # several have their names at each text
             lines += self._text(INDENT + names[layout.below[0]], width, "bold")
         lines.append(rule)
         group = None
         for values, texts in zip(self.values, self.texts, strict=True):
-            if layout.above and group != (group := [texts[place] for place in layout.above]):
-                told = [f"{names[place]}: {texts[place]}" for place in layout.above]
+            if layout.above and group != (group := [texts[index] for index in layout.above]):
+                told = [f"{names[index]}: {texts[index]}" for index in layout.above]
                 lines += self._text(", ".join(told), width, "bold")
             lines.append(self._line(inline, texts, [self._color(at, values) for at in inline]))
-            for place in layout.below:
-                if texts[place]:
-                    name = f"{names[place]}: " if len(layout.below) > 1 else ""
-                    told_below = f"{INDENT}{name}{texts[place]}"
-                    lines += self._text(told_below, width, self._color(place, values))
+            for index in layout.below:
+                if texts[index]:
+                    name = f"{names[index]}: " if len(layout.below) > 1 else ""
+                    told_below = f"{INDENT}{name}{texts[index]}"
+                    lines += self._text(told_below, width, self._color(index, values))
         if layout.left_out:
-            missing = "; ".join(names[place] for place in layout.left_out)
+            missing = "; ".join(names[index] for index in layout.left_out)
             lines += self._text(f"not shown in {width} columns: {missing}", width, "dim")
         return lines
 
@@ -251,33 +251,33 @@ class _Table:
         lines: list[str] = []
         for values, texts in zip(self.values, self.texts, strict=True):
             lines += [""] if lines else []
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if len(GAP) + margin > width // 2:
                     lines += self._text(name, width, "bold")
-                    lines += self._text(INDENT + texts[place], width, self._color(place, values))
+                    lines += self._text(INDENT + texts[index], width, self._color(index, values))
                     continue
                 head = name + " " * (margin - _width(name)) + GAP
-                shown = format_text(head + texts[place], width=width, indent=len(head))
-                color = self._color(place, values)
+                shown = format_text(head + texts[index], width=width, indent=len(head))
+                color = self._color(index, values)
                 start = self.painted(name, "bold") + head[len(name) :]
                 first, *others = shown.split("\n")
                 lines.append((start + self.painted(first[len(head) :], color)).rstrip())
                 lines += [self.painted(other, color) for other in others]
         return lines or [line for name in names for line in self._text(name, width, "bold")]
 
-    def _color(self, place: int, values: Sequence[object]) -> str | None:
-        paint = self.columns[place].color
-        return paint(values[place]) if paint else None
+    def _color(self, index: int, values: Sequence[object]) -> str | None:
+        paint = self.columns[index].color
+        return paint(values[index]) if paint else None
 
     def _line(
         self, shown: Sequence[int], texts: Sequence[str], colors: Sequence[str | None]
     ) -> str:
         cells = []
-        for place, color in zip(shown, colors, strict=True):
-            text = texts[place]
-            space = " " * (self.widths[place] - _width(text))
+        for index, color in zip(shown, colors, strict=True):
+            text = texts[index]
+            space = " " * (self.widths[index] - _width(text))
             paint = self.painted(text, color)
-            cells.append(space + paint if self.right[place] else paint + space)
+            cells.append(space + paint if self.right[index] else paint + space)
         return GAP.join(cells).rstrip()
 
 

@@ -2,25 +2,17 @@
 
 import numpy as np
 import pytest
-import torch as th
 from scipy import stats as scipy_stats
 from seals.base_envs import TabularModelPOMDP
-from seals.diagnostics.cliff_world import CliffWorldEnv
-from stable_baselines3.dqn.policies import DQNPolicy
-from support.tabular import chance, every_trajectory, small_model, state_numbers
+from support.tabular import chance, every_trajectory, small_model
 
 from imitbench.algorithms.mce_planning import (
-    mce_partition_fh,
-    occupancy_distance,
     optimal_policy,
-    policy_table,
     policy_value,
     policy_value_regret,
     reward_rank_correlation,
 )
 from imitbench.data.tabular import TabularModel
-from imitbench.policies.base import FeedForward32Policy, RandomPolicy
-from imitbench.policies.tabular import ObservationTabularPolicy
 
 
 def corridor(length=4, horizon=3):
@@ -46,35 +38,6 @@ def always(action, env):
 def random_pi(env, seed=0):
     size = (env.horizon, env.state_dim)
     return np.random.default_rng(seed).dirichlet(np.ones(env.action_dim), size=size)
-
-
-class TestOccupancyDistance:
-    def test_is_zero_between_policies_that_visit_alike(self):
-        env = small_model(deterministic=False)
-        pi = random_pi(env)
-        other = pi.copy()
-        other[-1] = other[-1, :, ::-1]  # after the last action nothing is visited
-        assert occupancy_distance(env, pi, other) == pytest.approx(0, abs=1e-15)
-
-    def test_counts_the_steps_at_which_no_state_is_shared(self):
-        env = corridor()
-        assert occupancy_distance(env, always(0, env), always(1, env)) == pytest.approx(2 / 3)
-        mixed = (always(0, env) + 3 * always(1, env)) / 4
-        # At the second step a quarter stays behind; at the third, one in sixteen twice.
-        expected = (0 + 0.25 + (1 - 0.75**2)) / 3
-        assert occupancy_distance(env, mixed, always(1, env)) == pytest.approx(expected)
-
-    def test_is_symmetric(self):
-        env = small_model(deterministic=False)
-        one, other = random_pi(env, 1), random_pi(env, 2)
-        distance = occupancy_distance(env, one, other)
-        assert distance == occupancy_distance(env, other, one)
-        assert 0 < distance < 1
-
-    def test_names_the_policy_that_does_not_fit(self):
-        env = corridor()
-        with pytest.raises(ValueError, match=r"other: has shape \(1, 4, 2\)"):
-            occupancy_distance(env, always(0, env), always(0, env)[:1])
 
 
 class TestPolicyValue:
@@ -145,35 +108,3 @@ class TestRankCorrelation:
     def test_refuses_what_it_cannot_rank(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             reward_rank_correlation(*arguments)
-
-
-class TestPolicyTable:
-    def test_of_a_tabular_policy_is_its_own(self):
-        env = small_model(deterministic=False)
-        pi = mce_partition_fh(env)[2]
-        np.testing.assert_array_equal(policy_table(ObservationTabularPolicy.of(env, pi), env), pi)
-
-    def test_of_random_actions_is_uniform(self):
-        env = small_model(deterministic=False)
-        policy = RandomPolicy(env.observation_space, env.action_space)
-        np.testing.assert_allclose(policy_table(policy, env), 0.5)
-
-    @pytest.mark.parametrize("numbers", [True, False])
-    def test_of_a_network_is_what_it_samples_from(self, numbers):
-        env = small_model(deterministic=False)
-        env = state_numbers(env) if numbers else env
-        th.manual_seed(0)
-        policy = FeedForward32Policy(env.observation_space, env.action_space, lambda _: 0.0)
-        th.nn.init.normal_(policy.action_net.weight)
-        table = policy_table(policy, env)
-        assert table.shape == (4, 3, 2)
-        observations = np.arange(3) if numbers else env.observation_matrix
-        actions = np.stack([policy.predict(observations)[0] for _ in range(3000)])
-        np.testing.assert_allclose(actions.mean(axis=0), table[2, :, 1], atol=0.04)
-        assert policy_value_regret(env, table) > 0
-
-    def test_of_other_policies_is_not_known(self):
-        env = CliffWorldEnv(width=4, height=3, horizon=4, use_xy_obs=True)
-        policy = DQNPolicy(env.observation_space, env.action_space, lambda _: 0.0)
-        with pytest.raises(ValueError, match="probabilities of a DQNPolicy are not known"):
-            policy_table(policy, env)

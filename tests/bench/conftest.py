@@ -1,11 +1,11 @@
 """Plans and sweeps over a small budget."""
 
 import pytest
+from support.evaluation import short_evaluation
 from support.observer import Recorder
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
-from imitbench.bench.sweep import run_sweep
+from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
@@ -19,17 +19,18 @@ def plan_of():
             suite="classic",
             environment=environment,
             seeds=list(seeds),
-            settings=SweepSettings(budget="quick", **settings),
+            budget="quick",
+            **settings,
         )
 
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def sweep():
     def run(plan, out, *, executor="inline", jobs=1, observer=None, runs_per_job=1, **options):
-        return run_sweep(
-            plan,
+        return run_sweeps(
+            [plan],
             executor_class(executor).from_options(RunOptions(jobs=jobs), JobWorker(), out),
             out=out,
             command="imitbench run",
@@ -39,3 +40,9 @@ def sweep():
         )
 
     return run
+
+
+@pytest.fixture(name="short_evaluation")
+def _short_evaluation():
+    with short_evaluation():
+        yield

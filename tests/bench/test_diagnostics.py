@@ -2,9 +2,8 @@
 
 import pyarrow.parquet as pq
 import pytest
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.store.run_dir import RunDirectory
 
@@ -31,7 +30,8 @@ def diagnostics(algorithms, environment, **settings):
         suite="diagnostics",
         environment=environment,
         seeds=[0],
-        settings=SweepSettings(budget="quick", **settings),
+        budget="quick",
+        **settings,
     )
 
 

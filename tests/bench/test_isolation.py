@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 from support.disk_works import tiny_plan
 from support.observer import Recorder
+from support.plans import make_plan
 from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training
+from imitbench.bench.checkpoint import CheckpointManager
 from imitbench.bench.hidden_rewards import hide_demo_rewards
-from imitbench.bench.isolation import isolation_of, remember_verdict
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
-from imitbench.bench.sweep import run_sweep
+from imitbench.bench.provenance import isolation_of, remember_verdict
+from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import suite_directory
 from imitbench.executors.inline import InlineExecutor
+from imitbench.executors.options import RunOptions
 from imitbench.records.bundled_cards import is_isolated
 from imitbench.records.runs import Budget, Protocol, Provenance
 from imitbench.store.run_dir import RunDirectory
@@ -59,7 +60,7 @@ def planned(folder):
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0],
-        settings=SweepSettings(budget="quick"),
+        budget="quick",
     )
 
 
@@ -85,11 +86,13 @@ def train(monkeypatch, tmp_path):
         )
         directory = RunDirectory(tmp_path / f"run{len(needs)}")
         directory.path.mkdir()
-        training.run_training(
-            config,
-            lambda: training.TrainingInputs.of(spec, suite_directory("classic")),
-            directory,
-            1e9,
+
+        def load():
+            return training.TrainingInputs.of(spec, suite_directory("classic"))
+
+        training.run_trainings(
+            [training.Training(config, load, directory)],
+            CheckpointManager(directory.checkpoints, 1e9),
             training.Monitor(),
         )
         curve = [json.loads(line) for line in directory.curve.read_text().splitlines()]
@@ -117,7 +120,8 @@ def test_a_method_whose_card_asks_for_rewards_sees_the_same_as_the_curve(train):
 def test_a_run_records_it(tmp_path):
     executor = InlineExecutor(JobWorker())
     plan, out = tiny_plan(), tmp_path / "runs"
-    run_sweep(plan, executor, out=out, command="imitbench run", observer=Recorder())
+    given = {"out": out, "command": "imitbench run", "observer": Recorder()}
+    run_sweeps([plan], executor, options=RunOptions(), **given)
     for spec in plan:
         assert RunDirectory.of(out, spec).read_result().provenance.isolation == "tested"
 

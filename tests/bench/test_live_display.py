@@ -8,7 +8,7 @@ from rich.console import Console
 from support.runs import make_spec
 
 from imitbench.bench import live_display
-from imitbench.bench.curve_flusher import CurveFlusher
+from imitbench.bench.checkpoint import CurveFlusher
 from imitbench.bench.live_display import LineRate, describe, message_table, run_table
 from imitbench.store.live_runs import LiveRun
 

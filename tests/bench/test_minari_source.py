@@ -3,10 +3,9 @@
 import gymnasium as gym
 import pytest
 from support.minari_sets import record
+from support.plans import make_plan
 
 from imitbench.bench import artifacts
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 
@@ -25,7 +24,7 @@ def plan(tmp_path, monkeypatch):
         suite="classic",
         environment=None,
         seeds=[0],
-        settings=SweepSettings(source=f"minari:{NAME}"),
+        source=f"minari:{NAME}",
     )
     artifacts.minari_copy.cache_clear()
 
@@ -45,11 +44,11 @@ def test_a_run_pins_the_set_and_loads_it_by_its_digest(plan):
     assert (run.demos.repo, run.demos.count, run.source) == (NAME, 3, f"minari:{NAME}")
     root = artifacts.source_root(run.demos.source, suite_directory("classic"))
     place = artifacts.ArtifactLocation.of_spec(root, "demos", run.demos, "classic")
-    assert [len(demo) for demo in artifacts.load_demos(place, run.demos)] == [20, 20, 20]
+    assert [len(demo) for demo in artifacts.demos_of_run(run, root)] == [20, 20, 20]
     [file] = place.files()
     file.write_bytes(file.read_bytes() + b"x")
     with pytest.raises(InputError, match="content changed since"):
-        artifacts.load_demos(place, run.demos)
+        artifacts.demos_of_run(run, root)
 
 
 def test_a_missing_set_is_reported(tmp_path, monkeypatch):
@@ -59,7 +58,7 @@ def test_a_missing_set_is_reported(tmp_path, monkeypatch):
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0],
-        settings=SweepSettings(source="minari:nowhere/at-all-v0"),
+        source="minari:nowhere/at-all-v0",
     )
     with pytest.raises(InputError, match="nowhere/at-all-v0"):
         list(plan)

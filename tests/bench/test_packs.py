@@ -1,17 +1,19 @@
 """Seeds that are trained together as one network have the runs that they have alone."""
 
+import functools
 import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from support.evaluation import short_evaluation
 
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
 from imitbench.bench.learner import PackedLearner
 from imitbench.bench.stopping import RunStoppedError, StopRequest
 from imitbench.bench.worker import run_job
-from imitbench.bench.worker_death import on_worker_death
+from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.errors import InputError
 from imitbench.records.runs import ReferenceScores
@@ -29,12 +31,19 @@ SMALL = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_evaluation():
+    with short_evaluation():
+        yield
+
+
+def packs_of(plan_of, seeds=range(4), pack=2):
+    return plan_of(["dac"], seeds=seeds, pack=pack, overrides=SMALL)
+
+
 @pytest.fixture
 def pack_of(plan_of):
-    def make(seeds=range(4), pack=2, **settings):
-        return plan_of(["dac"], seeds=seeds, pack=pack, overrides=SMALL, **settings)
-
-    return make
+    return functools.partial(packs_of, plan_of)
 
 
 def directories(plan, out):
@@ -63,23 +72,31 @@ def test_cards_say_which_methods_pack(name):
     assert card.packs == issubclass(found, PackedLearner)
 
 
-def test_every_seed_of_a_pack_has_a_complete_run_of_its_own(tmp_path, pack_of, sweep):
-    plan = pack_of()
-    outcome = sweep(plan, tmp_path)
+@pytest.fixture(scope="module")
+def trained(plan_of, sweep, tmp_path_factory):
+    """Two packs of two seeds, trained once for all tests."""
+    out = tmp_path_factory.mktemp("packs")
+    plan = packs_of(plan_of)
+    outcome = sweep(plan, out)
     assert (outcome.done, outcome.failed, outcome.left) == (4, [], 0)
-    returns = episodes(plan, tmp_path)
+    return plan, out
+
+
+def test_every_seed_of_a_pack_has_a_complete_run_of_its_own(trained):
+    plan, out = trained
+    returns = episodes(plan, out)
     assert not any(np.array_equal(returns[0], each) for each in returns[1:])
-    for spec, directory in zip(plan, directories(plan, tmp_path), strict=True):
+    for spec, directory in zip(plan, directories(plan, out), strict=True):
         result = directory.read_result()
         assert result.env_steps == spec.budget.amount
         assert not directory.checkpoints.exists()
-    learned = curves(plan, tmp_path)
+    learned = curves(plan, out)
     assert len(set(learned)) == 4
     for curve in learned:
         assert len(curve.splitlines()) > 10
         assert "discriminator/accuracy" in curve.splitlines()[-1]
         assert "rollout/return_mean" in curve
-    first, second, *_ = directories(plan, tmp_path)
+    first, second, *_ = directories(plan, out)
     assert f"see the log of {first.path.name}" in second.log.read_text()
 
 
@@ -91,9 +108,9 @@ def test_the_size_of_the_pack_is_part_of_the_identity(pack_of, plan_of):
     assert "pack" not in next(iter(alone)).model_dump(mode="json")
 
 
-def test_a_missing_seed_is_trained_with_its_pack_and_gives_the_same(tmp_path, pack_of, sweep):
-    plan = pack_of()
-    sweep(plan, tmp_path)
+def test_a_missing_seed_is_trained_with_its_pack_and_gives_the_same(tmp_path, trained, sweep):
+    plan, out = trained
+    shutil.copytree(out, tmp_path, dirs_exist_ok=True)
     before = episodes(plan, tmp_path)
     kept, missing, *others = directories(plan, tmp_path)
     stamps = [each.outcome_stamp() for each in (kept, *others)]
@@ -135,10 +152,9 @@ class StopAfter(StopRequest):
             raise RunStoppedError
 
 
-def test_an_interrupted_pack_continues_bit_for_bit(tmp_path, pack_of, job_of):
+def test_an_interrupted_pack_continues_bit_for_bit(tmp_path, trained, pack_of, job_of):
     plan = pack_of(seeds=[0, 1])
-    outs = [tmp_path / "whole", tmp_path / "parts"]
-    run_job(job_of(plan, outs[0]))
+    outs = [trained[1], tmp_path / "parts"]
     job = job_of(plan, outs[1])
     with pytest.raises(RunStoppedError):
         run_job(job, StopAfter(20))
@@ -162,7 +178,7 @@ def test_a_failure_is_that_of_every_seed(tmp_path, pack_of, job_of):
 def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
     plan = pack_of(seeds=[0, 1])
     path = job_of(plan, tmp_path).write()
-    assert not on_worker_death(path, "worker was killed by SIGKILL")
+    assert not JobWorker().after_death(path, "worker was killed by SIGKILL")
     for directory in directories(plan, tmp_path):
         assert directory.read_failure().phase == "worker"
 

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan, parse_demo_counts, parse_overrides, parse_seeds
-from imitbench.bench.spec import SweepSettings
+from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 
@@ -16,7 +16,7 @@ def plan(algorithms=("bc",), environment=None, seeds=(0, 1), **settings):
         suite="classic",
         environment=environment,
         seeds=list(seeds),
-        settings=SweepSettings(**settings),
+        **settings,
     )
 
 
@@ -36,10 +36,10 @@ def test_controls_run_where_the_suite_says_so():
     names = {card.name for card, _ in plan(["all"]).algorithms}
     assert controls <= names
     elsewhere = {"algorithms": ["all"], "suite": "tabular", "environment": None, "seeds": [0]}
-    without = make_plan(**elsewhere, settings=SweepSettings())
+    without = make_plan(**elsewhere)
     assert {card.name for card, _ in without.algorithms} == names - controls
     elsewhere["algorithms"] = ["all", "zero_reward"]
-    named = {card.name for card, _ in make_plan(**elsewhere, settings=SweepSettings()).algorithms}
+    named = {card.name for card, _ in make_plan(**elsewhere).algorithms}
     assert named == names - controls | {"zero_reward"}
 
 
@@ -58,7 +58,6 @@ def test_methods_that_plan_need_a_model():
         suite="tabular",
         environment="*7x4*",
         seeds=[0],
-        settings=SweepSettings(),
     )
     assert tabular.not_applicable == []
     assert len(list(tabular)) == 4

@@ -6,21 +6,21 @@ import sys
 
 import pytest
 from pydantic import ValidationError
+from support.plans import make_plan
 from support.plugins import write_plugin
 from support.synthetic_runs import write_finished
 
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
-from imitbench.bench.plan import make_plan
+from imitbench.bench.plan import plan_request
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.request import PluginSelection, plan_missing, plan_request
-from imitbench.bench.spec import SweepSettings
+from imitbench.bench.request import PluginSelection, plan_missing
 from imitbench.cards.catalog import load_algorithm
 from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
 from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.results_sources import ResultsSource
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.records.bundled_cards import role_of
 from imitbench.records.runs import RunSpec
 from imitbench.report.leaderboard.source_rows import make_rows
@@ -48,7 +48,7 @@ def plan_of(*algorithms, suite="classic", environment="Pendulum-v1", **settings)
         suite=suite,
         environment=environment,
         seeds=[0],
-        settings=SweepSettings(**settings),
+        **settings,
     )
 
 
@@ -90,7 +90,7 @@ def test_the_role_on_a_card_is_in_the_record_and_not_part_of_the_identity(tmp_pa
         found = {row.algo: row.role for row in database.read_scores(connection)}
     assert found == {"mine": role, "zero_reward": "control"}
     export_results(read_runs(tmp_path / "out").runs, tmp_path / "export", version="", command="")
-    rows = make_rows([ResultsSource("a", tuple(read_results(tmp_path / "export")))])
+    rows = make_rows([ResultsSource("a", tuple(read_strictly(tmp_path / "export").published))])
     assert {row.algo: row.role for row in rows.scores} == found
 
 
@@ -140,9 +140,10 @@ def test_a_worker_gets_the_location_of_source_from_its_job(tmp_path):
         "import sys, pathlib\n"
         "from imitbench.bench.job import Job\n"
         "from imitbench.bench.implementation import make_learner\n"
+        "from imitbench.util.source_import import register\n"
         "job = Job.read(pathlib.Path(sys.argv[1]))\n"
         "for digest, source in job.sources.items():\n"
-        "    source.register(digest)\n"
+        "    register(digest, source)\n"
         "print(type(make_learner(job.runs[0])).__name__)\n"
     )
     words = [sys.executable, "-c", program, str(job.write())]

@@ -7,7 +7,8 @@ import pytest
 from support.synthetic_runs import write_failed, write_finished
 
 from imitbench.bench import request as module
-from imitbench.bench.request import plan_missing, plan_request, plan_requests, plan_suites
+from imitbench.bench.plan import plan_request
+from imitbench.bench.request import plan_missing, plan_requests
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest
@@ -82,15 +83,15 @@ def test_a_run_that_two_sweeps_requested_is_resumed_once(tmp_path, out):
 
 def test_runs_of_changed_cards_are_reported_and_skipped(tmp_path, out, monkeypatch):
     runs = ask_for(out, requested(tmp_path))
-    real = module.make_plan
+    real = module.plan_request
 
-    def with_other_card(**arguments):
-        plan = real(**arguments)
+    def with_other_card(*arguments, **cards):
+        plan = real(*arguments, **cards)
         [(card, hyperparameters)] = plan.algorithms
         changed = [(card, {**hyperparameters, "batch_size": "7"})]
         return module.replace(plan, algorithms=changed)
 
-    monkeypatch.setattr(module, "make_plan", with_other_card)
+    monkeypatch.setattr(module, "plan_request", with_other_card)
     missing = plan_missing(out)
     assert missing.plans == []
     [left] = missing.left_out
@@ -169,7 +170,7 @@ def test_planning_does_not_change_the_results_folder(tmp_path, out):
 
 def test_several_numbers_of_demonstrations_are_a_plan_each(tmp_path):
     request = requested(tmp_path, algorithms=["random", "bc"], overrides={"bc.hidden_size": "8"})
-    plans = plan_requests(request, [1, 3, None])
+    plans = plan_requests([request], [1, 3, None])
     runs = [run for plan in plans for run in plan]
     assert len({run.run_id for run in runs}) == len(runs) == 3 * 4
     counts = [run.demos.count for run in runs if run.demos is not None]
@@ -180,7 +181,7 @@ def test_several_numbers_of_demonstrations_are_a_plan_each(tmp_path):
 def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(tmp_path):
     overrides = {"dagger.max_rounds": "2", "hidden_size": "8"}
     request = requested(tmp_path, algorithms=["dagger", "bc"], overrides=overrides)
-    first, second = plan_requests(request, [1, 3])
+    first, second = plan_requests([request], [1, 3])
     assert first.request.overrides == overrides
     assert second.request.overrides == {"hidden_size": "8"}
     assert second.request.algorithms == ["bc"]
@@ -188,14 +189,14 @@ def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(t
 
 def test_several_numbers_need_a_method_that_takes_demonstrations(tmp_path):
     with pytest.raises(InputError, match="random use no demonstrations"):
-        plan_requests(requested(tmp_path, algorithms=["random"]), [1, 3])
+        plan_requests([requested(tmp_path, algorithms=["random"])], [1, 3])
 
 
 def test_a_request_without_a_pair_that_fits_is_refused(tmp_path):
     request = requested(tmp_path, algorithms=["csil"], environment="seals/CartPole-v0")
     words = "no method fits any environment .csil on seals/CartPole-v0: acts in box spaces only"
     with pytest.raises(InputError, match=words):
-        plan_suites(request, ["classic"], [None])
+        plan_requests([request], [None])
     both = request.model_copy(update={"algorithms": ["csil", "bc"]})
-    [plan] = plan_suites(both, ["classic"], [None])
+    [plan] = plan_requests([both], [None])
     assert {run.algo for run in plan} == {"bc"}

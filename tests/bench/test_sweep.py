@@ -20,6 +20,7 @@ from imitbench.bench.sweep import run_sweeps
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor
+from imitbench.executors.options import RunOptions
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
 
@@ -35,6 +36,7 @@ def numbers(plan, out):
     return [tuple(getattr(result, name) for name in NUMBERS) for result in results]
 
 
+@pytest.mark.usefixtures("short_evaluation")
 @pytest.mark.parametrize("executor", ["inline", "local"])
 def test_every_executor_leaves_the_same_complete_run_directories(
     tmp_path, plan_of, sweep, executor
@@ -55,9 +57,14 @@ def test_every_executor_leaves_the_same_complete_run_directories(
     assert not list((tmp_path / ".jobs").iterdir())
 
 
-def test_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
-    plan = plan_of()
-    sweep(plan, tmp_path)
+@pytest.mark.usefixtures("short_evaluation")
+def test_the_observer_sees_every_run_and_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
+    recorder, plan = Recorder(), plan_of()
+    sweep(plan, tmp_path, observer=recorder)
+    assert recorder.events[0] == ("planned", 2, 0)
+    assert [event for event in recorder.events if event[0] == "finished"] == [
+        ("finished", spec.run_id, None) for spec in plan
+    ]
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
     outcome = sweep(plan, tmp_path)
     assert (outcome.already_done, outcome.done) == (2, 0)
@@ -68,7 +75,14 @@ def test_runs_of_several_plans_are_counted_and_submitted_at_once(tmp_path, plan_
     plans = [plan_of(["bc"], seeds=[seed]) for seed in (0, 1, 1)]
     observer = Recorder()
     executor = Submissions()
-    outcome = run_sweeps(plans, executor, out=tmp_path, command="x", observer=observer)
+    outcome = run_sweeps(
+        plans,
+        executor,
+        out=tmp_path,
+        command="x",
+        observer=observer,
+        options=RunOptions(),
+    )
     runs = [run for plan in plans[:2] for run in plan]
     assert observer.events[0] == ("planned", 2, 0)
     assert [[run.run_id for run in job.runs] for job in executor.jobs] == [
@@ -102,6 +116,7 @@ class Submissions(Executor):
         pass
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of, sweep):
     plan = plan_of(["bc"])
     sweep(plan, tmp_path)
@@ -109,30 +124,16 @@ def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of
     outcome = sweep(plan, tmp_path, force=True)
     assert (outcome.already_done, outcome.done) == (0, 2)
     assert numbers(plan, tmp_path) == first
+    one_seed, another = first
+    assert one_seed != another
 
 
-def test_seeds_differ(tmp_path, plan_of, sweep):
-    plan = plan_of(["bc"])
-    sweep(plan, tmp_path)
-    first, second = numbers(plan, tmp_path)
-    assert first != second
-
-
+@pytest.mark.usefixtures("short_evaluation")
 def test_numbers_do_not_depend_on_what_ran_before_in_the_same_process(tmp_path, plan_of, sweep):
     both, alone = plan_of(["random", "bc"], seeds=[0]), plan_of(["bc"], seeds=[0])
     sweep(both, tmp_path / "both")
     sweep(alone, tmp_path / "alone")
     assert numbers(alone, tmp_path / "both") == numbers(alone, tmp_path / "alone")
-
-
-def test_the_observer_sees_every_run(tmp_path, plan_of, sweep):
-    recorder, plan = Recorder(), plan_of()
-    sweep(plan, tmp_path, observer=recorder)
-    ids = [spec.run_id for spec in plan]
-    assert recorder.events[0] == ("planned", 2, 0)
-    assert [event for event in recorder.events if event[0] == "finished"] == [
-        ("finished", run_id, None) for run_id in ids
-    ]
 
 
 @pytest.fixture
@@ -143,6 +144,7 @@ def own_source(tmp_path):
     return source
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_a_failed_run_is_recorded_and_does_not_stop_the_others(
     tmp_path, plan_of, sweep, own_source
 ):
@@ -184,6 +186,7 @@ class _Fixed:
         return iter(self._specs)
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_content_that_changed_since_planning_is_refused(tmp_path, plan_of, sweep, own_source):
     plan = plan_of(["expert"], seeds=[0], source=f"path:{own_source}")
     specs = list(plan)
@@ -213,6 +216,7 @@ def test_missing_demonstrations_are_reported_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("short_evaluation")
 def test_fail_fast_stops_at_the_first_failure(tmp_path, plan_of, sweep, own_source):
     demos = own_source / "demos"
     shutil.rmtree(demos / "sac-Pendulum-v1")

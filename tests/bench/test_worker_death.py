@@ -7,11 +7,12 @@ import threading
 import time
 
 import pytest
+from support.evaluation import short_evaluation
 from support.observer import Recorder
 
 from imitbench.bench.job import Job
-from imitbench.bench.sweep import run_sweep
-from imitbench.bench.worker_death import JobWorker, is_settled, on_worker_death
+from imitbench.bench.sweep import run_sweeps
+from imitbench.bench.worker_death import JobWorker, is_settled
 from imitbench.errors import InputError
 from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions
@@ -41,14 +42,20 @@ if __name__ == "__main__":
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _short_evaluation():
+    with short_evaluation():
+        yield
+
+
 def sweep_by_worker(folder, plan, entry, *, max_memory=None, runs_per_job=1, **options):
     """Runs a sweep whose workers have another entry point."""
     (folder / "mischievous_worker.py").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
         patch.syspath_prepend(str(folder))
-        return run_sweep(
-            plan,
+        return run_sweeps(
+            [plan],
             LocalExecutor(JobWorker("mischievous_worker"), 1, max_memory=max_memory),
             out=folder / "out",
             command="imitbench run",
@@ -138,9 +145,9 @@ def test_a_worker_above_the_memory_limit_is_killed_with_its_children(plan_of, sw
             import subprocess
             subprocess.run([sys.executable, "-c", eat])
     """
-    outcome = sweep_with(plan_of(seeds=[0, 1, 2]), program, max_memory=2**30, runs_per_job=3)
+    outcome = sweep_with(plan_of(seeds=[0, 1]), program, max_memory=2**30, runs_per_job=2)
     failures = {spec.seed: failure.message for spec, failure in outcome.failed}
-    assert (failures.keys(), outcome.done) == ({0, 1}, 1)
+    assert (failures.keys(), outcome.left) == ({0, 1}, 0)
     for message in failures.values():
         assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in message
 
@@ -229,7 +236,9 @@ def job(tmp_path, plan_of):
 
 def test_a_worker_that_crashes_at_its_start_uses_up_one_run_per_crash(tmp_path, job):
     job, path = job(retries=1)
-    calls = [on_worker_death(path, "worker exited with code 1\nno module") for _ in range(4)]
+    calls = [
+        JobWorker().after_death(path, "worker exited with code 1\nno module") for _ in range(4)
+    ]
     assert calls == [True, True, True, False]
     assert all(is_settled(job, run) for run in job.runs)
     failures = [RunDirectory.of(tmp_path / "out", run).read_failure() for run in job.runs]
@@ -240,12 +249,12 @@ def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
     job, path = job()
     directories = [RunDirectory.of(tmp_path / "out", run) for run in job.runs]
     with directories[0].claim(wait=False):
-        assert on_worker_death(path, "worker died") is True  # the second run was blamed
-        assert on_worker_death(path, "worker died") is False
+        assert JobWorker().after_death(path, "worker died") is True  # the second run was blamed
+        assert JobWorker().after_death(path, "worker died") is False
     assert [directory.has_failed for directory in directories] == [False, True]
 
 
-# A worker that is killed the first two times that it waits for another process.
+# A worker that is killed the first time that it waits for another process.
 WAITING = """
 import os, signal, sys
 from pathlib import Path
@@ -258,7 +267,7 @@ def killed_while_it_waits(*arguments, wait, **options):
     if wait:
         with open(os.environ["WAITS"], "a") as stream:
             print("waits", file=stream)
-        if Path(os.environ["WAITS"]).read_text().count("waits") < 3:
+        if Path(os.environ["WAITS"]).read_text().count("waits") < 2:
             os.kill(os.getpid(), signal.SIGKILL)
     return do(*arguments, wait=wait, **options)
 
@@ -280,11 +289,11 @@ def test_a_worker_killed_while_it_waits_for_another_process_is_replaced(
     def hold_until_it_waits_again():
         with others.claim(wait=True):
             claimed.set()
-            while not waits.exists() or waits.read_text().count("waits") < 3:
+            while not waits.exists() or waits.read_text().count("waits") < 2:
                 time.sleep(0.05)
 
     threading.Thread(target=hold_until_it_waits_again, daemon=True).start()
-    assert claimed.wait(10)
+    assert claimed.wait(60)
     outcome = sweep_by(plan, WAITING, runs_per_job=2)
     assert (outcome.done, outcome.failed, outcome.left) == (2, [], 0)
     assert others.is_done

@@ -10,7 +10,6 @@ from imitbench.algorithms.mce_planning import optimal_policy
 from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Learner
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import (
     algorithm_directory,
     algorithm_names,
@@ -26,6 +25,7 @@ from imitbench.errors import InputError
 from imitbench.experts.demonstrations import MAX_FILE_BYTES
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
+from imitbench.records.runs import EnvironmentSpec
 
 CELLS = [(suite, env_id) for suite in suite_names() for env_id in load_suite(suite).environments]
 KINDS = {
@@ -65,7 +65,7 @@ def test_algorithm_card_names_an_existing_learner(name):
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
 def test_the_environment_matches_its_card(suite, env_id):
     card = load_suite(suite).environments[env_id]
-    env = make_environment(environment_spec(env_id, card))
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
     assert isinstance(env.action_space, KINDS[card.action_space])
     env.reset(seed=0)
     env.action_space.seed(0)
@@ -82,7 +82,7 @@ def test_the_environment_matches_its_card(suite, env_id):
 def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_id):
     card = load_suite(suite).environments[env_id]
     root = suite_directory(suite)
-    env = make_environment(environment_spec(env_id, card))
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
     policy = load_policy(root / "experts" / card.expert.repo)
     check_policy_fits(policy, env.observation_space, env.action_space, where=card.expert.repo)
     pinned = artifacts.pin_expert(
@@ -121,7 +121,7 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
     directory = suite_directory(suite) / "demos" / card.demos.repo
     assert all(f.stat().st_size < MAX_FILE_BYTES for f in (directory / "data").iterdir())
     demos = read_demonstrations(directory)
-    env: gym.Env = make_environment(environment_spec(env_id, card))
+    env: gym.Env = make_environment(EnvironmentSpec.of_card(env_id, card))
     validate_demonstrations(demos, env.observation_space, env.action_space, where=env_id)
     assert len(demos) == card.demos.trajectories
     assert len(demos) <= 50 or card.max_episode_steps == 1
@@ -144,7 +144,7 @@ PLACED = [(suite, env_id) for suite, env_id in CELLS
 @pytest.mark.parametrize(("suite", "env_id"), PLACED)
 def test_absolute_positions_are_those_that_mujoco_environments_exclude_by_default(suite, env_id):
     card = load_suite(suite).environments[env_id]
-    env = make_environment(environment_spec(env_id, card))
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
     env.reset(seed=0)
     env.action_space.seed(0)
     inner = env.unwrapped
@@ -161,7 +161,9 @@ def test_absolute_positions_are_those_that_mujoco_environments_exclude_by_defaul
 def test_all_tasks_with_absolute_positions_declare_them():
     assert len(PLACED) == 6
     for suite, env_id in CELLS:
-        env = make_environment(environment_spec(env_id, load_suite(suite).environments[env_id]))
+        env = make_environment(
+            EnvironmentSpec.of_card(env_id, load_suite(suite).environments[env_id])
+        )
         shown = getattr(env.unwrapped, "_exclude_current_positions_from_observation", True) is False
         assert shown == ((suite, env_id) in PLACED)
 
@@ -173,7 +175,7 @@ def test_bundled_files_stay_small():
 
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
 def test_training_and_evaluation_environments_have_the_same_spaces(suite, env_id):
-    spec = environment_spec(env_id, load_suite(suite).environments[env_id])
+    spec = EnvironmentSpec.of_card(env_id, load_suite(suite).environments[env_id])
     here, there = make_environment(spec), make_environment(spec.evaluated)
     assert here.observation_space == there.observation_space
     assert here.action_space == there.action_space
@@ -194,7 +196,7 @@ def test_a_diagnostic_task_states_its_probe_and_its_expert_solves_it(env_id):
     error = expert.std / np.sqrt(expert.episodes) / (card.optimum - random)
     assert 0.95 <= share <= 1 + 3 * error
     if card.tabular:
-        env = make_environment(environment_spec(env_id, card))
+        env = make_environment(EnvironmentSpec.of_card(env_id, card))
         model = TabularModel.of(env)
         _, values = optimal_policy(model)
         assert values[0] @ model.initial == pytest.approx(card.optimum)
@@ -234,7 +236,7 @@ def test_planning_needs_a_tabular_environment():
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
 def test_tabular_environments_have_a_model(suite, env_id):
     card = load_suite(suite).environments[env_id]
-    env = make_environment(environment_spec(env_id, card))
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
     if card.tabular:
         assert TabularModel.of(env).horizon == card.max_episode_steps
     else:

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from support.plans import request_of
 
 from imitbench.bench.implementation import hyperparameters_of
-from imitbench.bench.spec import SweepSettings, make_spec
+from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.plugins import find_algorithm
@@ -82,7 +83,7 @@ def test_a_worker_completes_omitted_keys(tmp_path):
     card = find_algorithm(str(tmp_path))
     register(card.origin.digest, card.origin.place)
     plain = card.resolve({"noise": "0", "limit": "null"})
-    spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, SweepSettings())
+    spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, request_of())
     assert spec.hyperparameters == {"rate": 0.5}
     assert spec.variant == "noise=0.0,limit=None"
     assert hyperparameters_of(spec) == plain
@@ -96,7 +97,7 @@ def test_published_runs_keep_their_ids_and_can_be_planned_here(run_id, document)
     card = load_algorithm(spec.algo)
     values = card.completed(spec.hyperparameters)
     assert values.keys() == card.hyperparameters.keys()
-    settings = SweepSettings(budget=spec.budget.name, n_demos=spec.demos and spec.demos.count)
+    settings = request_of(budget=spec.budget.name, n_demos=spec.demos and spec.demos.count)
     suite, env_id = load_suite(spec.suite), spec.environment.id
     budget = spec.budget
     then = suite.environments[env_id].with_amount(budget.name, budget.unit, budget.amount)
@@ -110,7 +111,7 @@ def test_published_runs_keep_their_ids_and_can_be_planned_here(run_id, document)
 def hidden(env_id, suite="seals", value="hide"):
     card = load_algorithm("gail")
     values = card.resolve({"disc_absolute_positions": value})
-    return make_spec(load_suite(suite), env_id, card, values, 0, SweepSettings())
+    return make_spec(load_suite(suite), env_id, card, values, 0, request_of())
 
 
 def test_hidden_positions_are_part_of_a_run_id():

@@ -1,9 +1,8 @@
 """Tuned values fit their algorithm's card, and runs with them are labelled."""
 
 import pytest
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards import tuned as module
 from imitbench.cards.catalog import (
     algorithm_directory,
@@ -36,7 +35,8 @@ def plan():
             suite=suite,
             environment=environment,
             seeds=[0],
-            settings=SweepSettings(budget="quick", **settings),
+            budget="quick",
+            **settings,
         )
 
     return make

@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 
+import click.testing
 import pytest
 from support.command import call_imitbench
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli.main import app
 
+WIDE = {"COLUMNS": "200"}
 QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet", "--executor", "inline")
 
 
@@ -60,11 +61,12 @@ def test_every_command_explains_itself_with_an_example(imitbench, command):
     assert "Example: imitbench" in " ".join(answer.out.split())
 
 
-def help_pages(command, words=()):
+def help_pages(command, words=(), root=None):
     """Yields the help page of a command and of all commands below it."""
-    yield CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).output
+    root = command if root is None else root
+    yield click.testing.CliRunner().invoke(root, [*words, "--help"], env=WIDE).output
     for name in getattr(command, "commands", ()):
-        yield from help_pages(command.commands[name], (*words, name))
+        yield from help_pages(command.commands[name], (*words, name), root)
 
 
 def test_help_names_values_by_words_and_not_by_types():

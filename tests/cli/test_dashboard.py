@@ -31,7 +31,7 @@ def test_the_command_prints_its_address_and_ends_at_ctrl_c(out):
         assert json.loads("".join(lines))["folder"] == str(out)
         assert command.stderr.readline() == "Ctrl-C ends the dashboard\n"
         command.send_signal(signal.SIGINT)
-        rest, errors = command.communicate(timeout=20)
+        rest, errors = command.communicate(timeout=60)
     assert (command.returncode, rest, errors) == (0, "", "stopped\n")
 
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import imitbench
 from imitbench.cli.main import app
 from imitbench.errors import InputError
-from imitbench.records.policy_design import PolicyDesign, RacedPolicy
+from imitbench.records.race_design import PolicyDesign, RacedPolicy
 from imitbench.records.runs import EnvironmentSpec, ReferenceScores
-from imitbench.store.policy_races import read_policy_races
+from imitbench.store.races import read_policy_races
 
 EXPERT = "sac-Pendulum-v1"
 LOOKS = ("--batch", "4", "--max-episodes", "12")

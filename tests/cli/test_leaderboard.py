@@ -10,15 +10,11 @@ RUNS = "runs/classic.jsonl"
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
+def workplace(real_sweep, tmp_path_factory):
     """A real sweep, and its results as they are published."""
     folder = tmp_path_factory.mktemp("workplace")
-    for command in (
-        ["run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-         "--seeds", "2", "--executor", "inline", "--quiet"],
-        ["results", "export", "submission"],
-    ):  # fmt: skip
-        assert call_imitbench(*command, cwd=folder).code == 0
+    real_sweep(folder, seeds=2)
+    assert call_imitbench("results", "export", "submission", cwd=folder).code == 0
     return folder
 
 

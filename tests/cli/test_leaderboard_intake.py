@@ -15,26 +15,22 @@ from support.published import change, sign
 
 from imitbench.errors import InputError
 from imitbench.published.results_sources import find_results
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.published.verification import draw_order, read_verifications
 from imitbench.records.runs import canonical_digest
 from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.trust import level_text
+from imitbench.report.leaderboard.row_facts import level_text
 
 SEED = "the numbers of 2026-11-24: 4 8 15 16 23 42"
 HOSTILE = "<img src=x onerror=boom()> | @someone **bold**"
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory):
+def workplace(real_sweep, tmp_path_factory):
     """A real sweep, as it is submitted: three seeds of bc, and of random."""
     folder = tmp_path_factory.mktemp("workplace")
-    for command in (
-        ["run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-         "--seeds", "3", "--executor", "inline", "--quiet"],
-        ["results", "export", "submissions/good"],
-    ):  # fmt: skip
-        assert call_imitbench(*command, cwd=folder).code == 0
+    real_sweep(folder)
+    assert call_imitbench("results", "export", "submissions/good", cwd=folder).code == 0
     return folder
 
 
@@ -151,7 +147,7 @@ def test_a_record_that_was_edited_is_refused(recorded):
 
 def other_draw(document):
     """A seed that draws another run first, which the verifier would have chosen."""
-    runs = read_results(Path("submissions/good").resolve())
+    runs = read_strictly(Path("submissions/good").resolve()).published
     drawn = document["runs"][0]["run_id"]
     seed = next(n for n in range(99) if draw_order(runs, n)[0].spec.run_id != drawn)
     document.update(public_seed=None, seed=seed)

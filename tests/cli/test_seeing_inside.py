@@ -13,7 +13,7 @@ import pytest
 from support.command import call_imitbench
 from support.plugins import write_plugin
 
-from imitbench.cli.follow import GrowingLog
+from imitbench.cli.watching import GrowingLog
 
 HALF, LAST, BUDGET = 500, 950, 1000  # points of the curve, and batches
 LABEL = "mine on Pendulum-v1, seed 0"

@@ -117,7 +117,7 @@ def _verify_resume():
 def _run():
     from imitbench.report.build import build
     from imitbench.report.terminal import render_short
-    from imitbench.util.terminal import uses_color, width_of
+    from imitbench.util.text_line import uses_color, width_of
 
     built = build([Path("runs")], notify=print, replicates=100)
     print(render_short(built, width=width_of(), color=uses_color()))

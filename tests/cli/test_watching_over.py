@@ -142,7 +142,7 @@ def test_watching_ends_when_no_process_is_active(imitbench, completed, tmp_path)
 HOLD = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from imitbench.store.activity import active_sweep\n"
+    "from imitbench.store.sweep_file import active_sweep\n"
     "with active_sweep(Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"

@@ -3,11 +3,10 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from support.plans import make_plan
 from support.plugins import PPO_OPTIONS, write_plugin
 
-from imitbench.bench.isolation import isolation_of
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
+from imitbench.bench.provenance import isolation_of
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance import checks
 from imitbench.conformance.checks import check_method
@@ -421,7 +420,6 @@ def check_fault(fault, tmp_path):
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0],
-        settings=SweepSettings(),
     )
     assert isolation_of(spec) == {None: "unchecked", True: "checked", False: "peeks"}[found]
 

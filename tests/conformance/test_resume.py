@@ -1,9 +1,9 @@
 """A method that resumes bit for bit passes; otherwise the missing state is reported."""
 
 import pytest
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings, reference_scores
+from imitbench.bench.spec import reference_scores
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.conformance.bitwise import Difference, PartDifferences
 from imitbench.conformance.resume import (
@@ -39,7 +39,8 @@ def verify(tmp_path):
             suite=suite,
             environment=env,
             seeds=[0],
-            settings=SweepSettings(**CHEAP, overrides=SHORT_ROUNDS if algo == "dagger" else {}),
+            **CHEAP,
+            overrides=SHORT_ROUNDS if algo == "dagger" else {},
         )
         changes = {"protocol": Protocol(episodes=2, environments=1)}
         amount = {"bc": batches, "dagger": 2800}.get(algo, spec.budget.amount)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from imitbench.dashboard.server import Dashboard, DashboardServer
-from imitbench.published.opening import ResultsPlace
+from imitbench.published.opening import ResultsLocation
 
 
 class Client:
@@ -30,7 +30,7 @@ class Client:
 
     def fetch_from(self, address, method="GET", **headers):
         """Returns the answer to a request for any address."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, address, headers=headers)
             answer = connection.getresponse()
@@ -56,7 +56,7 @@ class Client:
 @contextmanager
 def serving(place):
     notes = []
-    with DashboardServer(Dashboard(ResultsPlace.of(place), notes.append), 0) as server:
+    with DashboardServer(Dashboard(ResultsLocation.of(place), notes.append), 0) as server:
         yield Client(server, notes)
 
 

@@ -165,7 +165,7 @@ def test_pages_from_elsewhere_get_nothing(out, serve):
     request = (
         f"GET {client.base}/api/runs HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", client.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
         connection.sendall(request.encode())
         assert connection.recv(12) == b"HTTP/1.1 400"
 
@@ -173,7 +173,7 @@ def test_pages_from_elsewhere_get_nothing(out, serve):
 def test_idle_connections_do_not_add_up(out, serve, monkeypatch):
     monkeypatch.setattr("imitbench.util.local_server.MOST_CONNECTIONS", 5)
     client = serve(out)
-    idle = [socket.create_connection(("127.0.0.1", client.port), timeout=20) for _ in range(20)]
+    idle = [socket.create_connection(("127.0.0.1", client.port), timeout=60) for _ in range(20)]
     assert client.fetch("/api/runs")[0] == 200
     ended = []
     while len(ended) < 16:  # of 21, five may stay

@@ -107,12 +107,12 @@ def test_a_worker_that_crashes_is_replaced(job, program, how):
 def test_killing_ends_all_processes_immediately(tmp_path, job):
     before = set(psutil.Process().children())
     executor = LocalExecutor(WORKER, 2)
-    executor.submit([job(str(i), "time.sleep(60)") for i in range(4)])
+    executor.submit([job(str(i), "time.sleep(600)") for i in range(4)])
     while len(set(psutil.Process().children()) - before) < 2:
         time.sleep(0.05)
     begin = time.monotonic()
     executor.kill()
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 300
     assert set(psutil.Process().children()) <= before
 
 

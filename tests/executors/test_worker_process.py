@@ -10,8 +10,7 @@ import psutil
 import pytest
 from support.workers import ModuleWorker
 
-from imitbench.executors.descendants import memory_above
-from imitbench.executors.worker_process import WorkerProcess
+from imitbench.executors.worker_process import WorkerProcess, memory_above
 
 # A fake worker: jobs are programs; its crashes are recorded in a file next to the job.
 ENTRY = """
@@ -101,7 +100,7 @@ def test_each_job_may_have_its_own_process(tmp_path, job, worker, fresh):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_after_a_signal_no_process_is_started(job, worker, number):
-    job, process = job("job.with_suffix('.on').touch(); time.sleep(60)"), worker()
+    job, process = job("job.with_suffix('.on').touch(); time.sleep(600)"), worker()
 
     def send():
         while not job.with_suffix(".on").exists():
@@ -119,14 +118,14 @@ def test_after_a_signal_no_process_is_started(job, worker, number):
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of processes")
 @pytest.mark.parametrize(
     "end",
-    ["os.kill(os.getpid(), 9)", "food = bytearray(os.urandom(1)) * 2**29; time.sleep(60)"],
+    ["os.kill(os.getpid(), 9)", "food = bytearray(os.urandom(1)) * 2**29; time.sleep(600)"],
     ids=["killed", "out of memory"],
 )
 def test_descendants_of_programs_do_not_outlive_a_crashed_worker(job, worker, end):
     """A program with its own session, whose child is not a child of the worker."""
     job = job(
         "import subprocess\n"
-        "words = 'sleep 60 & echo $$ $! >> $0; wait'\n"
+        "words = 'sleep 600 & echo $$ $! >> $0; wait'\n"
         "pids = job.with_suffix('.children')\n"
         "before = pids.read_text().split() if pids.exists() else []\n"
         "subprocess.Popen(['sh', '-c', words, str(pids)], start_new_session=True)\n"
@@ -143,7 +142,7 @@ def test_children_do_not_outlive_a_crashed_worker(tmp_path, job, worker):
     # A forked child holds the worker's end of the pipe, by which a crash is usually detected.
     job = job(
         "child = os.fork()\n"
-        "if child == 0: time.sleep(60)\n"
+        "if child == 0: time.sleep(600)\n"
         "with open(job.with_suffix('.children'), 'a') as file: file.write(f'{child}\\n')\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -154,7 +153,7 @@ def test_children_do_not_outlive_a_crashed_worker(tmp_path, job, worker):
 
 
 def assert_dead(pids):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, pids))
@@ -190,7 +189,7 @@ def test_memory_is_measured_with_children_and_shared_pages_count_once():
     food = bytearray(os.urandom(1)) * 2**27
     child = os.fork()
     if child == 0:
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)
     try:
         used = memory_above(os.getpid(), 2**20)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from imitbench.experts.evaluation import compare_with_published, spaces_of, with_own_arguments
 from imitbench.experts.lookup import find_environment
+from imitbench.experts.measurement import compare_with_published, spaces_of, with_own_arguments
 from imitbench.hub.reported_results import ReportedReturn
 from imitbench.policies.expert_folder import ExpertFolder
 

@@ -4,12 +4,12 @@ import gymnasium as gym
 import pytest
 import yaml
 
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.experts.measurement import measure, write_measurement
 from imitbench.experts.training import train_expert, write_expert_card
 from imitbench.policies.storage import load_policy
+from imitbench.records.runs import EnvironmentSpec
 
 STEPS = 64
 
@@ -74,7 +74,7 @@ def test_training_arguments_are_added_to_the_environment_s(made, tmp_path):
 def test_the_expert_s_card_describes_its_training(given, told, tmp_path):
     card = environment_card(training_kwargs=given)
     directory = train(card, tmp_path)
-    spec = environment_spec("Pendulum-v1", card)
+    spec = EnvironmentSpec.of_card("Pendulum-v1", card)
     measured = measure(spec, load_policy(directory), episodes=1, deterministic=False, seed=0)
     write_measurement(directory, measured)
     write_expert_card("Pendulum-v1", card, directory)

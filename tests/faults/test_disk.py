@@ -76,11 +76,11 @@ def check_until_it_fits(records):
 
 
 def test_a_disk_that_is_full_sooner_or_later_is_enough_once_there_is_room(disk):
-    records = fill(disk, "sweep", range(0, 200_000, 10_000))
+    records = fill(disk, "sweep", range(0, 200_000, 19_000))
     check_until_it_fits(records)
     # Somewhere between, there was room for the failure but not for the result.
     assert any(record["code"] == 1 and record["failures"] for record in records)
 
 
 def test_a_database_that_does_not_fit_leaves_the_old_one(disk):
-    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 1_000_000)))
+    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 3_500_000)))

@@ -41,13 +41,13 @@ from imitbench.published.validation import validate
 from imitbench.rewards.storage import load_reward_net
 from imitbench.store import lease
 from imitbench.store.database import DATABASE_FILE, reader, revision
-from imitbench.store.episode_file import EPISODES, read_episode_file
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.importers.rliable_scores import import_rliable
 from imitbench.store.importers.sacred_runs import import_sacred
+from imitbench.store.run_rows import EPISODES, read_episode_file
 from imitbench.store.sweep_file import SWEEPS_FOLDER
+from imitbench.util.hub_client import check_sizes, stated_sizes
 from imitbench.util.hub_errors import as_input_error
-from imitbench.util.hub_sizes import check_sizes, stated_sizes
 from imitbench.util.spaces import space_from_json
 from imitbench.util.tensor_storage import digest
 

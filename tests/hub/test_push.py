@@ -18,16 +18,15 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_environment
-from imitbench.hub.demos_publication import staged_demos
+from imitbench.hub.dataset_publication import staged_demos, staged_results
 from imitbench.hub.expert_publication import staged_expert
 from imitbench.hub.publication import push
 from imitbench.hub.pull import copy_out, pull
 from imitbench.hub.repo_card import RepoCard
-from imitbench.hub.results_publication import staged_results
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.published.results_folder import PATTERNS, read_runs
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.util import hub_client
 from imitbench.util.hub_errors import UnreachableError
 
@@ -346,7 +345,7 @@ def test_pulled_results_equal_the_pushed_ones(hub, out):
     assert len(files) == 6
     assert not any("polic" in name or "log" in name for name in files)
     fetched = hub_client.fetch("me/results", files=PATTERNS, kind="dataset")
-    published = read_results(fetched.folder)
+    published = read_strictly(fetched.folder).published
     assert [run.spec for run in published] == [run.spec for run in read_runs(out).runs]
     assert [run.result.raw_return for run in published if run.result] == [
         run.result.raw_return for run in read_runs(out).runs if run.result

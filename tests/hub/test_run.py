@@ -5,12 +5,13 @@ import json
 import pytest
 from support.hub import serve_hub
 from support.observer import Recorder
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings, reference_scores
-from imitbench.bench.sweep import run_sweep
+from imitbench.bench.spec import reference_scores
+from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
 from imitbench.executors.inline import InlineExecutor
+from imitbench.executors.options import RunOptions
 from imitbench.hub.pull import pull
 
 CARTPOLE = "HumanCompatibleAI/ppo-seals-CartPole-v0"
@@ -92,7 +93,8 @@ def plan_of(client):
             suite="classic",
             environment=environment,
             seeds=[0],
-            settings=SweepSettings(source="hub", budget="quick"),
+            source="hub",
+            budget="quick",
             **options,
         )
 
@@ -101,7 +103,8 @@ def plan_of(client):
 
 def sweep(plan, out):
     executor = InlineExecutor(JobWorker())
-    return run_sweep(plan, executor, out=out, command="imitbench run", observer=Recorder())
+    given = {"out": out, "command": "imitbench run", "observer": Recorder()}
+    return run_sweeps([plan], executor, options=RunOptions(), **given)
 
 
 def test_experts_are_pinned_and_their_published_return_is_the_reference(classic, plan_of):
@@ -135,14 +138,16 @@ def test_only_what_is_needed_is_fetched(classic, plan_of):
     assert classic.count("api/datasets") == 0
 
 
-def test_a_pinned_plan_needs_no_further_requests(classic, plan_of):
-    from imitbench.hub.lock_file import HubLock
+def test_a_pinned_plan_needs_no_further_requests(classic, plan_of, tmp_path):
+    from imitbench.hub.lock_file import HubLock, write_lock
 
     pulled = [pull(kind, PENDULUM) for kind in ("model", "dataset")]
     lock = HubLock().with_items([each.as_locked() for each in pulled])
+    write_lock(tmp_path / "hub.lock", lock)
     classic.requests.clear()
     told = []
-    assert len(list(plan_of("bc", "Pendulum-v1", lock=lock, notify=told.append))) == 1
+    options = {"lock": "hub.lock", "folder": tmp_path, "notify": told.append}
+    assert len(list(plan_of("bc", "Pendulum-v1", **options))) == 1
     assert (classic.requests, told) == ([], [])
 
 

@@ -21,50 +21,40 @@ OBSERVERS = np.array(
         [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
     ]
 )
-# The same, section B: two observers and nominal data, a to e as 1 to 5.
-TWO = np.array(
-    [[1, 1, 2, 2, 4, 3, 3, 3, 5, 4, 4, 1], [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4]], dtype=float
-)
 # Section A: two observers and binary data.
 BINARY = np.array([[0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]], dtype=float)
 
 
-@pytest.mark.parametrize(
-    ("values", "metric", "published"),
-    [
-        (OBSERVERS, "nominal", 0.743),
-        (OBSERVERS, "ordinal", 0.815),
-        (OBSERVERS, "interval", 0.849),
-        (TWO, "nominal", 0.692),
-        (BINARY, "nominal", 0.095),
-        (BINARY, "interval", 0.095),
-    ],
-)
-def test_alpha_is_that_of_the_published_examples(values, metric, published):
-    assert krippendorff_alpha(values, metric).value == pytest.approx(published, abs=6e-4)
+def alpha(values):
+    return krippendorff_alpha(values, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(("values", "published"), [(OBSERVERS, 0.849), (BINARY, 0.095)])
+def test_alpha_is_that_of_the_published_examples(values, published):
+    assert alpha(values).value == pytest.approx(published, abs=6e-4)
 
 
 def test_alpha_is_one_for_agreement_and_negative_for_opposition():
     same = np.array([[0.0, 1, 0, 1]] * 3)
-    assert krippendorff_alpha(same).value == 1.0
+    assert alpha(same).value == 1.0
     opposed = np.array([[0.0, 1, 0, 1], [1, 0, 1, 0]])
-    assert krippendorff_alpha(opposed).value < -0.5
+    assert alpha(opposed).value < -0.5
 
 
 @pytest.mark.parametrize("values", [[[1.0, 1.0], [1.0, 1.0]], [[1.0, 0.0]], [[NAN], [1.0]]])
 def test_alpha_is_undefined_without_variation_or_second_values(values):
-    assert math.isnan(krippendorff_alpha(values).value)
+    assert math.isnan(alpha(values).value)
 
 
 def test_the_interval_has_the_value_in_it_and_shrinks_with_units():
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=400).astype(float)
     table = np.array([np.where(rng.random(400) < 0.85, truth, 1 - truth) for _ in range(3)])
-    few = krippendorff_alpha(table[:, :40], rng=np.random.default_rng(1))
-    many = krippendorff_alpha(table, rng=np.random.default_rng(1))
+    few = alpha(table[:, :40])
+    many = alpha(table)
     assert few.low < few.value < few.high
     assert many.high - many.low < 0.5 * (few.high - few.low)
-    assert many == krippendorff_alpha(table, rng=np.random.default_rng(1))
+    assert many == alpha(table)
 
 
 def given(annotator, pair, choice, purpose="new", swapped=False, ms=1000):

@@ -8,8 +8,8 @@ from support.labelling import FAKE_CLIP, QUESTION, make_fragments, write_small_s
 
 from imitbench.algorithms.preference_comparisons.answer_queue import QueueGatherer, read_answers
 from imitbench.labelling.answers import NotSavedError
+from imitbench.labelling.clips import FragmentPainter
 from imitbench.labelling.label_set import LabelSet
-from imitbench.labelling.posing import FragmentPainter
 from imitbench.labelling.queue import LabelQueue
 from imitbench.labelling.server import LabellingServer
 

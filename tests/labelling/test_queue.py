@@ -15,9 +15,9 @@ from imitbench.errors import InputError
 from imitbench.experts.lookup import find_environment_if_named
 from imitbench.labelling import clips, queue
 from imitbench.labelling.answers import AnswerStore
+from imitbench.labelling.clips import FragmentPainter
 from imitbench.labelling.exchange import preference_rows
-from imitbench.labelling.posing import FragmentPainter
-from imitbench.labelling.queue import LabelQueue, QueueSet, QueueWatcher
+from imitbench.labelling.queue import LabelQueue, QueueSet, queue_growing
 from imitbench.labelling.server import LabellingServer
 
 
@@ -39,7 +39,7 @@ class Training:
     """Asks about pairs in a thread, as a training does."""
 
     def __init__(self, folder, pairs, **options):
-        self.gatherer = QueueGatherer(folder, poll_s=0.01, timeout_s=20, **options)
+        self.gatherer = QueueGatherer(folder, poll_s=0.01, timeout_s=100, **options)
         self.answered = None
         self._thread = threading.Thread(target=self._ask, args=(pairs,))
         self._thread.start()
@@ -48,14 +48,14 @@ class Training:
         self.answered = self.gatherer.gather(pairs)
 
     def result(self):
-        self._thread.join(30)
+        self._thread.join(120)
         return self.answered
 
 
 def answer_next(page, choice="left"):
     """Waits for a pair and answers it; returns the state before."""
     pause = threading.Event()
-    for _ in range(1000):
+    for _ in range(6000):
         state = page.state()
         if state["next"]:
             assert page.answer(state["done"], choice)[0] == 200
@@ -67,14 +67,14 @@ def answer_next(page, choice="left"):
 def test_a_training_waits_for_the_answers_on_the_page(tmp_path):
     pairs = pairs_of_training(3)
     labels = opened(tmp_path)
-    with LabellingServer(labels, port=0) as server, QueueWatcher(labels, print, every_s=0.01):
+    with LabellingServer(labels, port=0) as server, queue_growing(labels, print, every_s=0.01):
         page = PageClient(server.link(server.store.annotator("Ada")))
         assert page.state()["grows"]
         training = Training(tmp_path, pairs)
         for choice in ("left", "tie", "skip"):
             answer_next(page, choice)
         answered = training.result()
-        tasks = labels.tasks(1)
+        tasks = labels.presented(1)
     by_digest = {pair_digest(*pair): place for place, pair in enumerate(pairs)}
     places = [by_digest[task.pair.digest] for task in tasks]
     expected = np.full(3, np.nan)
@@ -84,7 +84,7 @@ def test_a_training_waits_for_the_answers_on_the_page(tmp_path):
 
 def test_without_waiting_the_training_goes_on_with_what_is_answered(tmp_path):
     labels = opened(tmp_path)
-    with LabellingServer(labels, port=0) as server, QueueWatcher(labels, print, every_s=0.01):
+    with LabellingServer(labels, port=0) as server, queue_growing(labels, print, every_s=0.01):
         page = PageClient(server.link(server.store.annotator("Ada")))
         training = Training(tmp_path, pairs_of_training(4), wait=False)
         answer_next(page)
@@ -98,7 +98,7 @@ def test_without_waiting_the_training_goes_on_with_what_is_answered(tmp_path):
 def test_undo_reaches_the_training(tmp_path):
     labels = opened(tmp_path)
     training = Training(tmp_path, pairs_of_training(2))
-    with LabellingServer(labels, port=0) as server, QueueWatcher(labels, print, every_s=0.01):
+    with LabellingServer(labels, port=0) as server, queue_growing(labels, print, every_s=0.01):
         page = PageClient(server.link(server.store.annotator("Ada")))
         answer_next(page, "skip")
         assert page.post("undo", {"position": 0})[0] == 200
@@ -114,7 +114,7 @@ def test_a_page_that_was_closed_goes_on_and_passes_on_what_the_training_missed(t
     while labels.grow():
         pass
     assert [len(chunk) for chunk in labels.header.chunks] == [10, 10, 5]
-    before = labels.tasks(1)
+    before = labels.presented(1)
     assert [task.purpose for task in before].count("repeat") == 2
     with LabellingServer(labels, port=0) as server:
         page = PageClient(server.link(server.store.annotator("Ada")))
@@ -123,7 +123,7 @@ def test_a_page_that_was_closed_goes_on_and_passes_on_what_the_training_missed(t
     (tmp_path / "answers.jsonl").unlink()
     again = opened(tmp_path)
     assert not again.grow()
-    assert again.tasks(1) == before
+    assert again.presented(1) == before
     with LabellingServer(again, port=0) as server:
         page = PageClient(server.link(server.store.annotator("Ada")))
         assert page.state()["done"] == 3
@@ -146,7 +146,7 @@ def test_pairs_that_cannot_be_shown_do_not_block_the_training(tmp_path, monkeypa
         if labels.grow():
             break
         threading.Event().wait(0.01)
-    assert labels.tasks(1) == []  # both pairs would begin with the clip that does not fit
+    assert labels.presented(1) == []  # both pairs would begin with the clip that does not fit
     assert np.isnan(training.result().preferences).all()
 
 
@@ -164,7 +164,7 @@ def test_pictures_that_do_not_fit_become_traces(tmp_path, monkeypatch):
     QueueGatherer(tmp_path, wait=False)._ask([tuple(noise)])
     labels = opened(tmp_path)
     assert labels.grow()
-    assert len(labels.tasks(1)) == 1
+    assert len(labels.presented(1)) == 1
 
 
 def test_a_damaged_state_is_told(tmp_path):
@@ -210,7 +210,7 @@ def test_a_queue_can_be_exported_as_a_set(tmp_path):
         page = PageClient(server.link(server.store.annotator("Ada")))
         for position, choice in enumerate(("left", "tie", "skip")):
             assert page.answer(position, choice)[0] == 200
-        tasks = labels.tasks(1)
+        tasks = labels.presented(1)
     queue = QueueSet(folder)
     assert (queue.shown_to_each, queue.header.env) == (3, "Pendulum-v1")
     store = AnswerStore(queue.answers_path, queue.set_id)

@@ -12,11 +12,10 @@ from imitbench.errors import InputError
 from imitbench.experts.lookup import find_demos, find_environment
 from imitbench.experts.video import check_rendering
 from imitbench.labelling import clips
-from imitbench.labelling.build import SetRequest, build_set
+from imitbench.labelling.build import SetRequest, build_set, make_pairs
 from imitbench.labelling.clips import TraceScale, draw_trace, shrink, write_clip
 from imitbench.labelling.fragments import Actor, act_out, of_demonstrations
 from imitbench.labelling.label_set import LabelSet
-from imitbench.labelling.pairing import make_pairs
 
 RANDOM = Actor("random actions", None)
 PENDULUM = find_environment("Pendulum-v1")

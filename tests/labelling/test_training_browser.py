@@ -12,7 +12,7 @@ import pytest
 from support.command import call_imitbench
 from support.scripted_browser import IMITBENCH, ScriptedBrowser, labelling_page
 
-from imitbench.algorithms.preference_comparisons import OracleTeacher, PreferenceDataset
+from imitbench.algorithms.preference_comparisons import PreferenceDataset, make_teacher
 from imitbench.algorithms.preference_comparisons.answer_queue import answered_pairs
 
 pytestmark = pytest.mark.browser
@@ -57,7 +57,7 @@ def train_with_answers(chromium, label, run, folder):
         with ThreadPoolExecutor() as pool:
             said = pool.submit(training.communicate)
             annotator = ScriptedBrowser(
-                chromium, link, queue, OracleTeacher(np.random.default_rng(0))
+                chromium, link, queue, make_teacher("oracle", np.random.default_rng(0))
             )
             given = annotator.answer_all(ended=lambda: training.poll() is not None)
             assert annotator.complaints == []

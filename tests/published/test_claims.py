@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.claims import COLUMNS, own_outcomes, read_claims
 
 from imitbench.errors import InputError
-from imitbench.published.claim_outcomes import own_outcomes
-from imitbench.published.claims import COLUMNS, read_claims
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure
@@ -207,7 +206,7 @@ def test_a_missing_file_is_refused(tmp_path):
 @pytest.fixture(scope="module")
 def full():
     """The published runs of suite classic with the full budget."""
-    return read_results(RESULTS / "imitbench-classic-full")
+    return read_strictly(RESULTS / "imitbench-classic-full").published
 
 
 @pytest.fixture

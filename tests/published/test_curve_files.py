@@ -8,7 +8,7 @@ from support.published import change, publish, sign
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
-from imitbench.published.curve_files import curve_text, parse_curve
+from imitbench.published.results_folder import curve_text, parse_curve
 from imitbench.published.validation import validate
 from imitbench.records.curves import MOST_POINTS, RETURN_METRIC, LearningCurve, main_curve
 from imitbench.store.run_dir import RunDirectory

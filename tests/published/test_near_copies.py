@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from imitbench.published import near_copies
-from imitbench.published.near_copies import near_pairs
+from imitbench.published import alarms
+from imitbench.published.alarms import near_pairs
 
 RNG = np.random.default_rng(0)
 RUN = -150 + 80 * RNG.normal(size=50)
@@ -52,6 +52,6 @@ def test_too_little_says_nothing(returns):
 
 
 def test_the_work_is_bounded(monkeypatch):
-    monkeypatch.setattr(near_copies, "_MOST_NUMBERS", 150)
+    monkeypatch.setattr(alarms, "_MOST_NUMBERS", 150)
     assert list(near_pairs([RUN, RUN])) == [(0, 1)]
     assert list(near_pairs([RUN, 2 * RUN + RNG.normal(size=50), RUN, RUN])) == []

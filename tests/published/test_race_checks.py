@@ -14,8 +14,8 @@ from support.races import Training, carry_out, draw, planned, write_scored
 
 from imitbench.errors import InputError
 from imitbench.published.findings import StrictFindings
-from imitbench.published.registration import compare_registered, published_designs
-from imitbench.published.results_folder import races_of, read_runs, write_results
+from imitbench.published.race_checks import compare_registered, published_designs
+from imitbench.published.results_folder import export_results, races_of, read_runs
 from imitbench.published.submission import read_submission, restore_runs
 from imitbench.published.validation import validate
 from imitbench.records.race_design import RaceDesign
@@ -25,7 +25,7 @@ from imitbench.store.races import RegisteredRace, read_races
 def publish(out, folder, races=None):
     runs = read_runs(out).runs
     races = races_of(out, runs) if races is None else races
-    write_results(runs, folder, version="0", command="imitbench results export", races=races)
+    export_results(runs, folder, version="0", command="imitbench results export", races=races)
     return folder
 
 
@@ -177,7 +177,7 @@ def test_a_design_registered_while_a_run_was_trained_is_refused(out, tmp_path):
 
 
 def compared(folder, place):
-    return [str(each) for each in compare_registered(validate(folder), str(place)).problems]
+    return [str(each) for each in compare_registered(validate(folder).submission.races, str(place))]
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import pytest
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
-from imitbench.published import rescoring
-from imitbench.published.results_folder import export_results, read_runs
+from imitbench.published.results_folder import export_results, read_runs, rescore
 from imitbench.published.results_sources import find_results
-from imitbench.published.submission import read_results
+from imitbench.published.submission import read_strictly
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.site import write_site
@@ -45,11 +44,11 @@ def digest(results, name):
 
 
 def rescored(results):
-    return rescoring.rescore(read_results(results / "old"), "old")
+    return rescore(read_strictly(results / "old").published, "old")
 
 
 def test_rescored_runs_have_the_references_of_the_card_and_nothing_else_changes(results):
-    before, after = read_results(results / "old"), rescored(results)
+    before, after = read_strictly(results / "old").published, rescored(results)
     version = bundled_suite("classic").version
     assert {run.result.references.version for run in before} == {"0"}
     assert {run.result.references.version for run in after} == {version}
@@ -57,7 +56,7 @@ def test_rescored_runs_have_the_references_of_the_card_and_nothing_else_changes(
         assert old.spec == new.spec
         assert old.result.raw_return == new.result.raw_return
     with pytest.raises(InputError, match="nothing to rescore"):
-        rescoring.rescore(after, "old")
+        rescore(after, "old")
 
 
 def test_versions_are_in_tables_of_their_own_and_linked(results, tmp_path):

@@ -10,7 +10,7 @@ from support.runs import make_spec
 
 from imitbench.errors import InputError
 from imitbench.published.results_folder import export_results, read_runs
-from imitbench.published.submission import read_results, restore_runs
+from imitbench.published.submission import read_strictly, restore_runs
 from imitbench.records.published import PublishedRun
 from imitbench.store import database
 from imitbench.store.collector import collect
@@ -70,7 +70,7 @@ def test_the_same_runs_give_the_same_bytes_wherever_they_are(tmp_path, out):
 
 
 def test_reading_returns_what_was_published(tmp_path, out):
-    published = read_results(publish(out, tmp_path / "published"))
+    published = read_strictly(publish(out, tmp_path / "published")).published
     for before, after in zip(
         sorted(read_runs(out).runs, key=lambda run: run.result is None), published, strict=True
     ):
@@ -94,7 +94,7 @@ def test_restored_runs_give_the_same_scores_and_leave_own_ones_alone(tmp_path, o
                 database.read_measures(connection),
             )
 
-    published = read_results(publish(out, tmp_path / "published"))
+    published = read_strictly(publish(out, tmp_path / "published")).published
     assert restore_runs(published, tmp_path / "theirs") == (3, 0)
     assert rows(tmp_path / "theirs") == rows(out)
     assert restore_runs(published, tmp_path / "theirs") == (0, 3)
@@ -113,7 +113,7 @@ def test_the_main_metric_of_a_learning_curve_is_published_and_restored(tmp_path,
     assert (folder / name).read_text() == "step,rollout/return_mean\n4,1.25\n10,-2.0\n"
     assert [each for each in content(folder) if each.startswith("curves")] == [name]
     assert name in json.loads((folder / "manifest.json").read_text())["files"]
-    published = read_results(folder)
+    published = read_strictly(folder).published
     restore_runs(published, tmp_path / "theirs")
     collect(tmp_path / "theirs")
     with database.reader(tmp_path / "theirs") as connection:
@@ -192,7 +192,7 @@ def test_results_that_contradict_themselves_are_refused(tmp_path, out, case):
     first, *_ = (folder / RUNS).read_text().splitlines()
     change(folder, name, old, new.replace("{twice}", f"{first}\n"), signed=signed)
     with pytest.raises(InputError, match=message) as caught:
-        read_results(folder)
+        read_strictly(folder)
     assert "\n" not in str(caught.value)
 
 
@@ -206,7 +206,7 @@ def test_bad_episodes_are_refused(tmp_path, out, old, new, message):
     name = next(name for name in content(folder) if name.endswith(".csv"))
     change(folder, name, old, new)
     with pytest.raises(InputError, match=message):
-        read_results(folder)
+        read_strictly(folder)
 
 
 @pytest.mark.parametrize("changes", [{"env": ".."}, {"suite": "a/b"}, {"algo": ".hidden"}])
@@ -223,4 +223,4 @@ def test_a_manifest_without_its_own_digest_is_refused(tmp_path, out):
     del manifest["digest"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=r"manifest\.json: has no digest of its own"):
-        read_results(folder)
+        read_strictly(folder)

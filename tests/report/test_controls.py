@@ -9,7 +9,7 @@ import pytest
 
 from imitbench.cards.catalog import load_suite, suite_names
 from imitbench.report.comparison_runs import own_entries, table_entries
-from imitbench.report.csv_table import render_csv
+from imitbench.report.data_formats import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown

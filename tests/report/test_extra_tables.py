@@ -1,10 +1,8 @@
 """Costs, further aggregates, numbers of demonstrations and imported results."""
 
-import math
-
 import pytest
 
-from imitbench.report.csv_table import render_csv
+from imitbench.report.data_formats import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
@@ -83,7 +81,7 @@ def test_what_is_not_used_has_no_ratio(make_score, report_of):
     [section] = report_of(rows).sections
     [row] = table_of(section, "Cost").rows
     assert [entry.shown for entry in row[5:]] == ["none", "n/a", "none", "n/a"]
-    assert all(math.isnan(entry.key) for entry in row[5:])
+    assert all(entry.key is None for entry in row[5:])
 
 
 def test_median_and_gap_are_those_of_the_statistics(make_score, report_of):
@@ -105,7 +103,7 @@ def test_scores_by_number_of_demonstrations(make_score, report_of):
     rows += [make_score("late", "CartPole", 0, 500.0, n_demos=10)]
     rows += [make_score("ppo", "CartPole", 0, 500.0, n_demos=None, all_demos=None, source=None)]
     table = table_of(report_of(rows), "classic: IQM score by number of demonstrations")
-    assert table.columns == ("Algorithm", "1", "3", "10")
+    assert [column.heading for column in table.columns] == ["Algorithm", "1", "3", "10"]
     assert shown(table) == [
         ["bc", "0.100 [0.100, 0.100]", "0.300 [0.300, 0.300]", "1.000 [1.000, 1.000]"],
         ["late", "n/a", "n/a", "1.000 [n/a (1 seed)]"],

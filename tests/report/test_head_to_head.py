@@ -13,8 +13,14 @@ from support.shown_results import SKILLS, write_results
 
 from imitbench.published.results_sources import find_results
 from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.head_to_head import head_link, head_page, render_head_to_head
-from imitbench.report.leaderboard.head_to_head_data import STEPS, compared_rows, payload
+from imitbench.report.leaderboard.head_to_head import (
+    STEPS,
+    compared_rows,
+    head_link,
+    head_page,
+    payload,
+    render_head_to_head,
+)
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.leaderboard.standings import scores_of
 from imitbench.stats.coverage import FailurePolicy

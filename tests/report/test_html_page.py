@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from imitbench.dashboard import page as dashboard
+from imitbench.dashboard import server as dashboard
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.html_page import SCRIPTS, STYLES, render_html

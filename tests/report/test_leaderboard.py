@@ -397,9 +397,9 @@ def test_methods_from_outside_are_isolated_or_not(isolation, isolated, runs, tmp
 
 
 def test_the_detected_kind_of_a_folder_is_stated(tmp_path, submissions, runs):
-    assert find_results(submissions).taken == "2 submissions"
-    assert find_results(submissions / "theirs").taken == "published results"
-    assert find_results(runs).taken == "a results folder of own runs"
+    assert find_results(submissions).kind == "2 submissions"
+    assert find_results(submissions / "theirs").kind == "published results"
+    assert find_results(runs).kind == "a results folder of own runs"
     with pytest.raises(InputError, match="holds neither published results"):
         find_results(tmp_path)
     with pytest.raises(InputError, match="no such folder"):

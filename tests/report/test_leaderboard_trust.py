@@ -11,12 +11,12 @@ from typer.main import get_command
 from imitbench.cards.tuned import TunedValues, Tuning
 from imitbench.cli.main import app
 from imitbench.published.results_sources import find_results
-from imitbench.report.leaderboard import tuning
+from imitbench.report.leaderboard import row_facts
 from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.row_facts import package_versions
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.leaderboard.submit_page import STEPS
 from imitbench.report.leaderboard.table_alarms import table_alarms
-from imitbench.report.leaderboard.trust import package_versions
 from imitbench.report.text import NOTHING
 
 
@@ -85,20 +85,20 @@ def test_the_cost_of_tuning_is_shown_if_the_values_are_those_of_the_search(tmp_p
 
     def bundled(**content):
         found = TunedValues(source="x", **content)
-        monkeypatch.setattr(tuning, "_bundled", lambda _: {"Pendulum-v1": found})
+        monkeypatch.setattr(row_facts, "_bundled", lambda _: {"Pendulum-v1": found})
 
     untuned = spec.model_copy(update={"variant": ""})
     bundled(values=values, tuning=record(env_steps=120_000))
-    assert tuning.tuning_text([spec, spec]) == ("30 trials, 120,000 steps", 30.0)
-    assert tuning.tuning_text([untuned]) == (NOTHING, None)
+    assert row_facts.tuning_text([spec, spec]) == ("30 trials, 120,000 steps", 30.0)
+    assert row_facts.tuning_text([untuned]) == (NOTHING, None)
     bundled(values=values, tuning=record())
-    assert tuning.tuning_text([spec]) == ("30 trials", 30.0)
+    assert row_facts.tuning_text([spec]) == ("30 trials", 30.0)
     for content in (
         {"values": values},
         {"values": {"learning_rate": -1.0}, "tuning": record(env_steps=1)},
     ):
         bundled(**content)
-        assert tuning.tuning_text([spec]) == ("tuned, cost not stated", None)
+        assert row_facts.tuning_text([spec]) == ("tuned, cost not stated", None)
 
 
 def test_the_page_on_submitting_names_where_and_its_commands_are_accepted(tmp_path):

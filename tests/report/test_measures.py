@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from imitbench.report.csv_table import render_csv
+from imitbench.report.data_formats import render_csv
 from imitbench.report.markdown import render_markdown
 from imitbench.report.measures import summarize_measures
 from imitbench.report.tables import build_report

@@ -1,8 +1,8 @@
 """Colors and shapes belong to the names of methods."""
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.report.figures import algorithm_looks
 from imitbench.report.model import KNOWN, PALETTE, SHAPES, method_colors, shape_of
+from imitbench.report.plots import algorithm_styles
 
 
 def test_methods_that_ship_are_told_apart_and_look_the_same_in_any_company():
@@ -25,7 +25,7 @@ def test_other_names_keep_clear_of_known_ones_and_depend_on_their_name():
 
 
 def test_figures_show_a_method_as_the_pages_do(report):
-    looks = algorithm_looks(report)
+    looks = algorithm_styles(report)
     numbers = method_colors(looks)
     assert set(looks) == {"bc", "gail"}
     for name, look in looks.items():

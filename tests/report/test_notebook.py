@@ -7,7 +7,7 @@ from support.shown_results import write_results
 
 import imitbench
 from imitbench.bench.summary import SweepSummary
-from imitbench.report.notebook import ShownReport, ShownSummary
+from imitbench.report.notebook import NotebookSummary, ShownReport
 from imitbench.report.tables import build_report
 
 
@@ -69,7 +69,7 @@ def test_a_sweep_is_its_counts_and_scores(tmp_path):
     text = done._repr_html_()
     assert f"1 done; results in {tmp_path / 'runs'}" in text
     assert "random" in {row[0] for row in Tables(text).rows}
-    assert "no runs" in ShownSummary.of(SweepSummary(tmp_path))._repr_html_()
+    assert "no runs" in NotebookSummary.of(SweepSummary(tmp_path))._repr_html_()
 
 
 def test_names_from_runs_are_no_markup(make_score):

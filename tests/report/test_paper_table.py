@@ -10,7 +10,7 @@ from imitbench.report.formats import render
 from imitbench.report.paper_table import render_paper_table
 from imitbench.report.tables import build_report
 from imitbench.stats.aggregates import mean
-from imitbench.stats.bootstrap import stratified_bootstrap
+from imitbench.stats.bootstrap import stratified_bootstraps
 from imitbench.stats.coverage import FailurePolicy
 
 REPLICATES = 500
@@ -62,9 +62,9 @@ def test_the_best_and_what_is_within_its_interval_are_bold(two_environments):
 def test_intervals_are_those_of_the_bootstrap(two_environments):
     report = build_report(two_environments, [], [], replicates=REPLICATES)
     scores = [row.score for row in two_environments if (row.algo, row.env) == ("bc", "Env-A")]
-    due = stratified_bootstrap(
-        {"Env-A": scores}, mean, replicates=REPLICATES, rng=np.random.default_rng(0)
-    )
+    due = stratified_bootstraps(
+        {"Env-A": scores}, {"mean": mean}, replicates=REPLICATES, rng=np.random.default_rng(0)
+    )["mean"]
     cell = columns_of(render_paper_table(report))["bc"]["Env-A"]
     found = [float(number) for number in re.findall(r"\d\.\d+", cell)]
     assert found == [round(value, 3) for value in (due.point, due.low, due.high)]

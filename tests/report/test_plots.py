@@ -82,14 +82,21 @@ def test_figures_name_what_they_show_and_how_it_was_made(shown, tmp_path):
     assert {"Pendulum-v1", "seals/CartPole-v0", "rollout/return_mean"} <= set(texts(curves))
 
 
+@pytest.fixture(scope="module")
+def drawn(shown, tmp_path_factory):
+    """Figures of two kinds, which tests only read."""
+    folder = tmp_path_factory.mktemp("drawn")
+    return {kind: write_plots(*shown, folder / kind, kind) for kind in ("svg", "pdf")}
+
+
 @pytest.mark.parametrize("kind", ["svg", "pdf"])
-def test_the_same_results_give_the_same_files(shown, tmp_path, kind):
-    first, second = (write_plots(*shown, tmp_path / name, kind) for name in "ab")
+def test_the_same_results_give_the_same_files(shown, drawn, tmp_path, kind):
+    first, second = drawn[kind], write_plots(*shown, tmp_path, kind)
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_pdf_files_have_fonts_that_publishers_take(shown, tmp_path):
-    for path in write_plots(*shown, tmp_path, "pdf"):
+def test_pdf_files_have_fonts_that_publishers_take(drawn):
+    for path in drawn["pdf"]:
         content = path.read_bytes()
         assert content.startswith(b"%PDF-")
         assert b"/Type3" not in content

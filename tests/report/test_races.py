@@ -3,17 +3,22 @@
 import csv
 import io
 import json
+import os
+import re
+from pathlib import Path
 
 import pytest
 from support.command import call_imitbench
 from support.races import Training, carry_out, planned
 
-from imitbench.published.results_folder import races_of, read_runs, write_results
+from imitbench.published.results_folder import export_results, races_of, read_runs
 from imitbench.report.build import build
 from imitbench.report.formats import plot, render
 from imitbench.report.paper_table import render_paper_table
 from imitbench.report.race_tables import fixed_seeds
 from imitbench.util.hub_client import silent
+
+GOLDEN = Path(__file__).parent / "golden" / "races.txt"
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +31,23 @@ def out(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(out):
     return build([out], notify=silent, replicates=200)
+
+
+def test_races_read_as_the_golden_file(report, out):
+    texts = {name: render(report, [out], name) for name in ("md", "latex", "csv", "html", "json")}
+    [race] = json.loads(texts["json"])["races"]
+    del race["design"]  # it has digests of cards
+    parts = [
+        texts["md"][texts["md"].index("## Verdicts") :],
+        texts["latex"].partition("Verdicts")[2],
+        *(line for line in texts["csv"].splitlines() if ",race," in line),
+        *re.findall(r'<section id="[rx]\d+".*?</section>', texts["html"], re.DOTALL),
+        json.dumps(race, indent=1),
+    ]
+    found = "\n".join(parts) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(found, encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("format", ["md", "html", "latex", "json"])
@@ -68,7 +90,7 @@ def test_the_table_compares_with_a_fixed_design_of_the_same_power(report):
 def test_published_races_are_reported_like_own_ones(report, out, tmp_path):
     runs = read_runs(out).runs
     folder = tmp_path / "published"
-    write_results(runs, folder, version="0", command="-", races=races_of(out, runs))
+    export_results(runs, folder, version="0", command="-", races=races_of(out, runs))
     published = build([folder], notify=silent, replicates=200)
     assert [table for table in published.extra if "against" in table.title] == [
         table for table in report.extra if "against" in table.title
@@ -108,7 +130,7 @@ def test_status_says_where_races_stand(out, tmp_path):
 def test_the_board_marks_rows_of_a_registered_race(out, tmp_path):
     published = tmp_path / "submissions" / "lab"
     runs = read_runs(out).runs
-    write_results(runs, published, version="0", command="c", races=races_of(out, runs))
+    export_results(runs, published, version="0", command="c", races=races_of(out, runs))
     site = tmp_path / "site"
     answer = call_imitbench(
         "leaderboard", "build", "--results", published.parent, "--out", site, cwd=tmp_path

@@ -12,7 +12,7 @@ from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.report.model import AlgorithmResult, Report, Section
 from imitbench.report.tables import build_report
 from imitbench.stats.aggregates import interquartile_mean, mean
-from imitbench.stats.bootstrap import stratified_bootstrap
+from imitbench.stats.bootstrap import stratified_bootstraps
 from imitbench.store.comparability import Conditions
 
 MakeScore = Callable[..., ScoreRow]
@@ -59,7 +59,9 @@ def test_aggregates_are_those_of_the_statistics_package(
     result = of(only_section(report), "bc")
     for found, statistic in ((result.mean, mean), (result.iqm, interquartile_mean)):
         generator = np.random.default_rng(0)
-        assert found == stratified_bootstrap(scores, statistic, replicates=2000, rng=generator)
+        named = {"statistic": statistic}
+        due = stratified_bootstraps(scores, named, replicates=2000, rng=generator)
+        assert found == due["statistic"]
 
 
 def test_unequal_seed_counts_are_kept_and_noted(report: Report) -> None:

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.errors import InputError
-from imitbench.report.tensorboard_export import export_tensorboard
+from imitbench.report.curve_exports import export_tensorboard
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_client import silent
 

@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import plan_runs, write_finished
 
 from imitbench.errors import InputError
-from imitbench.report.wandb_upload import RECORD_FILE, upload_runs
+from imitbench.report.curve_exports import RECORD_FILE, upload_runs
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_client import silent
 

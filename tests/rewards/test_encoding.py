@@ -8,7 +8,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.rewards.encoding import encoded_size, make_encoder
+from imitbench.rewards.base import encoded_size, make_encoder
 
 CPU = th.device("cpu")
 IMAGE = spaces.Box(0, 255, (4, 5, 3), np.uint8)

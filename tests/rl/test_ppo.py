@@ -16,6 +16,7 @@ from support.environments import Counter
 from imitbench.data.wrappers import BufferingWrapper
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor
 from imitbench.rl.ppo import PPO
+from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.serial_vec_env import SerialVecEnv
 
 ARRAYS = (
@@ -326,11 +327,11 @@ def test_resumes_to_the_bit(extractor):
     kwargs |= {"n_steps": 32, "batch_size": 16}
     half = make(PPO, SerialVecEnv([_Memoryless] * 2), **kwargs).learn(64)
     state, torch_state, numpy_state = (
-        half.state_dict(), th.get_rng_state(), np.random.get_state(),  # noqa: NPY002
+        algorithm_state(half), th.get_rng_state(), np.random.get_state(),  # noqa: NPY002
     )  # fmt: skip
     resumed = make(PPO, SerialVecEnv([_Memoryless] * 2), **kwargs | {"seed": 7})
     resumed.env.reset()
-    resumed.load_state_dict(state)
+    load_algorithm_state(resumed, state)
     th.set_rng_state(torch_state)
     np.random.set_state(numpy_state)  # noqa: NPY002
     resumed.learn(64, reset_num_timesteps=False)
@@ -338,7 +339,7 @@ def test_resumes_to_the_bit(extractor):
     whole.learn(64, reset_num_timesteps=False)
     assert_same(resumed.policy.state_dict(), whole.policy.state_dict())
     assert_same(resumed.policy.optimizer.state_dict(), whole.policy.optimizer.state_dict())
-    assert_same(resumed.state_dict(), whole.state_dict())
+    assert_same(algorithm_state(resumed), algorithm_state(whole))
     assert resumed.num_timesteps == 128
 
 

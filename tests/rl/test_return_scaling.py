@@ -8,6 +8,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from imitbench.rl.ppo import PPO
 from imitbench.rl.rollout import ReturnScaling
+from imitbench.rl.training import algorithm_state, load_algorithm_state
 
 GAMMA = 0.97
 PLAIN = {"n_steps": 128, "batch_size": 64, "n_epochs": 2, "seed": 0, "device": "cpu"}
@@ -71,11 +72,11 @@ def test_resumes_to_the_bit(make_venv, lean):
     scaling(rng.normal(size=(50, 3)), rng.random((50, 3)) < 0.1)
     model = PPO("MlpPolicy", make_venv("CartPole-v1", 3), lean=lean, **PLAIN)
     model.return_scaling = scaling
-    state = model.state_dict()
+    state = algorithm_state(model)
     again = rng.normal(size=(50, 3)), rng.random((50, 3)) < 0.1
     expected = scaling(*again)
     model.return_scaling = other
-    model.load_state_dict(state)
+    load_algorithm_state(model, state)
     np.testing.assert_array_equal(other(*again), expected)
 
 

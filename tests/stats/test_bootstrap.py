@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,19 +19,21 @@ from imitbench.stats.aggregates import (
 )
 from imitbench.stats.bootstrap import (
     Interval,
-    IntervalMethod,
     bootstrap_differences,
     resamples,
-    stratified_bootstrap,
     stratified_bootstraps,
 )
-from imitbench.stats.strata import FloatArray, Strata
+from imitbench.stats.strata import FloatArray, Scores, Strata
 
 STATISTICS: dict[str, Statistic] = {"mean": mean, "median": median, "iqm": interquartile_mean}
 SCORES = st.floats(-10, 10).map(lambda x: round(x, 4))
 RAGGED = st.dictionaries(
     st.sampled_from("abcd"), st.lists(SCORES, min_size=2, max_size=5), min_size=1
 )
+
+
+def stratified_bootstrap(scores: Scores, statistic: Statistic, **options: Any) -> Interval:
+    return stratified_bootstraps(scores, {"statistic": statistic}, **options)["statistic"]
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -232,15 +235,20 @@ def test_the_distribution_of_a_difference_can_be_enumerated() -> None:
         assert (found.low, found.point, found.high) == (-end, 0.0, end)
 
 
-@pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_a_difference_from_one_certain_run_is_the_interval_moved(method: IntervalMethod) -> None:
+def test_a_difference_from_one_certain_run_is_the_interval_moved() -> None:
     scores = {"a": rng(1).exponential(size=8)}
-    alone = stratified_bootstrap(scores, mean, method=method, replicates=999, rng=rng())
-    less = bootstrap_differences(
-        scores, {"a": [0.25]}, {"mean": mean}, method=method, replicates=999, rng=rng()
-    )["mean"]
-    assert (less.low, less.high) == pytest.approx((alone.low - 0.25, alone.high - 0.25))
-    assert less.method == method
+    alone = stratified_bootstrap(scores, mean, replicates=999, rng=rng())
+    less = bootstrap_differences(scores, {"a": [0.25]}, {"mean": mean}, replicates=999, rng=rng())
+    ends = less["mean"].low, less["mean"].high
+    assert ends == pytest.approx((alone.low - 0.25, alone.high - 0.25))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
+def test_equal_scores_give_an_interval_without_width(statistic: Statistic) -> None:
+    scores = {"a": [0.3] * 4, "b": [0.9] * 3}
+    found = stratified_bootstrap(scores, statistic, replicates=200, rng=rng())
+    assert (found.low, found.high) == pytest.approx((found.point, found.point))
+    assert found.known
 
 
 def test_differences_need_the_same_environments_and_more_than_single_runs() -> None:

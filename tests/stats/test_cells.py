@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from imitbench.stats.coverage import (
-    Cell,
     FailurePolicy,
+    MissingCell,
     compared_coverage,
     count_failures,
     coverage,
-    require_common_environments,
 )
 
 TABLE = {
@@ -22,12 +21,10 @@ def test_failed_runs_can_count_as_random() -> None:
     found = count_failures(
         {"ant": [0.9, 0.8]}, {"ant": 1, "hopper": 2}, FailurePolicy.COUNT_AS_RANDOM
     )
-    assert {env: runs.tolist() for env, runs in found.scores.items()} == {
+    assert {env: runs.tolist() for env, runs in found.items()} == {
         "ant": [0.9, 0.8, 0.0],
         "hopper": [0.0, 0.0],
     }
-    assert found.failures == {"ant": 1, "hopper": 2}
-    assert found.missing == ()
 
 
 def test_failed_runs_can_be_excluded_which_may_leave_a_cell_missing() -> None:
@@ -35,18 +32,8 @@ def test_failed_runs_can_be_excluded_which_may_leave_a_cell_missing() -> None:
         {"ant": [0.9, 0.8]},
         {"ant": 1, "hopper": 2, "swimmer": 0},
         FailurePolicy.EXCLUDE,
-        environments=["walker", "hopper", "ant"],
     )
-    assert {env: runs.tolist() for env, runs in found.scores.items()} == {"ant": [0.9, 0.8]}
-    assert found.failures == {"ant": 1, "hopper": 2}
-    assert found.missing == ("walker", "hopper", "swimmer")
-    assert found.policy is FailurePolicy.EXCLUDE
-
-
-def test_a_cell_that_was_never_run_is_missing_under_either_policy() -> None:
-    for policy in FailurePolicy:
-        found = count_failures({"ant": [0.9]}, {}, policy, environments=["ant", "hopper"])
-        assert found.missing == ("hopper",)
+    assert {env: runs.tolist() for env, runs in found.items()} == {"ant": [0.9, 0.8]}
 
 
 def test_each_policy_has_a_sentence_for_reports() -> None:
@@ -63,9 +50,12 @@ def test_a_comparison_is_over_the_environments_that_all_have_and_names_what_is_m
     over = coverage(TABLE)
     assert over.algorithms == ("bc", "gail")
     assert over.environments == ("ant",)
-    assert over.missing == (Cell("gail", "hopper"), Cell("gail", "swimmer"), Cell("bc", "walker"))
+    assert over.missing == (
+        MissingCell("gail", "hopper"),
+        MissingCell("gail", "swimmer"),
+        MissingCell("bc", "walker"),
+    )
     assert over.runs == ((3, 3), (2, 2))
-    assert not over.complete
 
 
 def test_no_run_is_cut_to_make_numbers_even() -> None:
@@ -78,14 +68,6 @@ def test_no_run_is_cut_to_make_numbers_even() -> None:
 
 def test_complete_tables_miss_nothing() -> None:
     over = coverage({"bc": {"a": [1.0], "b": [2.0, 3.0]}, "gail": {"b": [1.0], "a": [2.0]}})
-    assert over.complete
+    assert over.missing == ()
     assert over.environments == ("a", "b")
     assert over.runs == ((1, 2), (1, 1))
-
-
-def test_a_comparison_needs_a_common_environment() -> None:
-    over = coverage({"bc": {"a": [1.0]}, "gail": {"b": [1.0]}})
-    assert over.environments == ()
-    assert over.runs == ((0, 0), (0, 0))
-    with pytest.raises(ValueError, match="no environment has scores of all of bc, gail"):
-        require_common_environments(over)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rliable import library, metrics
 
 from imitbench.stats import improvement
-from imitbench.stats.coverage import Cell
+from imitbench.stats.coverage import MissingCell
 from imitbench.stats.improvement import (
     ImprovementMatrix,
     improvement_matrix,
@@ -171,7 +171,7 @@ def test_each_pair_of_a_matrix_is_compared_over_what_both_have() -> None:
     assert len(matrix.pairs) == 6
     of_x = matrix.of("x", "y")
     assert of_x.coverage.environments == ("a", "c")
-    assert of_x.coverage.missing == (Cell("y", "b"),)
+    assert of_x.coverage.missing == (MissingCell("y", "b"),)
     assert of_x.coverage.runs == ((2, 2), (2, 3))
     expected = metrics.probability_of_improvement(
         np.array([[1.0], [2.0]]), np.array([[5.0], [6.0], [1.5]])

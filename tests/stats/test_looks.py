@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from imitbench.stats.looks import Levels, look_at, repeated_interval
-from imitbench.stats.mean_test import mean_test
+from imitbench.stats.looks import Levels, look_at
+from imitbench.stats.mean_test import mean_tests
 from imitbench.stats.significance import welch
 
 LEVELS = Levels(0.02, 0.01)
@@ -34,10 +34,9 @@ def test_many_experiments_at_once_are_as_single_ones(sizes):
             {f"e{i}": pair[side][at] for i, pair in enumerate(columns(sizes))} for side in (0, 1)
         )
         interval = welch(one, other, level=1 - LEVELS.interval)
-        test = mean_test(
-            one, other, significance=LEVELS.test, replicates=500, rng=rng((0, 0)), bounds=True
-        )
-        assert found.p_value[at] == pytest.approx(test.p_value)
+        single = [tuple(scores[at : at + 1] for scores in pair) for pair in columns(sizes)]
+        options = {"significance": LEVELS.test, "replicates": 500, "bounds": True}
+        assert found.p_value[at] == pytest.approx(mean_tests(single, rng=rng((0, 0)), **options)[0])
         assert found.difference[at] == pytest.approx(interval.difference)
         assert (found.low[at], found.high[at]) == pytest.approx((interval.low, interval.high))
 
@@ -51,11 +50,11 @@ def test_a_single_run_has_an_unknown_spread():
 def test_an_unseen_collapse_is_allowed_for():
     """Clopper and Pearson: no failure in 20 runs leaves a rate of 1 - 0.025^(1/20)."""
     ones = np.ones((1, 20))
-    low, high = repeated_interval([(ones, ones)], 0.05)
-    assert (low[0], high[0]) == pytest.approx((-0.16843, 0.16843), abs=1e-5)
+    found = look([(ones, ones)], Levels(0.0, 0.05))
+    assert (found.low[0], found.high[0]) == pytest.approx((-0.16843, 0.16843), abs=1e-5)
     seen = np.append(np.ones(19), 0.0)
-    low, _ = repeated_interval([(seen[None], ones)], 0.05)
-    assert low[0] == pytest.approx(welch({"e": seen}, {"e": ones[0]}).low)
+    found = look([(seen[None], ones)], Levels(0.0, 0.05))
+    assert found.low[0] == pytest.approx(welch({"e": seen}, {"e": ones[0]}).low)
 
 
 def test_a_collapse_that_one_run_shows_is_not_the_last_one():

@@ -7,10 +7,11 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.permutations import permutation_p_value
 
 from imitbench.stats import mean_test as module
 from imitbench.stats.mean_test import mean_test, mean_test_lacks, mean_tests
-from imitbench.stats.significance import permutation, welch
+from imitbench.stats.significance import welch
 
 RUNS = st.lists(st.integers(-6, 6).map(float), min_size=2, max_size=4)
 CELLS = st.fixed_dictionaries({"a": RUNS, "b": RUNS})
@@ -59,16 +60,14 @@ def by_hand(first, second):
 @settings(max_examples=15, deadline=None)
 @given(first=CELLS, second=CELLS)
 def test_few_runs_are_permuted_in_all_ways(first, second):
-    found = found_by(first, second)
-    assert found.exact
-    assert found.p_value == pytest.approx(by_hand(first, second), rel=1e-5)
+    assert found_by(first, second) == pytest.approx(by_hand(first, second), rel=1e-5)
 
 
 @settings(max_examples=15, deadline=None)
 @given(first=RUNS, second=RUNS)
 def test_one_environment_is_permuted_in_all_ways(first, second):
     found = found_by({"a": first}, {"a": second})
-    assert found.p_value == pytest.approx(by_hand({"a": first}, {"a": second}), rel=1e-5)
+    assert found == pytest.approx(by_hand({"a": first}, {"a": second}), rel=1e-5)
 
 
 @settings(max_examples=15, deadline=None)
@@ -77,36 +76,36 @@ def test_shift_scale_order_and_sides_change_no_p_value(first, second, shift, sca
     def moved(cells):
         return {env: [x * scale + shift for x in runs[::-1]] for env, runs in cells.items()}
 
-    before = found_by(first, second).p_value
-    assert found_by(moved(first), moved(second)).p_value == pytest.approx(before)
-    assert found_by(second, first).p_value == pytest.approx(before)
+    before = found_by(first, second)
+    assert found_by(moved(first), moved(second)) == pytest.approx(before)
+    assert found_by(second, first) == pytest.approx(before)
     assert 0 < before <= 1
 
 
 def test_drawn_labelings_come_near_to_all_of_them(monkeypatch):
-    one, other = ({"a": rng(seed).normal(shift, 1, 5)} for seed, shift in ((1, 0.0), (2, 1.2)))
+    one, other = {"a": rng(1).exponential(1, 5)}, {"a": rng(51).exponential(1, 5) + 0.8}
     exact = found_by(one, other)
     monkeypatch.setattr(module, "EXACT_SPLITS", 10)
     drawn = found_by(one, other, replicates=20_000)
-    assert (exact.exact, drawn.exact) == (True, False)
-    assert drawn.p_value == pytest.approx(exact.p_value, abs=0.01)
+    assert drawn != exact
+    assert drawn == pytest.approx(exact, abs=0.01)
 
 
 def test_p_is_never_below_that_of_welch_on_one_environment():
     for seed in range(20):
         one, other = {"a": rng(seed).normal(0, 0.02, 10)}, {"a": rng(seed).normal(0.1, 0.3, 6)}
-        assert found_by(one, other).p_value >= welch(one, other).p_value
+        assert found_by(one, other) >= welch(one, other).p_value
 
 
 def test_few_wild_runs_against_many_steady_ones_need_more_than_luck():
     """Permutations of the difference find the three highest of thirteen: p is 1 / 286."""
     steady, wild = {"a": np.linspace(0.48, 0.52, 10)}, {"a": [0.55, 0.7, 0.9]}
-    assert found_by(steady, wild).p_value > 0.1
+    assert found_by(steady, wild) > 0.1
 
 
 def test_far_in_the_tail_few_unequal_runs_have_the_behrens_fisher_distribution():
     one, other = {"a": rng(1).normal(0, 1, 12)}, {"a": [2.0, 3.0, 4.5, 6.0]}
-    plain, careful = (found_by(one, other, significance=level).p_value for level in (0.05, 0.01))
+    plain, careful = (found_by(one, other, significance=level) for level in (0.05, 0.01))
     parts = [np.std(runs["a"], ddof=1) / np.sqrt(len(runs["a"])) for runs in (one, other)]
     draws = parts[0] * rng(3).standard_t(11, 10**6) - parts[1] * rng(4).standard_t(3, 10**6)
     away = abs(np.mean(one["a"]) - np.mean(other["a"]))
@@ -120,18 +119,18 @@ def test_the_behrens_fisher_distribution_of_one_spread_is_that_of_t():
     """Fisher 1935: if one mean is known exactly, the difference has Student's distribution."""
     one, other = {"a": [1.0] * 5}, {"a": rng(0).normal(1.3, 0.5, 14)}
     found = found_by(one, other, significance=0.01)
-    assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(other["a"], 1.0).pvalue, rel=0.01)
+    assert found == pytest.approx(scipy.stats.ttest_1samp(other["a"], 1.0).pvalue, rel=0.01)
 
 
 def test_without_spread_labels_alone_decide():
-    assert found_by({"a": [1.0] * 4}, {"a": [0.0] * 4}).p_value == pytest.approx(2 / 70)
-    assert found_by({"a": [0.1] * 4}, {"a": [0.1] * 4}).p_value == 1
+    assert found_by({"a": [1.0] * 4}, {"a": [0.0] * 4}) == pytest.approx(2 / 70)
+    assert found_by({"a": [0.1] * 4}, {"a": [0.1] * 4}) == 1
     two = found_by({"a": [1.0] * 3, "b": [0.3] * 3}, {"a": [0.0] * 3, "b": [0.3] * 3})
-    assert two.p_value == pytest.approx(2 / 20)
+    assert two == pytest.approx(2 / 20)
 
 
 def test_a_single_run_shows_no_spread_and_decides_nothing():
-    assert found_by({"a": [5.0]}, {"a": np.zeros(30)}).p_value == 1
+    assert found_by({"a": [5.0]}, {"a": np.zeros(30)}) == 1
     assert mean_test_lacks([(1, 30)], 0.05) == 1
 
 
@@ -217,12 +216,11 @@ def test_false_alarms_are_rare_with_unequal_numbers_and_spreads(runs, spreads, e
 def test_equal_spreads_cost_less_than_three_points_of_power(runs, environments, shift):
     pairs = drawn((runs, runs), (0.1, 0.1), environments, 1000, shift)
     plain = [
-        permutation(
+        permutation_p_value(
             {str(i): x[at] for i, (x, _) in enumerate(pairs)},
             {str(i): y[at] for i, (_, y) in enumerate(pairs)},
             replicates=1000,
-            rng=rng(),
-        ).p_value
+        )
         <= 0.05
         for at in range(1000)
     ]
@@ -237,5 +235,5 @@ def test_opposite_differences_on_environments_do_not_hide_the_one_of_the_means()
         dict(zip("abc", level + runs, strict=True))
         for level, runs in zip(levels, noise, strict=True)
     )
-    assert permutation(one, other, rng=rng()).p_value > 0.05
-    assert found_by(one, other).p_value < 0.01
+    assert permutation_p_value(one, other) > 0.05
+    assert found_by(one, other) < 0.01

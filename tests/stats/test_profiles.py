@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import library
 
-from imitbench.stats import bootstrap
+from imitbench.stats import profiles
 from imitbench.stats.bootstrap import ConfidenceBand, resamples
-from imitbench.stats.profiles import ProfileKind, performance_profile, profile
+from imitbench.stats.profiles import performance_profile, profile
 from imitbench.stats.strata import Strata
 
-KINDS: list[ProfileKind] = ["runs", "environments"]
 SCORES = st.floats(-10, 10).map(lambda x: round(x, 3))
 RAGGED = st.dictionaries(
     st.sampled_from("abcd"), st.lists(SCORES, min_size=1, max_size=5), min_size=1
@@ -38,62 +37,47 @@ def test_the_share_of_runs_above_each_threshold() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_the_share_of_environments_whose_mean_is_above_each_threshold() -> None:
-    scores = {"a": [0.2, 0.8], "b": [0.5, 0.5, 1.0, 2.0]}
-    found = profile(scores, [0.0, 0.5, 0.75, 1.0], kind="environments")
-    np.testing.assert_array_equal(found, [1.0, 0.5, 0.5, 0.0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_profiles_and_bands_are_those_of_rliable(kind: ProfileKind) -> None:
+def test_profiles_and_bands_are_those_of_rliable() -> None:
     matrix, replicates = rng(1).normal(size=(6, 4)), 500
     at = np.linspace(-2, 2, 9)
     np.random.seed(0)  # noqa: NPY002 - all that rliable's resamples depend on
     values, ends = library.create_performance_profile(
-        {"x": matrix}, at, use_score_distribution=kind == "runs", reps=replicates
+        {"x": matrix}, at, use_score_distribution=True, reps=replicates
     )
-    found = performance_profile(matrix, at, kind=kind, replicates=20_000, rng=rng())
+    found = performance_profile(matrix, at, replicates=20_000, rng=rng())
     np.testing.assert_allclose(found.values, values["x"], atol=1e-12)
-    # Shares are multiples of 1/24 or 1/4, and so are quantiles of resampled ones.
-    step = 1 / 24 if kind == "runs" else 1 / 4
+    # Shares are multiples of 1/24, and so are quantiles of resampled ones.
+    step = 1 / 24
     np.testing.assert_allclose(found.low, ends["x"][0], atol=step + 1e-9)
     np.testing.assert_allclose(found.high, ends["x"][1], atol=step + 1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30, deadline=None)
 @given(scores=RAGGED)
-def test_a_batch_of_resamples_has_the_profile_of_each(
-    kind: ProfileKind, scores: dict[str, list[float]]
-) -> None:
+def test_a_batch_of_resamples_has_the_profile_of_each(scores: dict[str, list[float]]) -> None:
     strata = Strata.of(scores)
     for chunk in resamples(strata, 7, rng()):
         plain = Strata(chunk.values, chunk.sizes)
-        each = [profile(Strata(row, chunk.sizes), AT, kind=kind) for row in chunk.values]
-        np.testing.assert_allclose(profile(chunk, AT, kind=kind), each, atol=1e-12)
-        np.testing.assert_allclose(profile(plain, AT, kind=kind), each, atol=1e-12)
+        each = [profile(Strata(row, chunk.sizes), AT) for row in chunk.values]
+        np.testing.assert_allclose(profile(chunk, AT), each, atol=1e-12)
+        np.testing.assert_allclose(profile(plain, AT), each, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30, deadline=None)
 @given(scores=RAGGED)
-def test_profiles_fall_from_one_to_zero(kind: ProfileKind, scores: dict[str, list[float]]) -> None:
-    found = profile(scores, np.linspace(-11, 11, 30), kind=kind)
+def test_profiles_fall_from_one_to_zero(scores: dict[str, list[float]]) -> None:
+    found = profile(scores, np.linspace(-11, 11, 30))
     assert (np.diff(found) <= 1e-12).all()
     assert found[0] == 1.0
     assert found[-1] == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=20, deadline=None)
 @given(scores=RAGGED)
-def test_the_order_of_runs_and_environments_does_not_matter(
-    kind: ProfileKind, scores: dict[str, list[float]]
-) -> None:
+def test_the_order_of_runs_and_environments_does_not_matter(scores: dict[str, list[float]]) -> None:
     shuffled = {name: scores[name][::-1] for name in reversed(list(scores))}
     one, other = (
-        performance_profile(each, AT, kind=kind, replicates=50, rng=rng())
-        for each in (scores, shuffled)
+        performance_profile(each, AT, replicates=50, rng=rng()) for each in (scores, shuffled)
     )
     assert one.known == other.known
     assert same(one, other) or not one.known
@@ -110,14 +94,11 @@ def test_bands_enclose_their_curve_and_vanish_beyond_all_scores() -> None:
     assert found.high[2] == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_working_in_parts_changes_nothing(
-    kind: ProfileKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = {"a": rng(1).normal(size=8), "b": rng(2).normal(size=5)}
-    whole = performance_profile(scores, AT, kind=kind, replicates=100, rng=rng())
-    monkeypatch.setattr(bootstrap, "MAX_HELD", 250)
-    parts = performance_profile(scores, AT, kind=kind, replicates=100, rng=rng())
+    whole = performance_profile(scores, AT, replicates=100, rng=rng())
+    monkeypatch.setattr(profiles, "MAX_HELD", 250)
+    parts = performance_profile(scores, AT, replicates=100, rng=rng())
     assert same(whole, parts)
 
 
@@ -131,8 +112,3 @@ def test_single_runs_give_a_curve_without_a_band() -> None:
 def test_thresholds_must_ascend(thresholds: npt.ArrayLike) -> None:
     with pytest.raises(ValueError, match="thresholds"):
         profile({"a": [1.0]}, thresholds)
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="kind must be 'runs' or 'environments'"):
-        profile({"a": [1.0]}, [0.0], kind="seeds")  # type: ignore[arg-type]

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from imitbench.stats.spending import crossing_probability, nominal_levels
+from imitbench.stats.spending import _Path, nominal_levels
 
 EQUAL = {looks: tuple((np.arange(looks) + 1) / looks) for looks in (1, 2, 4, 5, 10)}
+
+
+def crossing_probability(fractions, bounds):
+    """The chance that |z| reaches its bound at any look (Armitage, McPherson and Rowe 1969)."""
+    path, total = _Path(), 0.0
+    for fraction, bound in zip(fractions, bounds, strict=True):
+        total += path.exceeding(fraction, bound)
+        path.advance(fraction, bound)
+    return total
 
 
 @pytest.mark.parametrize(

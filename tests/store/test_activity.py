@@ -8,13 +8,12 @@ import pytest
 
 from imitbench.errors import InputError
 from imitbench.store import lease
-from imitbench.store.activity import active_sweep, is_active
-from imitbench.store.sweep_file import read_sweeps
+from imitbench.store.sweep_file import active_sweep, is_active, read_sweeps
 
 HOLD = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from imitbench.store.activity import active_sweep\n"
+    "from imitbench.store.sweep_file import active_sweep\n"
     "with active_sweep(Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"
@@ -65,7 +64,7 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     def refuse(path, text):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(lease, "_create", refuse)
+    monkeypatch.setattr(lease, "_write_new", refuse)
     message = "cannot be written \\(Permission denied"
     with pytest.raises(InputError, match=message), active_sweep(tmp_path):
         pass

@@ -7,8 +7,8 @@ from support.synthetic_runs import plan_runs, write_results
 from imitbench.errors import InputError
 from imitbench.published.results_folder import read_run
 from imitbench.store.collector import collect
-from imitbench.store.episode_file import EPISODES, read_episode_file
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_rows import EPISODES, read_episode_file
 
 
 def table(rows, **columns):

@@ -129,10 +129,18 @@ def damaged(text, change):
         return first + second.replace("-200.0", "-100.0") + "".join(rest)
     if change == "an edited number and digest":
         body = second.replace("-200.0", '"much"') + "".join(rest)
-        return json.dumps(header | {"digest": external_results._digest(body)}) + "\n" + body
+        return (
+            json.dumps(header | {"digest": external_results.content_digest(body.encode())})
+            + "\n"
+            + body
+        )
     if change == "a place twice":
         body = second + second
-        return json.dumps(header | {"digest": external_results._digest(body)}) + "\n" + body
+        return (
+            json.dumps(header | {"digest": external_results.content_digest(body.encode())})
+            + "\n"
+            + body
+        )
     if change == "another name":
         return json.dumps(header | {"name": "other"}) + "\n" + second + "".join(rest)
     if change == "cut short":

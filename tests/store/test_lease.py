@@ -337,7 +337,7 @@ def test_a_lease_is_released_even_on_a_full_disk(tmp_path, monkeypatch):
     held, overtaken = (acquire(folder(tmp_path, name), wait=False) for name in ("own", "lost"))
     (tmp_path / "lost" / LEASE_FILE).unlink()
     successor = acquire(tmp_path / "lost", wait=False)
-    monkeypatch.setattr(lease, "_create", full)
+    monkeypatch.setattr(lease, "_write_new", full)
     held.release()
     overtaken.release()
     assert not is_held(tmp_path / "own")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.runs import make_spec
 
-from imitbench.records.main_metric import main_metric
+from imitbench.records.curves import main_metric
 from imitbench.records.runs import Budget, RunTime
 from imitbench.store.live_runs import expected_times, find_live_run, read_live_run
 from imitbench.store.overview import StatusSurvey, total_status
@@ -98,11 +98,11 @@ def test_before_a_run_has_finished_the_time_of_cells_comes_from_the_costs(tmp_pa
     runs = [SPEC, SPEC.model_copy(update={"seed": 1})]
     SweepFile.of(tmp_path, runs, "imitbench run", expected=lambda _: EXPECTED).write(tmp_path)
     assert expected_times(tmp_path) == {run.run_id: EXPECTED for run in runs}
-    [cell] = StatusSurvey(tmp_path).look()
+    [cell] = StatusSurvey(tmp_path).cells()
     assert (cell.counts["waiting"], cell.eta_s) == (2, 200.0)
     directory = write_run(tmp_path, step=500, train_s=10.0)
     with directory.claim(wait=False):
-        [cell] = StatusSurvey(tmp_path).look()
+        [cell] = StatusSurvey(tmp_path).cells()
     assert [run.step for run in cell.live] == [500]
     # 10 s of training, 20 s of evaluation, and the other run.
     assert cell.eta_s == pytest.approx(130.0, abs=1.0)

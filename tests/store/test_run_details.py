@@ -5,7 +5,7 @@ import itertools
 import pytest
 from support.shown_results import EPISODES, PROVENANCE, write_results
 
-from imitbench.store import database
+from imitbench.store import database, run_details
 from imitbench.store.collector import collect
 from imitbench.store.run_details import read_details, read_episodes
 
@@ -20,9 +20,9 @@ def results(tmp_path_factory):
     return out
 
 
-def read(results, **options):
+def read(results):
     with database.reader(results) as connection:
-        return database.read_scores(connection), read_details(connection, **options)
+        return database.read_scores(connection), read_details(connection)
 
 
 def test_every_completed_run_has_its_setup_origin_and_outcome(results):
@@ -47,9 +47,10 @@ def test_short_curves_are_complete(results):
 
 
 @pytest.mark.parametrize("keep", [2, 3, 7, 39])
-def test_long_curves_are_thinned_evenly_and_keep_both_ends(results, keep):
+def test_long_curves_are_thinned_evenly_and_keep_both_ends(results, keep, monkeypatch):
     scores, whole = read(results)
-    _, thinned = read(results, max_points=keep * 2 * len(scores))
+    monkeypatch.setattr(run_details, "MAX_POINTS", keep * 2 * len(scores))
+    _, thinned = read(results)
     for run_id, curves in whole.curves.items():
         for metric, curve in curves.items():
             part = thinned.curves[run_id][metric]

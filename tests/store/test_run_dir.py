@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from support.plans import make_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.errors import InputError
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus
@@ -21,7 +20,6 @@ def spec():
                 suite="classic",
                 environment="Pendulum-v1",
                 seeds=[0],
-                settings=SweepSettings(),
             )
         )
     )
@@ -102,15 +100,15 @@ def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, sp
     checkpoint.parent.mkdir()
     checkpoint.touch()
     with directory.claim(wait=False):
-        RunDirectory(directory.path).tidy()  # another process works on it
+        RunDirectory(directory.path).remove_leftover_checkpoints()  # another process works on it
     assert checkpoint.exists()
-    directory.tidy()
+    directory.remove_leftover_checkpoints()
     assert not directory.checkpoints.exists()
     assert not directory.is_claimed()
     directory.begin(spec)
     checkpoint.parent.mkdir()
     checkpoint.touch()
-    directory.tidy()  # the run will resume from there
+    directory.remove_leftover_checkpoints()  # the run will resume from there
     assert checkpoint.exists()
 
 

@@ -14,7 +14,7 @@ from support.synthetic_runs import plan_runs, write_finished, write_results
 from imitbench.errors import InputError
 from imitbench.store import database
 from imitbench.store.collector import CollectionSummary, collect
-from imitbench.store.overview import survey_results, total_status
+from imitbench.store.overview import StatusSurvey, total_status
 from imitbench.store.sweep_file import SweepFile
 
 TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
@@ -56,7 +56,7 @@ def start_collecting(out):
 def test_hundreds_of_runs_from_plan_to_report(results, specs):
     ids = {spec.run_id for spec in specs}
     assert len(ids) == 600
-    assert total_status(survey_results(results)).counts["done"] == 588
+    assert total_status(StatusSurvey(results).cells()).counts["done"] == 588
     assert collect(results) == CollectionSummary(600, 0)
     assert collect(results) == CollectionSummary(0, 0)
     rows = content(results)
@@ -127,7 +127,8 @@ def test_concurrent_readers_and_collectors_see_complete_results(tmp_path, specs)
     assert [(each.wait(), each.stderr.read()) for each in collectors] == [(0, b"")] * 3
 
 
-def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs):
+def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs, monkeypatch):
+    monkeypatch.setattr(database, "_WAIT_S", 0.1)
     write_results(tmp_path, specs[:1])
     holder = subprocess.Popen(
         [sys.executable, "-c",
@@ -139,7 +140,7 @@ def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs):
     )  # fmt: skip
     assert holder.stdout.readline() == b"held\n"
     with pytest.raises(InputError, match=f"another process is writing it .process {holder.pid} on"):
-        collect(tmp_path, wait_s=0.1)
+        collect(tmp_path)
     holder.kill()
     holder.wait()
     assert collect(tmp_path).added == 1

@@ -8,9 +8,8 @@ import sys
 
 from imitbench.bench import worker
 from imitbench.bench.job import Job
-from imitbench.bench.plan import Plan, make_plan
-from imitbench.bench.spec import SweepSettings
-from imitbench.bench.sweep import run_sweep
+from imitbench.bench.plan import Plan
+from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
@@ -22,6 +21,7 @@ from imitbench.store.collector import collect
 from imitbench.store.run_dir import RunDirectory
 from support.observer import Recorder
 from support.outcomes import database_content, finished_runs
+from support.plans import make_plan
 
 
 class TinyPlan(Plan):
@@ -43,7 +43,9 @@ def tiny_plan():
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0, 1],
-        settings=SweepSettings(budget="quick", n_demos=1, overrides={"hidden_size": "4"}),
+        budget="quick",
+        n_demos=1,
+        overrides={"hidden_size": "4"},
     )
     return TinyPlan(**{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)})
 
@@ -85,8 +87,8 @@ class Sweep:
         executor = InlineExecutor(JobWorker())
         given = {"out": out, "command": "imitbench run", "observer": Recorder()}
         try:
-            outcome = run_sweep(
-                tiny_plan(), executor, options=RunOptions(checkpoint_s=0.0), **given
+            outcome = run_sweeps(
+                [tiny_plan()], executor, options=RunOptions(checkpoint_s=0.0), **given
             )
         except InputError as error:
             print(error, file=sys.stderr)
@@ -191,7 +193,9 @@ def trial(work, out, failing, expected):
     }
     code, said = said_by(work, out)
     if isinstance(work, WorkerAlone):
-        RunDirectory(next(out.rglob("spec.json")).parent).tidy()  # as submitters do
+        RunDirectory(
+            next(out.rglob("spec.json")).parent
+        ).remove_leftover_checkpoints()  # as submitters do
     return record | {
         "code_after": code,
         "said_after": said,

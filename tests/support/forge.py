@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from imitbench.published.results_folder import parse_episodes
 from imitbench.published.run_checks import recompute
-from imitbench.published.submission import parse_episodes
 from imitbench.records.runs import RunSpec
 from support.published import sign
 

@@ -292,7 +292,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content[: announced // 2])
             self.wfile.flush()
             self.hub.stalled.set()
-            self.hub.stopped.wait(60)
+            self.hub.stopped.wait(600)
             self.close_connection = True
             return
         if self.spoilt == "cut":

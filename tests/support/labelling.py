@@ -69,7 +69,7 @@ class PageClient:
     def __init__(self, link):
         self.address, _, rest = link.removeprefix("http://").partition("/")
         self.base = f"/{rest}"
-        self.connection = http.client.HTTPConnection(self.address, timeout=30)
+        self.connection = http.client.HTTPConnection(self.address, timeout=60)
         status, body, _ = self.request("GET", "")
         assert status == 200, body
         self.csrf = body.decode().partition('name="csrf" content="')[2].partition('"')[0]

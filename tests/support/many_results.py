@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from imitbench.published.results_folder import write_results
+from imitbench.published.results_folder import export_results
 from imitbench.published.run_checks import recompute
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
@@ -42,7 +42,7 @@ def write_many_results(folder, methods=100, environments=20, seeds=10, failing=2
                 fails = len(runs) % failing == failing - 1
                 level = (method + 1) / (methods + 1) + 0.1 * rng.normal()
                 runs.append(_failed(spec) if fails else _completed(spec, level, rng))
-    write_results(runs, folder, version="0.1.0", command="imitbench results export")
+    export_results(runs, folder, version="0.1.0", command="imitbench results export")
 
 
 def _spec(method, environment, seed):

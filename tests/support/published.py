@@ -2,13 +2,13 @@
 
 import json
 
-from imitbench.published.results_folder import read_runs, text_digest, write_results
+from imitbench.published.results_folder import export_results, read_runs, text_digest
 from imitbench.records.runs import canonical_digest
 
 
 def publish(out, folder):
     """Writes the runs of a results folder as `imitbench results push` does."""
-    write_results(read_runs(out).runs, folder, version="0.1.0", command="imitbench results push")
+    export_results(read_runs(out).runs, folder, version="0.1.0", command="imitbench results push")
     return folder
 
 

@@ -95,4 +95,4 @@ def score_cell(scores):
 
 def _p(scores, others):
     rng = np.random.default_rng(0)
-    return f"{mean_test({'': scores}, {'': others}, rng=rng).p_value:.2g}"
+    return f"{mean_test({'': scores}, {'': others}, rng=rng):.2g}"

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings, reference_scores
+from imitbench.bench.spec import reference_scores
 from imitbench.published.run_checks import recompute
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import RunFailure, RunResult
 from imitbench.store.run_dir import RunDirectory
+from support.plans import make_plan
 from support.results import PROVENANCE
 
 LEVELS = {"bc": 0.8, "gail": 0.5, "zero_reward": 0.1, "random": 0.0, "expert": 1.0}
@@ -39,7 +39,7 @@ def write_submitted_runs(
         suite="classic",
         environment=env,
         seeds=range(seeds),
-        settings=SweepSettings(**{"budget": "quick"} | settings),
+        **{"budget": "quick"} | settings,
     )
     for number, spec in enumerate(plan):
         references = reference_scores(plan.suite, spec.environment.id, "bundled")

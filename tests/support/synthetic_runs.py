@@ -6,11 +6,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from imitbench.bench import provenance
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import RunDirectory
+from support.plans import make_plan
 
 REFERENCES = ReferenceScores(random=-100.0, expert=100.0, version="1")
 STARTED = "2026-01-01T00:00:00.000+00:00"
@@ -110,7 +109,6 @@ def _plan(seeds):
         suite="classic",
         environment=None,
         seeds=range(seeds),
-        settings=SweepSettings(),
     )
 
 

@@ -2,17 +2,15 @@
 
 import dataclasses
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BudgetAmounts
+from support.plans import make_plan
 
 AMOUNTS = BudgetAmounts(env_steps=4096, batches=40)
 
 
 def small_plan(algo="bc", suite="classic", env="Pendulum-v1", **settings):
     """Returns a plan with very small budgets."""
-    chosen = SweepSettings(**{"budget": "quick", "n_demos": 2, **settings})
-    plan = make_plan(algorithms=[algo], suite=suite, environment=env, seeds=[0], settings=chosen)
+    plan = make_plan([algo], suite, env, **{"budget": "quick", "n_demos": 2, **settings})
     small = {
         env_id: card.model_copy(update={"budgets": dict.fromkeys(card.budgets, AMOUNTS)})
         for env_id, card in plan.environments.items()

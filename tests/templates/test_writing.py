@@ -11,9 +11,9 @@ from gymnasium.envs.registration import EnvSpec
 
 import imitbench.templates
 from imitbench.bench.environments import make_environment
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.errors import InputError
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.templates.writing import write_template
 
 
@@ -42,7 +42,7 @@ def test_a_suite_bears_its_name_everywhere(tmp_path):
 def test_the_environment_of_a_suite_is_made_from_its_stored_specification(tmp_path):
     card = find_suite(str(write_template("suite", "own", tmp_path)))
     [(env_id, environment)] = card.environments.items()
-    made = make_environment(environment_spec(env_id, environment))
+    made = make_environment(EnvironmentSpec.of_card(env_id, environment))
     again = gym.make(EnvSpec.from_json(made.spec.to_json()))
     assert type(again.unwrapped) is type(made.unwrapped)
 

@@ -30,8 +30,8 @@ def test_the_best_complete_trials_are_compared_with_the_default():
         trial(4, 0.7, a=4), trial(5, 0.8, a=2), trial(6, None, "failed", a=6),
     ]  # fmt: skip
     chosen = candidates(trials, {"a": 0}, best=2)
-    assert [each.label for each in chosen] == ["default", "trial 2", "trial 4"]
-    assert [each.label for each in candidates(trials[:1], {"a": 0}, best=2)] == ["default"]
+    assert [each.name for each in chosen] == ["default", "trial 2", "trial 4"]
+    assert [each.name for each in candidates(trials[:1], {"a": 0}, best=2)] == ["default"]
 
 
 def test_a_clear_difference_is_better():

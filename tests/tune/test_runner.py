@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.evaluation import short_evaluation
 from support.outcomes import finished_runs
 from support.tuning import small_plan
 
@@ -24,6 +25,12 @@ from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.worker import main as tuning_worker
 
 ENV = "Pendulum-v1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_evaluation():
+    with short_evaluation():
+        yield
 
 
 class StopsAfter(InlineExecutor):

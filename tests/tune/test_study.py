@@ -6,11 +6,15 @@ import optuna
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
 from imitbench.tune.request import distributions
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import TrialStudy, read_trials
-from imitbench.tune.trial_job import TrialLocation
+from imitbench.tune.trial_job import (
+    TrialLocation,
+    TrialPrunedError,
+    TrialReporter,
+    trial_reporter,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,19 @@
 
 import pytest
 import yaml
+from support.plans import make_plan
 from support.tuning import small_plan
 
-from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import SweepSettings
 from imitbench.cards.tuned import read_tuned, resolve_tuned
 from imitbench.errors import InputError
-from imitbench.tune.held_out_comparison import Candidate, CandidateResult, compare_candidates
-from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
+from imitbench.tune.held_out_comparison import (
+    Candidate,
+    CandidateResult,
+    add_tuned,
+    check_target,
+    compare_candidates,
+    tuned_values,
+)
 
 OTHER = """
 schema_version: 1
@@ -109,10 +114,7 @@ def test_runs_take_their_values_from_a_file(found, make_request, tmp_path):
     add_tuned(path, make_request().algorithm, {"Pendulum-v1": found})
 
     def plan(*algorithms, config="tuned.yaml"):
-        settings = SweepSettings(config=config, folder=tmp_path)
-        return make_plan(
-            algorithms=algorithms, suite="classic", environment=None, seeds=[0], settings=settings
-        )
+        return make_plan(algorithms, config=config, folder=tmp_path)
 
     made = plan("bc", "random")
     [run] = [each for each in made if each.algo == "bc"]

@@ -14,7 +14,7 @@ from support.drift import drift_venv
 from imitbench.data.parquet_source import parquet_files
 from imitbench.data.sources import open_trajectories
 from imitbench.errors import InputError
-from imitbench.experts.evaluation import with_own_arguments
+from imitbench.experts.measurement import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED, array_of, dtype_of, space_of
 from imitbench.policies.storage import load_policy

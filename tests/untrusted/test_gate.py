@@ -40,12 +40,12 @@ class Record(BaseModel):
 
 def test_a_typed_record_comes_back(file):
     made = Record(numbers=[1, 2], name=file.read_text())
-    assert gate.read_apart(lambda: made, file, Record) == made
+    assert gate.read_in_child(lambda: made, file, Record) == made
     assert gate.try_reading(file.read_bytes, file) is None
 
 
 def test_the_reader_runs_in_another_process(file):
-    assert gate.read_apart(os.getpid, file, int) != os.getpid()
+    assert gate.read_in_child(os.getpid, file, int) != os.getpid()
 
 
 def test_a_program_that_imports_the_package_is_not_copied(file, monkeypatch):
@@ -100,9 +100,9 @@ def test_a_reader_that_crashes_is_refused(end, file):
 
 def test_a_large_answer_is_refused(file, monkeypatch):
     monkeypatch.setenv("IMITBENCH_LIMIT_CHILD_OUTPUT_BYTES", "1000")
-    assert gate.read_apart(lambda: "x" * 900, file, str)
+    assert gate.read_in_child(lambda: "x" * 900, file, str)
     with pytest.raises(InputError, match="more than 1,000 bytes"):
-        gate.read_apart(lambda: "x" * 5000, file, str)
+        gate.read_in_child(lambda: "x" * 5000, file, str)
 
 
 def connect():

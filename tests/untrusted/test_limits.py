@@ -7,11 +7,11 @@ import pytest
 from support.synthetic_runs import plan_runs, write_results
 
 from imitbench.cli.sql import sql
-from imitbench.experts.evaluation import with_own_arguments
+from imitbench.experts.measurement import with_own_arguments
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.pickled_values import ADMITTED
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.store.episode_file import read_episode_file
+from imitbench.store.run_rows import read_episode_file
 from imitbench.store.sweep_file import read_sweeps
 from imitbench.untrusted import gate
 from imitbench.untrusted.archives import check_archive
@@ -20,7 +20,7 @@ from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_content, read_text
 from imitbench.untrusted.limits import Limits, variable
 from imitbench.untrusted.yaml_text import load_yaml
-from imitbench.util.hub_sizes import check_sizes
+from imitbench.util.hub_client import check_sizes
 from imitbench.util.safe_unpickler import read_safely
 from imitbench.util.spaces import space_from_json
 
@@ -77,7 +77,7 @@ def gated(read):
     def act(folder):
         path = folder / "a"
         path.write_text("x")
-        gate.read_apart(lambda: read(path), path, str)
+        gate.read_in_child(lambda: read(path), path, str)
 
     return act
 

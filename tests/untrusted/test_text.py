@@ -48,8 +48,16 @@ def read_readme(path):
     return RepoCard.read(path)
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
-@pytest.mark.parametrize("read", [read_settings, read_card, read_readme])
+@pytest.mark.parametrize(
+    ("read", "bomb"),
+    [
+        (read, bomb)
+        for read in (read_settings, read_card, read_readme)
+        for bomb in BOMBS
+        # They count values in the same place, which takes two seconds.
+        if bomb != "many" or read is read_settings
+    ],
+)
 def test_yaml_bombs_are_refused_at_once(bomb, read, tmp_path):
     path = tmp_path / "file.yml"
     path.write_text(BOMBS[bomb])

@@ -21,7 +21,7 @@ FOR_WORK_ON_THE_PROJECT = {"all", "browser", "build", "dev", "docs", "lint", "te
 # Modules that are imported only once an extra was asked for, and what tells it in another way:
 # the reference's logger, by its own error.
 LATER = {
-    "report/figures.py": {"matplotlib"},
+    "report/plots.py": {"matplotlib"},
     "tune": {"optuna", "sqlalchemy"},
     "util/logger.py": {"wandb"},
 }

@@ -64,8 +64,8 @@ def test_a_branch_follows_the_hub_and_a_commit_does_not(hub):
     new = hub.add_model(REPO, {**FILES, "a.json": b"[]"})
     assert content(fetch())["a.json"] == b"[]"
     assert content(fetch(revision=old))["a.json"] == b"{}"
-    assert hub_client.resolve(REPO) == new
-    assert hub_client.resolve(REPO, revision=old) == old
+    assert hub_client.resolve_commit(REPO) == new
+    assert hub_client.resolve_commit(REPO, revision=old) == old
 
 
 def test_a_commit_in_the_cache_is_taken_without_asking(hub):
@@ -102,7 +102,7 @@ def test_offline_mode_asks_nobody(hub, monkeypatch):
     with pytest.raises(UnreachableError, match="not in the cache, and offline mode"):
         hub_client.fetch("org/other", files=WANTED)
     with pytest.raises(UnreachableError, match="forbids contacting"):
-        hub_client.resolve(REPO)
+        hub_client.resolve_commit(REPO)
     assert hub.requests == []
 
 

@@ -27,7 +27,7 @@ class Handler(LocalHandler):
     def get(self):
         if self.path == "/wait":
             self.entered.release()
-            self.gate.wait(20)
+            self.gate.wait(60)
         self.send_file(lambda start, most: CONTENT[start : start + most], len(CONTENT), "x/y")
 
     def do_POST(self):  # noqa: N802 (the base class asks for this name)
@@ -42,7 +42,7 @@ def server():
 
 def say(server, *lines, method="GET", path="/", content=""):
     """Sends a request as it is; returns the status and the content of the answer."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         head = "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""])
         client.sendall((head + content).encode())
         answer = http.client.HTTPResponse(client, method=method)
@@ -153,11 +153,11 @@ def test_a_connection_beyond_the_limit_is_closed_if_all_others_are_answered(serv
     monkeypatch.setattr(local_server, "MOST_CONNECTIONS", 3)
     monkeypatch.setattr(Handler, "gate", threading.Event())
     request = f"GET /wait HTTP/1.1\r\n{own(server)}\r\n\r\n".encode()
-    busy = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(3)]
+    busy = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(3)]
     for client in busy:
         client.sendall(request)
-        assert Handler.entered.acquire(timeout=20)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as fourth:
+        assert Handler.entered.acquire(timeout=60)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as fourth:
         assert fourth.recv(1) == b""
     Handler.gate.set()
     for client in busy:
@@ -169,7 +169,7 @@ def test_a_connection_beyond_the_limit_is_closed_if_all_others_are_answered(serv
 
 def test_its_end_closes_idle_connections():
     with LocalServer("127.0.0.1", 0, Handler) as running:
-        idle = socket.create_connection(("127.0.0.1", running.port), timeout=20)
+        idle = socket.create_connection(("127.0.0.1", running.port), timeout=60)
         assert say(running, own(running))[0].status == 200
     with idle:
         assert idle.recv(1) == b""

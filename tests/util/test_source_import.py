@@ -9,7 +9,7 @@ import pytest
 
 from imitbench.errors import InputError
 from imitbench.util.source_import import (
-    SourcePlace,
+    SourceLocation,
     import_source,
     is_source,
     register,
@@ -23,7 +23,7 @@ def load():
     """Registers a folder as it is, and imports a module of it."""
 
     def call(folder, module="learner", **options):
-        place = SourcePlace(folder, **options)
+        place = SourceLocation(folder, **options)
         digest = place.digest
         register(digest, place)
         return import_source(digest, module, "algorithm mine")
@@ -67,7 +67,7 @@ def test_an_edit_within_the_same_second_counts(tmp_path, load):
 
 def test_source_that_changed_since_it_was_registered_is_refused(tmp_path):
     folder = write(tmp_path, learner="X = 1")
-    place = SourcePlace(folder)
+    place = SourceLocation(folder)
     digest = place.digest
     register(digest, place)
     write(folder, learner="raise SystemExit")

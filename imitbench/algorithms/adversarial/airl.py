@@ -112,15 +112,8 @@ class AIRL(AdversarialTrainer):
     ) -> th.Tensor:
         """Computes reward minus log-density of the action: the logit of e^r / (e^r + density).
 
-        The density is the generator's, mixed with the uniform one by `uniform_share`.
-
-        Args:
-            state: Preprocessed observations, shape (batch, …).
-            action: Preprocessed actions, shape (batch, …).
-            next_state: Preprocessed observations after the actions, shape (batch, …).
-            done: Whether the episode ended there, shape (batch,).
-            log_policy_act_prob: Log-probability of the actions under the generator, shape
-                (batch,).
+        The density is the generator's, mixed with the uniform one by `uniform_share`. Arguments as
+        in `AdversarialTrainer.logits_expert_is_high`.
 
         Raises:
             TypeError: `log_policy_act_prob` is `None`.

@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
-    FIELDS,
     Array,
     ExpertBatches,
     Regularization,
@@ -38,7 +37,7 @@ from imitbench.algorithms.adversarial.generator import (
     steps_per_round,
     venv_with_rewards,
 )
-from imitbench.algorithms.demonstration_fit import check_action_space
+from imitbench.algorithms.demonstration_fit import FIELDS, check_action_space
 from imitbench.data import types
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rl.training import check_algorithm

@@ -385,7 +385,7 @@ def gradient_penalty(
     """
     sides = [net.preprocess(*(batch[name] for name in FIELDS)) for batch in (expert, generated)]
     share = th.as_tensor(rng.random(len(expert["acts"])), dtype=net.dtype, device=net.device)
-    along = [share.reshape(-1, *[1] * (each.ndim - 1)) for each in sides[0]]
+    along = [share.reshape(-1, *[1] * (side.ndim - 1)) for side in sides[0]]
     points = [theirs + part * (own - theirs)
               for own, theirs, part in zip(*sides, along, strict=True)]  # fmt: skip
     # Whether the episode ended is not a continuous input.

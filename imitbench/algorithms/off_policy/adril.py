@@ -44,6 +44,7 @@ class AdRIL(OffPolicyTrainer):
     """
 
     discrete_actions = True
+    improves_on_both = True
 
     def __init__(
         self, *, round_steps: int = 1250, reward_scale: float = 1.0, **kwargs: Any
@@ -96,7 +97,3 @@ class AdRIL(OffPolicyTrainer):
     def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
         """Temporal differences on both halves."""
         return self.td_loss(own.joined(expert), self.rewards(own, expert))
-
-    def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
-        """The observations of both halves."""
-        return th.cat([own.obs, expert.obs], dim=1)

@@ -513,8 +513,8 @@ def copy_policy(agent: Agent, encoder: ObservationEncoder, seed: int, policy: Ba
         weight, bias = last
         scaled = weight / agent.options.temperature, bias / agent.options.temperature
         _copy([scaled], [policy.action_net])
-        for each in policy.value_net.parameters():
-            each.zero_()
+        for parameter in policy.value_net.parameters():
+            parameter.zero_()
 
 
 def _copy_actor(

@@ -128,39 +128,25 @@ class Collector:
         self._steps = np.array(state["steps"])
 
 
-def encoded_rows(
-    encoder: ObservationEncoder, obs: Array, acts: Array, next_obs: Array, terminal: Array
-) -> Rows:
-    """Encodes transitions, with those into and inside the absorbing state.
-
-    Args:
-        encoder: The encoder.
-        obs: Shape (n, *observation_shape).
-        acts: In [-1, 1], shape (n, actions), or numbers of choices, shape (n,).
-        next_obs: Like `obs`.
-        terminal: Whether the episode ended for good, shape (n,), bool.
-
-    Returns:
-        The fields of `Batch`, each of shape (m, …). Rewards are 0.
-    """
-    return _with_absorbing(encoder, _rows(encoder(obs), acts, encoder(next_obs), terminal))
-
-
 def encoded_demonstrations(
     encoder: ObservationEncoder, rows: Rows, space: spaces.Space[Any]
 ) -> Rows:
-    """Encodes demonstrations.
+    """Encodes demonstrations, with transitions into and inside the absorbing state.
 
     Args:
         encoder: The encoder.
-        rows: From `expert_transitions`.
+        rows: From `expert_transitions`, n of them.
         space: Space of one action.
+
+    Returns:
+        The fields of `Batch`, each of shape (m, …) with m at least n. Rewards are 0.
     """
     acts = scale_actions(rows["acts"], space)
     if isinstance(space, spaces.Box):
         acts = acts.reshape(len(acts), -1).astype(np.float32)
     terminal = rows["dones"].astype(bool) & ~rows["timeouts"]
-    return encoded_rows(encoder, rows["obs"], acts, rows["next_obs"], terminal)
+    obs, next_obs = encoder(rows["obs"]), encoder(rows["next_obs"])
+    return _with_absorbing(encoder, _rows(obs, acts, next_obs, terminal))
 
 
 def _rows(obs: Array, acts: Array, next_obs: Array, terminal: Array) -> Rows:

@@ -75,8 +75,8 @@ class ObservationEncoder:
         Args:
             *kinds: From `flatten`, shape (n, size).
         """
-        mean = np.mean([each.mean(axis=0) for each in kinds], axis=0)
-        square = np.mean([np.square(each - mean).mean(axis=0) for each in kinds], axis=0)
+        mean = np.mean([kind.mean(axis=0) for kind in kinds], axis=0)
+        square = np.mean([np.square(kind - mean).mean(axis=0) for kind in kinds], axis=0)
         self.mean, self.scale = mean, np.maximum(np.sqrt(square), _LEAST_DEVIATION)
         self.scale[self._hidden] = np.inf
 
@@ -120,8 +120,8 @@ def encode_each(encoders: Sequence[ObservationEncoder], obs: Array) -> Array:
     """
     first = encoders[0]
     flat = first.flatten(obs).reshape(len(encoders), -1, first.size)
-    mean = np.array([each.mean for each in encoders])[:, np.newaxis]
-    scale = np.array([each.scale for each in encoders])[:, np.newaxis]
+    mean = np.array([encoder.mean for encoder in encoders])[:, np.newaxis]
+    scale = np.array([encoder.scale for encoder in encoders])[:, np.newaxis]
     rows = np.zeros((*flat.shape[:2], first.features), np.float32)
     rows[..., : first.size] = (flat - mean) / scale
     return rows

@@ -34,6 +34,8 @@ class HyPE(OffPolicyAdversarialTrainer):
         ValueError: `reward_interval` is not positive; or see `OffPolicyAdversarialTrainer`.
     """
 
+    improves_on_both = True
+
     def __init__(
         self, *, reward_interval: int = 10, objective: Objective = "moments", **kwargs: Any
     ) -> None:
@@ -54,7 +56,3 @@ class HyPE(OffPolicyAdversarialTrainer):
         """Temporal differences of r = f on both halves, as in hybrid Q-learning."""
         both = own.joined(expert)
         return self.td_loss(both, self.discriminator.logits(both))
-
-    def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
-        """The observations of both halves."""
-        return th.cat([own.obs, expert.obs], dim=1)

@@ -73,6 +73,7 @@ class IQLearn(OffPolicyTrainer):
     """
 
     discrete_actions = True
+    improves_on_both = True  # the loss takes V(s) to be the best policy's in both
 
     def __init__(
         self,
@@ -124,7 +125,3 @@ class IQLearn(OffPolicyTrainer):
             alpha=self._alpha,
         )
         return by_critic.sum(dim=0)
-
-    def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
-        """Observations of both, because the loss takes V(s) to be the best policy's in both."""
-        return th.cat([own.obs, expert.obs], dim=1)

@@ -101,6 +101,7 @@ class LSIQ(OffPolicyTrainer):
     """
 
     discrete_actions = True
+    improves_on_both = True  # the loss takes V(s) to be the best policy's in both
 
     def __init__(
         self,
@@ -176,7 +177,3 @@ class LSIQ(OffPolicyTrainer):
                 ended=self.ended(batch) if self._fixed_ends else None,
                 value_at_end=value_at_end,
             )
-
-    def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
-        """Observations of both, because the loss takes V(s) to be the best policy's in both."""
-        return th.cat([own.obs, expert.obs], dim=1)

@@ -140,7 +140,7 @@ class PWIL(OffPolicyTrainer):
         """Numbers of the pairs that are used, shape (n,)."""
         ends = np.flatnonzero(self._demonstrations[seed]["dones"]) + 1
         count = len(self._demonstrations[seed]["dones"])
-        parts = [each for each in np.split(np.arange(count), ends) if len(each)]
+        parts = [part for part in np.split(np.arange(count), ends) if len(part)]
         rng = self.streams.numpy[seed]
         every = self.subsampling
         return np.concatenate(
@@ -212,7 +212,7 @@ class PWIL(OffPolicyTrainer):
         """The pairs that are used, and what is left of their weights in the running episodes."""
         return {
             "kept": [each.copy() for each in self._kept],
-            "left": [each.left.copy() for each in self._couplings],
+            "left": [coupling.left.copy() for coupling in self._couplings],
         }
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,8 @@ from gymnasium import spaces
 from imitbench.algorithms.off_policy.collector import Array, Rows
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.rewards.reward_function import RewardFn
 from imitbench.util.actions import unscale_actions
-
-RewardOfSteps = Callable[[Array, Array, Array, Array], Array]
-"""Rewards, shape (n,), of raw observations, actions, next observations and dones."""
 
 # Transitions whose rewards are computed in one call, and the largest table of distances.
 _AT_ONCE = 8192
@@ -57,7 +55,7 @@ class RewardedTrainer(OffPolicyTrainer):
     def __init__(
         self,
         *,
-        reward_fn: RewardOfSteps,
+        reward_fn: RewardFn,
         neighbours: int = 5,
         reset_updates: int = 100,
         **kwargs: Any,

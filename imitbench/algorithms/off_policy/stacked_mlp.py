@@ -99,9 +99,9 @@ class StackedMlp:
 
     def copy(self) -> StackedMlp:
         """The same perceptrons with parameters of their own, and without derivatives."""
-        twin = StackedMlp.__new__(StackedMlp)
-        twin._hold(self.sizes, self._fixed.clone())
-        return twin
+        copied = StackedMlp.__new__(StackedMlp)
+        copied._hold(self.sizes, self._fixed.clone())
+        return copied
 
     def follow(self, other: StackedMlp, rate: float) -> None:
         """Moves the parameters towards those of another stack by a share `rate`."""

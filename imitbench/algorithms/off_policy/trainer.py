@@ -112,6 +112,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     uses_demonstrations = True
     """Whether the method learns from demonstrations; without, `expert` batches are the learner's
     own."""
+    improves_on_both = False
+    """Whether the policy is improved in the expert's observations, too."""
 
     def __init__(
         self,
@@ -201,8 +203,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
         """Observations in which the policy is improved, shape (seeds, batch, features)."""
-        del expert
-        return own.obs
+        return th.cat([own.obs, expert.obs], dim=1) if self.improves_on_both else own.obs
 
     def improve_policy(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
         """Takes a step of the policy, after the critics' step.
@@ -264,8 +265,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         starts = [np.flatnonzero(rows["starts"]) for rows in self._demonstrations]
 
         def fill(host: th.Tensor) -> None:
-            drawn = self.streams.indices([len(each) for each in starts], count)
-            index = [each[numbers] for each, numbers in zip(starts, drawn, strict=True)]
+            drawn = self.streams.indices([len(start) for start in starts], count)
+            index = [start[numbers] for start, numbers in zip(starts, drawn, strict=True)]
             host.copy_(th.from_numpy(np.stack(index)))
 
         return self._expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
@@ -296,10 +297,10 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: See `set_demonstrations`.
         """
         rows: dict[int, Rows] = {}
-        for each in demonstrations:
-            if id(each) not in rows:
-                rows[id(each)] = expert_transitions(
-                    each,
+        for demonstration in demonstrations:
+            if id(demonstration) not in rows:
+                rows[id(demonstration)] = expert_transitions(
+                    demonstration,
                     self.venv.observation_space,
                     self.venv.action_space,
                     common_time_limit(self.venv),
@@ -360,8 +361,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)
-        for seed, each in enumerate(rows):
-            self._replay.add(seed, self.set_rewards(seed, each))
+        for seed, row in enumerate(rows):
+            self._replay.add(seed, self.set_rewards(seed, row))
         self.num_timesteps += self._collector.n_envs
         self._check_fixed_horizon(self._collector.lengths)
 
@@ -481,7 +482,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             "agent": self.agent.state_dict(),
             "streams": self.streams.state_dict(),
             "replay": self._replay.state_dict(),
-            "encoders": [each.state_dict() for each in self._encoders],
+            "encoders": [encoder.state_dict() for encoder in self._encoders],
             "collector": self._collector.state_dict(),
             "steps": (self.num_timesteps, self.n_updates, self._ready),
             "horizon": self._horizon,

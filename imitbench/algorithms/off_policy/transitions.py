@@ -40,8 +40,8 @@ class Batch:
         """The samples of both, along the second axis."""
         return Batch(
             *(
-                th.cat([getattr(self, each.name), getattr(other, each.name)], dim=1)
-                for each in fields(Batch)
+                th.cat([getattr(self, field.name), getattr(other, field.name)], dim=1)
+                for field in fields(Batch)
             )
         )
 
@@ -162,7 +162,7 @@ class TransitionStore:
         self.flush()
         columns = self._columns(self._table[:, : max(self.sizes)])
         return {
-            "columns": {name: each.cpu().clone() for name, each in columns.items()},
+            "columns": {name: column.cpu().clone() for name, column in columns.items()},
             "added": list(self._added),
         }
 
@@ -203,7 +203,7 @@ def store_of(
         device: Where the transitions are kept.
     """
     first = rows[0]
-    capacity = max(len(each["acts"]) for each in rows)
+    capacity = max(len(row["acts"]) for row in rows)
     store = TransitionStore(
         len(rows), capacity, first["obs"].shape[1], tuple(first["acts"].shape[1:]), device
     )

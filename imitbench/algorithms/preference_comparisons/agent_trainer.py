@@ -150,14 +150,8 @@ class AgentTrainer(TrajectoryGenerator):
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
         """Returns the trajectories of training, latest first, and collects missing steps.
 
-        Exploratory trajectories come last. Collecting resets the environments, also for the next
-        training.
-
-        Args:
-            steps: Least number of steps of all trajectories together.
-
-        Returns:
-            Whole episodes with true rewards.
+        Exploratory trajectories come last; all are whole episodes with true rewards. Collecting
+        resets the environments, also for the next training.
         """
         exploratory = int(self.exploration_frac * steps)
         if self.exploration_frac > 0 and exploratory == 0 < steps:
@@ -345,7 +339,7 @@ class ReplayAgent(TrajectoryGenerator):
         return {
             "trainer": self.trainer.state_dict(),
             "buffering": self._buffering.state_dict(),
-            "episodes": [trajectory_state(each) for each in self._episodes],
+            "episodes": [trajectory_state(episode) for episode in self._episodes],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -136,7 +136,9 @@ def combined(answers: Sequence[QueueAnswer]) -> tuple[float, float]:
         The mean preference, weighted by annotator, and the sum of these weights; NaN and 1 if all
         skipped the pair.
     """
-    said = [(each.weight, each.preference) for each in answers if each.preference is not None]
+    said = [
+        (answer.weight, answer.preference) for answer in answers if answer.preference is not None
+    ]
     if not said:
         return math.nan, 1.0
     total = sum(weight for weight, _ in said)
@@ -261,14 +263,14 @@ class QueueGatherer(PreferenceGatherer):
         digests = self._ask([pairs[index] for index in asked])
         found = self._wait_for(set(digests), len(set(digests)))
         answers = np.tile([math.nan, 1.0], (len(pairs), 1))
-        answers[asked] = np.array([found[each] for each in digests]).reshape(-1, 2)
+        answers[asked] = np.array([found[digest] for digest in digests]).reshape(-1, 2)
         return answers
 
     def _ask(self, pairs: Sequence[TrajectoryWithRewPair]) -> list[str]:
         """Writes the pairs without an answer; returns the digests of all."""
         digests = [pair_digest(*pair) for pair in pairs]
         known = self._read_answers()
-        new = {each: pair for each, pair in zip(digests, pairs, strict=True) if each not in known}
+        new = {key: pair for key, pair in zip(digests, pairs, strict=True) if key not in known}
         if new:
             self.folder.mkdir(parents=True, exist_ok=True)
             number = len(list(self.folder.glob("pairs-*.safetensors")))

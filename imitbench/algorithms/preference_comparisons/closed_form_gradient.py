@@ -126,8 +126,8 @@ class ClosedFormGradient:
         # Weight of each step in a return; `None` if all are 1.
         self._decay = None if gamma == 1 else discounts(length, gamma, self._last_bias)
         self._total = length if self._decay is None else float(self._decay.sum())
-        for each in self._parameters:
-            each.grad = th.zeros_like(each)
+        for parameter in self._parameters:
+            parameter.grad = th.zeros_like(parameter)
         self._gradients = [cast(th.Tensor, each.grad) for each in self._parameters]
 
     def zero(self) -> None:

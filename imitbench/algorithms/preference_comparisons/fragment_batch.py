@@ -131,31 +131,6 @@ class FragmentBatch:
         )
 
     @property
-    def obs(self) -> Array:
-        """Observations, shape `(steps, *observation_shape)`."""
-        return self.steps.obs
-
-    @property
-    def acts(self) -> Array:
-        """Actions, shape `(steps, *action_shape)`."""
-        return self.steps.acts
-
-    @property
-    def next_obs(self) -> Array:
-        """Observations after the actions, same shape as `obs`."""
-        return self.steps.next_obs
-
-    @property
-    def dones(self) -> Array:
-        """Whether an episode ended there, shape `(steps,)`, bool."""
-        return self.steps.dones
-
-    @property
-    def rews(self) -> Array | None:
-        """The environment's rewards, shape `(steps,)`; `None` unless all fragments have them."""
-        return self.steps.rews
-
-    @property
     def lengths(self) -> Array:
         """Steps of each fragment, shape `(2n,)`, integers."""
         lengths = self.joined.lengths
@@ -319,17 +294,17 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
     if not len(pairs):
         raise ValueError("fragment_pairs is empty; give at least one pair of fragments")
     fragments = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
-    acts = [each.acts for each in fragments]
-    lengths = np.array([len(each) for each in acts])
+    acts = [fragment.acts for fragment in fragments]
+    lengths = np.array([len(act) for act in acts])
     _check_lengths(lengths)
-    if DictObs in {type(each.obs) for each in fragments}:
+    if DictObs in {type(fragment.obs) for fragment in fragments}:
         raise ValueError(
             "fragment_pairs: dictionary observations are not supported by reward networks; "
             "flatten them first"
         )
     dones = np.zeros(lengths.sum(), dtype=bool)
-    dones[np.cumsum(lengths) - 1] = [each.terminal for each in fragments]
-    obs, next_obs = _join_observations([cast(Array, each.obs) for each in fragments])
+    dones[np.cumsum(lengths) - 1] = [fragment.terminal for fragment in fragments]
+    obs, next_obs = _join_observations([cast(Array, fragment.obs) for fragment in fragments])
     joined = JoinedSteps(
         obs=obs,
         acts=np.concatenate(acts),
@@ -354,9 +329,9 @@ def _check_lengths(lengths: Array) -> None:
 def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
     """All observations except the last of each fragment, and all except the first."""
     rows = len(observations[0])
-    if any(len(each) != rows for each in observations):
-        obs: Array = np.concatenate([each[:-1] for each in observations])
-        return obs, np.concatenate([each[1:] for each in observations])
+    if any(len(observation) != rows for observation in observations):
+        obs: Array = np.concatenate([observation[:-1] for observation in observations])
+        return obs, np.concatenate([observation[1:] for observation in observations])
     # Hundreds of small slices take longer than another copy of everything.
     whole: Array = np.concatenate(observations)
     by_fragment = whole.reshape(len(observations), rows, *whole.shape[1:])
@@ -367,7 +342,9 @@ def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
 
 
 def _join_rewards(fragments: Sequence[Trajectory], lengths: Array) -> Array | None:
-    if not all(issubclass(kind, TrajectoryWithRew) for kind in {type(each) for each in fragments}):
+    if not all(
+        issubclass(kind, TrajectoryWithRew) for kind in {type(fragment) for fragment in fragments}
+    ):
         return None
     rewards: list[Array] = [each.rews for each in cast("list[TrajectoryWithRew]", fragments)]
     pairs = len(fragments) // 2

@@ -82,15 +82,7 @@ class RandomFragmenter(Fragmenter):
         fragment_length: int,
         num_pairs: int,
     ) -> Sequence[TrajectoryWithRewPair]:
-        """Makes pairs of fragments.
-
-        Args:
-            trajectories: Trajectories to cut fragments from.
-            fragment_length: Steps in each fragment, at least 1.
-            num_pairs: Number of pairs to return.
-
-        Returns:
-            `num_pairs` pairs. Their arrays are views of the trajectories' arrays.
+        """Makes pairs of fragments whose arrays are views of the trajectories'; see `Fragmenter`.
 
         Raises:
             ValueError: No trajectory is long enough, one has no rewards, or a number is out of
@@ -253,15 +245,7 @@ class ActiveSelectionFragmenter(Fragmenter):
         fragment_length: int,
         num_pairs: int,
     ) -> Sequence[TrajectoryWithRewPair]:
-        """Makes pairs of fragments.
-
-        Args:
-            trajectories: Trajectories to cut fragments from.
-            fragment_length: Steps in each fragment.
-            num_pairs: Number of pairs to return.
-
-        Returns:
-            `num_pairs` pairs, the most uncertain first.
+        """Makes pairs of fragments, the most uncertain first; see `Fragmenter`.
 
         Raises:
             ValueError: A predicted return is not finite, or as `base_fragmenter`.

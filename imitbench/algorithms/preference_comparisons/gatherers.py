@@ -146,13 +146,7 @@ class SyntheticGatherer(PreferenceGatherer):
         self.threshold = threshold
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
-        """Gathers preferences.
-
-        Args:
-            fragment_pairs: `b` pairs of fragments.
-
-        Returns:
-            Shape `(b,)`, float32: see the class.
+        """Gathers preferences; see `PreferenceGatherer`.
 
         Raises:
             ValueError: Rewards are missing or not finite.
@@ -196,8 +190,8 @@ def pair_returns(
     fragments = [fragment for pair in pairs for fragment in pair]
     _check_rewards_present(fragments)
     # All rewards are concatenated and summed by part.
-    rewards = np.concatenate([each.rews for each in fragments], dtype=np.float64)
-    lengths = np.array([len(each) for each in fragments])
+    rewards = np.concatenate([fragment.rews for fragment in fragments], dtype=np.float64)
+    lengths = np.array([len(fragment) for fragment in fragments])
     starts = np.cumsum(lengths) - lengths
     if discount_factor != 1:
         steps = np.arange(len(rewards)) - np.repeat(starts, lengths)
@@ -307,20 +301,13 @@ class ScriptedTeacher(PreferenceGatherer):
 
     def observe(self, trajectories: Sequence[TrajectoryWithRew]) -> None:
         """Notes the mean and the least reward of a step."""
-        rewards = np.concatenate([each.rews for each in trajectories], dtype=np.float64)
+        rewards = np.concatenate([trajectory.rews for trajectory in trajectories], dtype=np.float64)
         if len(rewards):
             self._usual = float(rewards.mean())
             self._least = min(self._least, float(rewards.min()))
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
-        """Answers pairs.
-
-        Args:
-            fragment_pairs: `b` pairs of fragments; those of a pair have the same length.
-
-        Returns:
-            Shape `(b,)`, float32: 1 if the first fragment is preferred, 0 if the second is, 0.5
-            for a tie, NaN for a skipped pair.
+        """Answers pairs, whose fragments have the same length; see `PreferenceGatherer`.
 
         Raises:
             ValueError: Rewards are missing or not finite.
@@ -369,103 +356,15 @@ class ScriptedTeacher(PreferenceGatherer):
         self._usual, self._least = state["usual"], state["least"]
 
 
-class OracleTeacher(ScriptedTeacher):
-    """Always prefers the greater return.
-
-    Args:
-        rng: Not used.
-        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
-    """
-
-    def __init__(self, rng: np.random.Generator, **shared: Any) -> None:
-        super().__init__(rng, **shared)
-
-
-class StochasticTeacher(ScriptedTeacher):
-    """Prefers a fragment with the probability of Bradley and Terry's model.
-
-    Args:
-        rng: Draws answers.
-        rationality: Factor on the difference of returns, positive; infinite for the oracle.
-        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
-    """
-
-    def __init__(self, rng: np.random.Generator, rationality: float = 1.0, **shared: Any) -> None:
-        super().__init__(rng, rationality=rationality, **shared)
-
-
-class MyopicTeacher(ScriptedTeacher):
-    """Remembers the end of a fragment better than its beginning.
-
-    Args:
-        rng: Not used.
-        discount_factor: Weight of each step relative to the one after it, in [0, 1].
-        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
-    """
-
-    def __init__(
-        self, rng: np.random.Generator, discount_factor: float = 0.9, **shared: Any
-    ) -> None:
-        super().__init__(rng, discount_factor=discount_factor, **shared)
-
-
-class SkippingTeacher(ScriptedTeacher):
-    """Skips pairs of which neither fragment has anything to like.
-
-    Args:
-        rng: Not used.
-        skip: Share of the usual return that one of both must exceed, at least 0.
-        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
-    """
-
-    def __init__(self, rng: np.random.Generator, skip: float = 0.1, **shared: Any) -> None:
-        super().__init__(rng, skip=skip, **shared)
-
-
-class EqualTeacher(ScriptedTeacher):
-    """Calls fragments equal whose returns hardly differ.
-
-    Args:
-        rng: Not used.
-        equal: Share of the usual return by which returns must differ, at least 0.
-        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
-    """
-
-    def __init__(self, rng: np.random.Generator, equal: float = 0.1, **shared: Any) -> None:
-        super().__init__(rng, equal=equal, **shared)
-
-
-class MistakenTeacher(ScriptedTeacher):
-    """Gives a share of wrong answers.
-
-    Args:
-        rng: Draws the mistakes.
-        mistake: Probability of a wrong answer, in [0, 1].
-        **shared: `floor` and `custom_logger` of `ScriptedTeacher`.
-    """
-
-    def __init__(self, rng: np.random.Generator, mistake: float = 0.1, **shared: Any) -> None:
-        super().__init__(rng, mistake=mistake, **shared)
-
-
-TEACHERS: dict[str, type[ScriptedTeacher]] = {
-    "oracle": OracleTeacher,
-    "stochastic": StochasticTeacher,
-    "myopic": MyopicTeacher,
-    "skipping": SkippingTeacher,
-    "equal": EqualTeacher,
-    "mistaken": MistakenTeacher,
+TEACHERS: dict[str, dict[str, Any]] = {
+    "oracle": {},
+    "stochastic": {"rationality": 1.0},
+    "myopic": {"discount_factor": 0.9},
+    "skipping": {"skip": 0.1},
+    "equal": {"equal": 0.1},
+    "mistaken": {"mistake": 0.1},
 }
-"""B-Pref's six teachers by name."""
-
-TEACHER_PARAMETERS = {
-    "stochastic": "rationality",
-    "myopic": "discount_factor",
-    "skipping": "skip",
-    "equal": "equal",
-    "mistaken": "mistake",
-}
-"""The parameter of each teacher that has one."""
+"""B-Pref's six teachers by name: the argument of `ScriptedTeacher` that is its flaw, with value."""
 
 
 def make_teacher(
@@ -479,7 +378,7 @@ def make_teacher(
     Args:
         name: A name in `TEACHERS`.
         rng: Draws answers and mistakes.
-        parameter: Value of the parameter that `TEACHER_PARAMETERS` names; B-Pref's when `None`.
+        parameter: Value of the flaw; B-Pref's when `None`.
         floor: See `ScriptedTeacher`.
 
     Raises:
@@ -487,9 +386,9 @@ def make_teacher(
     """
     if name not in TEACHERS:
         raise ValueError(f"teacher: no teacher '{name}'; choose one of {', '.join(TEACHERS)}")
-    given: dict[str, Any] = {}
+    flaw = TEACHERS[name]
     if parameter is not None:
-        if name not in TEACHER_PARAMETERS:
+        if not flaw:
             raise ValueError(f"teacher: {name} has no parameter; leave it out, not {parameter}")
-        given = {TEACHER_PARAMETERS[name]: parameter}
-    return TEACHERS[name](rng, floor=floor, **given)
+        flaw = dict.fromkeys(flaw, parameter)
+    return ScriptedTeacher(rng, floor=floor, **flaw)

@@ -258,8 +258,7 @@ class SynchronousHumanGatherer(PreferenceGatherer):
                 `imitbench.data.render_wrapper.RenderImageInfoWrapper`.
 
         Returns:
-            Shape `(b,)`, float32: 1 if the first fragment is preferred, 0 if the second is, 0.5
-            for a tie, NaN for a skipped pair.
+            See `PreferenceGatherer`.
 
         Raises:
             ValueError: A fragment to show has no frames.

@@ -16,6 +16,7 @@ from torch.nn import functional
 from imitbench.algorithms.preference_comparisons.fragment_batch import (
     AnyPairs,
     FragmentBatch,
+    JoinedSteps,
     discounted_sum,
     observation_bytes,
     stack_fragments,
@@ -156,10 +157,10 @@ class PreferenceModel(nn.Module):
         batch = stack_fragments(fragment_pairs)
         if self.member_pref_models:
             firsts, seconds = zip(
-                *(each.returns(batch) for each in self.member_pref_models), strict=True
+                *(model.returns(batch) for model in self.member_pref_models), strict=True
             )
             return th.stack(firsts, dim=1), th.stack(seconds, dim=1)
-        returns = batch.returns(_rewards(self.model, batch), self.discount_factor)
+        returns = batch.returns(_rewards(self.model, batch.steps), self.discount_factor)
         check_finite(returns, batch)
         first, second = th.split(returns, batch.n_pairs)
         return first, second
@@ -200,7 +201,9 @@ class PreferenceModel(nn.Module):
             ValueError: The network does not give one reward per transition.
         """
         if self.member_pref_models:
-            return th.stack([each.rewards(transitions) for each in self.member_pref_models], dim=1)
+            return th.stack(
+                [member.rewards(transitions) for member in self.member_pref_models], dim=1
+            )
         return _rewards(self.model, transitions)
 
     def probability(self, rews1: th.Tensor, rews2: th.Tensor) -> th.Tensor:
@@ -290,7 +293,7 @@ def get_base_model(reward_model: RewardNet) -> RewardNet:
     return get_base_model(inner) if isinstance(inner, RewardNet) else reward_model
 
 
-def _rewards(net: RewardNet, steps: FragmentBatch | Transitions) -> th.Tensor:
+def _rewards(net: RewardNet, steps: JoinedSteps | Transitions) -> th.Tensor:
     encoded = net.preprocess(
         cast(Any, steps.obs), steps.acts, cast(Any, steps.next_obs), steps.dones
     )
@@ -315,7 +318,7 @@ def check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
     bad = int((~returns.isfinite()).nonzero()[0])
     which = "second" if bad >= batch.n_pairs else "first"
     where = f"pair {bad % batch.n_pairs}: the reward network's return of its {which} fragment"
-    for name, values in (("observations", batch.obs), ("actions", batch.acts)):
+    for name, values in (("observations", batch.steps.obs), ("actions", batch.steps.acts)):
         if not np.isfinite(values).all():
             raise ValueError(
                 f"{where} is not finite, because some {name} are not; leave out the trajectories "
@@ -395,13 +398,12 @@ class CrossEntropyRewardLoss(RewardLoss):
         preference_model: PreferenceModel,
         weights: npt.NDArray[Any] | None = None,
     ) -> LossAndMetrics:
-        """Computes the loss.
+        """Computes the loss; other arguments as for `RewardLoss`.
 
         Args:
             fragment_pairs: `n` pairs of fragments.
-            preferences: Probabilities that the first fragment of each pair is preferred, shape
-                `(n,)`; mostly 0, 1, or 0.5 for a tie.
-            preference_model: Gives the probabilities.
+            preferences: See `RewardLoss`.
+            preference_model: See `RewardLoss`.
             weights: Factor on each pair's cross-entropy, shape `(n,)`; all 1 when `None`.
 
         Returns:

@@ -404,7 +404,7 @@ class EnsembleTrainer(BasicRewardTrainer):
             self.logger.record(f"{outer}reward/final/{name}_std", float(np.std(values)))
 
     def _optimization_state(self) -> dict[str, Any]:
-        return {"members": [each._optimization_state() for each in self.member_trainers]}
+        return {"members": [trainer._optimization_state() for trainer in self.member_trainers]}
 
     def _load_optimization_state(self, state: Mapping[str, Any]) -> None:
         for trainer, own in zip(self.member_trainers, state["members"], strict=True):

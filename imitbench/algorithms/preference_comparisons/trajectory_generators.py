@@ -80,9 +80,6 @@ class TrajectoryDataset(TrajectoryGenerator):
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
         """Draws whole trajectories without replacement until there are enough steps.
 
-        Args:
-            steps: Least number of steps of all drawn trajectories together.
-
         Raises:
             RuntimeError: All trajectories together have fewer.
         """
@@ -130,31 +127,24 @@ class TrajectoryMixture(TrajectoryGenerator):
         super().__init__(custom_logger)
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Samples from each generator according to its weight.
+        """Samples from the generators in their order, from each according to its weight.
 
-        Args:
-            steps: Least number of steps. Generators return whole trajectories, so each may exceed
-                its share by up to one trajectory.
-
-        Returns:
-            The trajectories, in order of the generators.
+        Generators return whole trajectories, so each may exceed its share by up to one trajectory.
 
         Raises:
             RuntimeError: A generator has too few.
         """
         shares = _split(steps, self.weights)
         # Generators with a share of zero are called, too: an agent must clear its buffer.
-        samples = [each.sample(share) for each, share in zip(self.generators, shares, strict=True)]
+        samples = [
+            generator.sample(share)
+            for generator, share in zip(self.generators, shares, strict=True)
+        ]
         return [trajectory for sample in samples for trajectory in sample]
 
     def train(self, steps: int, **kwargs: Any) -> None:
-        """Trains the generators that can be trained.
-
-        Args:
-            steps: Environment steps, divided among them by weight.
-            **kwargs: Passed on to each `train`.
-        """
-        learners = [i for i, each in enumerate(self.generators) if can_train(each)]
+        """Trains the generators that can be trained, for steps divided among them by weight."""
+        learners = [i for i, generator in enumerate(self.generators) if can_train(generator)]
         if not learners:
             return
         weights = self.weights[learners]
@@ -162,12 +152,12 @@ class TrajectoryMixture(TrajectoryGenerator):
             self.generators[index].train(share, **kwargs)
 
     def _pass_on_logger(self, logger: imit_logger.HierarchicalLogger) -> None:
-        for each in self.generators:
-            each.logger = logger
+        for generator in self.generators:
+            generator.logger = logger
 
     def state_dict(self) -> dict[str, Any]:
         """States of all generators."""
-        return {"generators": [each.state_dict() for each in self.generators]}
+        return {"generators": [generator.state_dict() for generator in self.generators]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned, in a mixture of the same generators.
@@ -178,8 +168,8 @@ class TrajectoryMixture(TrajectoryGenerator):
         states = state["generators"]
         if len(states) != len(self.generators):
             raise ValueError(f"state is of {len(states)} generators, not {len(self.generators)}")
-        for each, its_state in zip(self.generators, states, strict=True):
-            each.load_state_dict(its_state)
+        for generator, its_state in zip(self.generators, states, strict=True):
+            generator.load_state_dict(its_state)
 
 
 def can_train(generator: TrajectoryGenerator) -> bool:

@@ -48,7 +48,7 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import Budget
 from imitbench.util.files import atomic_stream, atomic_write_bytes, atomic_write_text
-from imitbench.util.source_import import place_of_source
+from imitbench.util.source_import import location_of_source
 from imitbench.util.spaces import space_to_json
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class CommandLearner(Learner):
         home = None
         if environment.module_digest is not None:
             what = f"environment {environment.id}"
-            home = str(place_of_source(environment.module_digest, what).folder)
+            home = str(location_of_source(environment.module_digest, what).folder)
         return CommandTask(
             seed=task.seed,
             hyperparameters=dict(task.hyperparameters),

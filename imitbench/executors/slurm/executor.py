@@ -17,18 +17,16 @@ from imitbench.executors.slurm import OPTION_HELP
 from imitbench.executors.slurm.profile import Profile, read_profile
 from imitbench.executors.slurm.queue import (
     SchedulerError,
-    is_available,
-    max_array_size,
-    require_slurm,
-)
-from imitbench.executors.slurm.submission import (
     SlurmSubmission,
     TaskArray,
     cancel_submissions,
     existing,
+    is_available,
+    max_array_size,
     open_tasks,
     queue_states,
     read_submissions,
+    require_slurm,
     task_logs,
 )
 from imitbench.executors.slurm.task import SlurmTask
@@ -119,7 +117,7 @@ class SlurmExecutor(Executor):
         self._waiting: set[Path] = set()
         self._running: set[Path] = set()
         self._missing: dict[Path, float] = {}
-        self._listed = self._looked = 0.0
+        self._listed = self._queried = 0.0
 
     @classmethod
     def resolve(cls, options: RunOptions) -> RunOptions:
@@ -219,7 +217,7 @@ class SlurmExecutor(Executor):
         submissions = list(read_submissions(self._out))
         queued = [task for task in open_tasks(submissions) if task.queued is not None]
         names = {task.array for task in queued}
-        self._submissions += [each for each in submissions if names & set(each.names)]
+        self._submissions += [own for own in submissions if names & set(own.names)]
         jobs = [job for task in queued for job in task.jobs]
         self._waiting.update(jobs)
         return jobs
@@ -252,12 +250,12 @@ class SlurmExecutor(Executor):
             self._waiting -= gone
             events += [JobEvent(job, "finished") for job in sorted(gone)]
             self._listed = time.monotonic()
-        if time.monotonic() - self._looked >= _QUEUE_S:
-            events += self._look_at_queue()
-            self._looked = time.monotonic()
+        if time.monotonic() - self._queried >= _QUEUE_S:
+            events += self._read_queue()
+            self._queried = time.monotonic()
         return events
 
-    def _look_at_queue(self) -> list[JobEvent]:
+    def _read_queue(self) -> list[JobEvent]:
         try:
             tasks = open_tasks(self._submissions)
         except SchedulerError:

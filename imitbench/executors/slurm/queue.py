@@ -1,14 +1,28 @@
-"""Queries and changes the scheduler's queue with SLURM's commands."""
+"""The scheduler's queue, by SLURM's commands, and the submissions to it.
+
+Each submission has a file, which is written before the scheduler is called. Arrays are found by
+their names, so that even an interrupted submission can be followed and cancelled.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.executors.slurm import SLURM_FOLDER
+from imitbench.untrusted.files import read_content
+from imitbench.util.files import atomic_write_text
 
 _TIMEOUT_S = 60.0
 _DEFAULT_MAX_ARRAY = 1001  # SLURM's own default
@@ -126,3 +140,182 @@ def _run(*command: str) -> str:
     except OSError as error:
         raise SchedulerError(f"{command[0]}: {error.strerror}") from error
     return done.stdout
+
+
+_FILE = "submission.json"
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class TaskArray(_Document):
+    """A job array.
+
+    Attributes:
+        name: Unique name of the job.
+        tasks: Job files of each task, in the order of the array's indices.
+    """
+
+    name: str = Field(pattern=r"^imitbench-[0-9a-f]{10}-\d+$")
+    tasks: list[list[str]]
+
+
+class SlurmSubmission(_Document):
+    """Arrays that were submitted together.
+
+    Attributes:
+        id: Random id, which is also the name of its folder.
+        arrays: Arrays that were submitted, or were about to be.
+    """
+
+    schema_version: Literal[1] = 1
+    id: str = Field(pattern=r"^[0-9a-f]{10}$")
+    arrays: list[TaskArray]
+
+    @classmethod
+    def of(cls, tasks: Sequence[Sequence[Path]], array_size: int) -> SlurmSubmission:
+        """Divides tasks into arrays.
+
+        Args:
+            tasks: Job files of each task.
+            array_size: Maximum number of tasks in an array.
+        """
+        own_id = uuid.uuid4().hex[:10]
+        named = [[str(job) for job in task] for task in tasks]
+        starts = range(0, len(named), array_size)
+        return cls(
+            id=own_id,
+            arrays=[
+                TaskArray(
+                    name=f"imitbench-{own_id}-{number}", tasks=named[start : start + array_size]
+                )
+                for number, start in enumerate(starts)
+            ],
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays."""
+        return [array.name for array in self.arrays]
+
+    def folder(self, out: Path) -> Path:
+        """Returns the folder of its file and of the scheduler's logs."""
+        return out / SLURM_FOLDER / self.id
+
+    def logs(self, out: Path, number: int) -> Path:
+        """Returns the folder of the scheduler's logs of one of its arrays."""
+        return self.folder(out) / str(number)
+
+    def write(self, out: Path) -> None:
+        """Writes the submission's file.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        atomic_write_text(self.folder(out) / _FILE, self.model_dump_json(indent=1) + "\n")
+
+    def jobs_from(self, number: int) -> list[Path]:
+        """Returns the job files of array `number` and all later arrays."""
+        return [Path(job) for array in self.arrays[number:] for task in array.tasks for job in task]
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A task with unfinished jobs.
+
+    Attributes:
+        array: Name of its array.
+        index: Index of the task in the array.
+        jobs: Paths of the unfinished job files.
+        queued: State in the queue; `None` if the scheduler no longer knows the task.
+    """
+
+    array: str
+    index: int
+    jobs: list[Path]
+    queued: QueuedTask | None
+
+
+def read_submissions(out: Path) -> Iterator[SlurmSubmission]:
+    """Reads every submission of a results folder; skips malformed files."""
+    for path in sorted((out / SLURM_FOLDER).glob(f"*/{_FILE}")):
+        try:
+            yield SlurmSubmission.model_validate_json(read_content(path))
+        except (InputError, OSError, ValidationError):
+            continue
+
+
+def open_tasks(submissions: Iterable[SlurmSubmission]) -> list[OpenTask]:
+    """Returns unfinished tasks with their states in the queue.
+
+    Raises:
+        SchedulerError: The scheduler does not answer.
+    """
+    arrays = [array for submission in submissions for array in submission.arrays]
+    left = existing(Path(job) for array in arrays for task in array.tasks for job in task)
+    waiting = {
+        (array.name, index): jobs
+        for array in arrays
+        for index, task in enumerate(array.tasks)
+        if (jobs := [path for path in map(Path, task) if path in left])
+    }
+    names = list(dict.fromkeys(name for name, _ in waiting))
+    queued = {(task.array, task.index): task for task in queued_tasks(names)}
+    return [
+        OpenTask(name, index, jobs, queued.get((name, index)))
+        for (name, index), jobs in waiting.items()
+    ]
+
+
+def existing(jobs: Iterable[Path]) -> set[Path]:
+    """Returns the job files that exist because they are unfinished; lists each folder once."""
+    found: set[Path] = set()
+    by_folder: dict[Path, set[Path]] = {}
+    for job in jobs:
+        by_folder.setdefault(job.parent, set()).add(job)
+    for folder, members in by_folder.items():
+        with suppress(FileNotFoundError):
+            found |= members & set(folder.iterdir())
+    return found
+
+
+def task_logs(out: Path, run_id: str) -> list[Path]:
+    """Returns the scheduler's logs of tasks with a job for a run, oldest first."""
+    found: list[Path] = []
+    for submission in read_submissions(out):
+        for number, array in enumerate(submission.arrays):
+            for index, task in enumerate(array.tasks):
+                if any(Path(job).name.startswith(f"{run_id}-") for job in task):
+                    part = "" if len(array.tasks) == 1 else f"_{index}"
+                    found += submission.logs(out, number).glob(f"*{part}_0_log.err")
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def queue_states(out: Path) -> Counter[str]:
+    """Counts a results folder's tasks in the queue by state; empty without a scheduler.
+
+    Raises:
+        SchedulerError: The scheduler does not answer.
+    """
+    if not (out / SLURM_FOLDER).is_dir() or not is_available():
+        return Counter()
+    tasks = open_tasks(read_submissions(out))
+    return Counter(task.queued.state for task in tasks if task.queued is not None)
+
+
+def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
+    """Removes submissions from the queue; their runs keep their checkpoints.
+
+    Returns:
+        Number of tasks that were waiting or running.
+
+    Raises:
+        SchedulerError: The scheduler does not answer; nothing was cancelled.
+    """
+    queued = [task for task in open_tasks(submissions) if task.queued is not None]
+    for task in queued:
+        for job in task.jobs:
+            job.unlink(missing_ok=True)  # otherwise the task would requeue itself
+    cancel_arrays(list(dict.fromkeys(task.array for task in queued)))
+    return len(queued)

@@ -18,7 +18,7 @@ from imitbench.executors.slurm.queue import SchedulerError, requeue
 from imitbench.executors.worker_process import WorkerProcess
 
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class SlurmTask:
         ]
         for lane in lanes:
             lane.start()
-        told = False
+        signalled = False
         while any(lane.is_alive() for lane in lanes):
-            lanes[-1].join(_LOOK_S) if lanes[-1].is_alive() else stop.wait(_LOOK_S)
-            if stop.is_set() and not told:
-                told = True
+            lanes[-1].join(_POLL_S) if lanes[-1].is_alive() else stop.wait(_POLL_S)
+            if stop.is_set() and not signalled:
+                signalled = True
                 for process in processes:
                     process.send(signal.SIGTERM)
 

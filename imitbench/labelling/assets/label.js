@@ -170,7 +170,7 @@ function show(task) {
   else entry.ready.then(whenReady);
 }
 
-function adopt(fresh) {
+function applyState(fresh) {
   state = fresh;
   for (const task of state.next) prepare(task);
   for (const [position, entry] of prepared) {
@@ -194,7 +194,7 @@ async function lookForMore() {
   try {
     const fresh = await call("state");
     if (!busy) {
-      adopt(fresh);
+      applyState(fresh);
       return;
     }
   } catch {
@@ -234,14 +234,14 @@ async function send(answer) {
     busy = false;
     answeredHere += 1;
     warn("");
-    adopt(fresh);
+    applyState(fresh);
     say(`Pair ${answer.position + 1}: ${spoken[answer.choice]}.`);
   } catch (problem) {
     if (problem.status === 409) { // answered in another window
       keep(null);
       busy = false;
       warn(problem.message);
-      adopt(await call("state"));
+      applyState(await call("state"));
       return;
     }
     const reason = problem.status ? problem.message : "The server cannot be reached.";
@@ -280,7 +280,7 @@ async function undo() {
     busy = false;
     answeredHere = Math.max(0, answeredHere - 1);
     warn("");
-    adopt(fresh);
+    applyState(fresh);
     say("The last answer was taken back.");
   } catch (problem) {
     busy = false;
@@ -347,7 +347,7 @@ byId("help-button").addEventListener("click", toggleHelp);
 
 async function start() {
   try {
-    adopt(await call("state"));
+    applyState(await call("state"));
   } catch (problem) {
     warn(problem.status ? problem.message : "The server cannot be reached. Load the page again.");
     return;

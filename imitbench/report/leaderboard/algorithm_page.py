@@ -8,134 +8,90 @@ from collections.abc import Mapping, Sequence
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
-from imitbench.report.html_markup import (
-    Markup,
-    block,
-    fact,
-    html_document,
-    join,
-    named,
-    tag,
-    theme_picker,
-)
-from imitbench.report.html_tables import Column, TableCell, finite, origin, provenance_table
-from imitbench.report.leaderboard import model
-from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
-from imitbench.report.leaderboard.page import (
-    SCRIPTS,
-    STYLES,
-    footer,
-    interval,
-    row_name,
-)
+from imitbench.report.html_markup import Markup, block, fact, join, named, tag
+from imitbench.report.html_tables import TableCell, finite, origin, provenance_table
+from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, OnBoard
+from imitbench.report.leaderboard.page import interval, row_name
 from imitbench.report.model import CellResult, Report
 from imitbench.store.external_results import ExternalRun
 
-Shown = tuple[int, BoardSection, BoardRow]
-"""A row of the board, its table, and the number of that table on the first page."""
 
-
-def pages(board: Board) -> dict[str, list[Shown]]:
+def pages(board: Board) -> dict[str, list[OnBoard]]:
     """Returns the rows that each page shows, by the path of the page in the site."""
-    found: dict[str, list[Shown]] = {}
-    for number, part in enumerate(board.sections):
-        for row in part.rows:
-            if row.page is not None:
-                found.setdefault(row.page, []).append((number, part, row))
+    found: dict[str, list[OnBoard]] = {}
+    for row in board.rows:
+        if row.row.page is not None:
+            found.setdefault(row.row.page, []).append(row)
     return found
 
 
-def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
-    """Writes the page of an algorithm.
-
-    Args:
-        board: The whole leaderboard.
-        page: Path of the page in the site.
-        shown: Rows of the board that the page shows, at least one.
-
-    Returns:
-        Self-contained HTML, which links to other files of the site.
-    """
-    up = "../" * page.count("/")
-    _, part, first = shown[0]
-    origins = Counter(
-        {run.row.run_id: origin(run.run.provenance, run.run.spec.device)
-         for _, _, row in shown for run in row.runs}.values()
-    )  # fmt: skip
-    ids = {each: f"o{place}" for place, each in enumerate(sorted(origins))}
+def render_page(board: Board, path: str, shown: Sequence[OnBoard]) -> str:
+    """Writes the page of an algorithm, from the rows of the board that it shows."""
+    up = "../" * path.count("/")
+    first, suite = shown[0].row, shown[0].part.section.suite
+    runs = {run.row.run_id: run.run for each in shown for run in each.row.runs}
+    origins = Counter(origin(run.provenance, run.spec.device) for run in runs.values())
+    ids = {each: f"o{index}" for index, each in enumerate(sorted(origins))}
     main = [_group(each, board, up, ids) for each in shown]
-    specs = [run.run.spec for _, _, row in shown for run in row.runs]
-    specs += [failure.run.spec for _, _, row in shown for failure in row.failures]
+    specs = [run.run.spec for each in shown for run in each.row.runs]
+    specs += [failure.run.spec for each in shown for failure in each.row.failures]
     if specs:
         main.append(block("settings", "Settings", _settings(specs)))
     if origins:
         main.append(block("provenance", "Provenance", provenance_table(origins, ids)))
     main.append(_reading(imported=first.imported is not None))
-    back = join(
+    crumbs = join(
         tag("a", "← ", board.title, href=f"{up}index.html"),
         " · ",
-        tag("a", "all tables of ", part.section.suite,
-            href=f"{up}{model.suite_page(part.section.suite)}"),
-    )  # fmt: skip
-    completed = sum(len(row.runs) for _, _, row in shown)
-    failed = sum(len(row.failures) for _, _, row in shown)
+        tag("a", "all tables of ", suite, href=f"{up}{model.suite_page(suite)}"),
+    )
+    completed = sum(len(each.row.runs) for each in shown)
+    failed = sum(len(each.row.failures) for each in shown)
     if first.imported is not None:
-        completed = len({run.place for _, _, row in shown if row.imported
-                         for run in row.imported.runs})  # fmt: skip
-    header = tag(
-        "header",
-        tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
-        tag("p", back, class_="crumbs"),
-        tag("h1", row_name(first)),
-        tag(
-            "ul",
-            tag("li", f"suite {part.section.suite}"),
-            tag("li", model.submitter_text(first)),
-            tag("li", "isolated") if first.isolated else Markup(""),
-            fact(completed, "completed run"),
-            fact(failed, "failed run", bad=bool(failed)),
-            class_="facts",
-        ),
-        class_="top",
+        completed = len({run.place for each in shown if each.row.imported
+                         for run in each.row.imported.runs})  # fmt: skip
+    facts = [
+        tag("li", f"suite {suite}"),
+        tag("li", model.submitter_text(first)),
+        *[tag("li", "isolated")] * bool(first.isolated),
+        fact(completed, "completed run"),
+        fact(failed, "failed run", bad=bool(failed)),
+    ]
+    return page.render(
+        board, path, row_name(first), main, facts=facts, title=first.name, crumbs=crumbs
     )
-    body = join(
-        tag("a", "Skip to the results", href="#results", class_="skip"),
-        header,
-        tag("main", *main, id="results"),
-        footer(board),
-    )
-    return html_document(f"{first.name} · {board.title}", body, styles=STYLES, scripts=SCRIPTS)
 
 
-def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
+def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
     """Returns the block of an algorithm for one table of the board."""
-    _, part, row = each
+    part, row = each.part, each.row
     anchor, section = row.anchor, part.section
     ranked = sum(other.rank is not None for other in part.rows)
-    place = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
-    table = up + model.suite_page(section.suite)
-    said = join(
+    rank = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
+    scores = join(
         "IQM score ", interval(row.result.iqm, row), ", mean score ",
-        interval(row.result.mean, row), ", ", tag("a", place, href=f"{table}#{part.anchor}"), ".",
+        interval(row.result.mean, row), ", ",
+        tag("a", rank, href=f"{up}{model.suite_page(section.suite)}#{part.anchor}"), ".",
     )  # fmt: skip
-    made = text.conditions(section, Report(board.method, (), ()))
     parts = [
-        tag("p", said),
-        tag("p", made, class_="lead"),
+        tag("p", scores),
+        tag("p", text.conditions(section, Report(board.method, (), ())), class_="lead"),
         tag("h3", "By environment", id=f"{anchor}-cells"),
         _cells(row),
+        tag("h3", "Runs", id=f"{anchor}-runs"),
     ]
-    parts.append(tag("h3", "Runs", id=f"{anchor}-runs"))
-    for place_of, environment in enumerate(section.environments):
-        heading = tag("h4", named(environment), id=f"{anchor}-e{place_of}")
-        if row.imported is not None:
-            imported = [run for run in row.imported.runs if run.env == environment]
-            if imported:
-                parts += [heading, _external_runs(imported, environment)]
-            continue
+    for number, environment in enumerate(section.environments):
+        imported = row.imported.runs if row.imported is not None else ()
+        theirs = [run for run in imported if run.env == environment]
         runs = [run for run in row.runs if run.row.env == environment]
-        if runs:
-            parts += [heading, _runs(runs, row, environment, up, origins)]
+        if theirs or runs:
+            parts.append(tag("h4", named(environment), id=f"{anchor}-e{number}"))
+            parts.append(
+                _external_runs(theirs, environment)
+                if theirs
+                else _runs(runs, row, environment, up, origins)
+            )
     if row.failures:
         parts += [tag("h3", "Failed runs", id=f"{anchor}-failures"), _failures(row)]
     return block(anchor, part.title, *parts)
@@ -143,38 +99,30 @@ def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Ma
 
 def _reading(*, imported: bool) -> Markup:
     """Returns how to read the tables, once for all of them."""
-    said = "Raw return: mean ± sample standard deviation over seeds. "
+    caption = "Raw return: mean ± sample standard deviation over seeds. "
     if imported:
-        said += "Runs are as the source has them; they were not made by this package."
+        caption += "Runs are as the source has them; they were not made by this package."
     else:
-        said += (
+        caption += (
             "Seconds are of the whole run, evaluation included; steps are of training. A run's "
             "name is the start of its digest, which is over all that determines its numbers."
         )
-    return block("reading", "How to read this page", tag("p", said, class_="lead"))
+    return block("reading", "How to read this page", tag("p", caption, class_="lead"))
 
 
 def _cells(row: BoardRow) -> Markup:
     columns = [
-        Column("Environment"),
-        *(
-            Column(label, number=True)
-            for label in (
-                "Score",
-                "Raw return",
-                "Score, deterministic",
-                "Episode length",
-                "Seeds",
-                "Failed runs",
-            )
+        *page.text_columns("Environment"),
+        *page.number_columns(
+            "Score", "Raw return", "Score, deterministic", "Episode length", "Seeds", "Failed runs"
         ),
     ]
-    rows = [_cell(row, cell, place) for place, cell in enumerate(row.result.cells)]
+    rows = [_cell(row, cell, index) for index, cell in enumerate(row.result.cells)]
     return html_tables.table(columns, rows, label="By environment", caption="", classes="cells")
 
 
-def _cell(row: BoardRow, cell: CellResult, place: int) -> list[TableCell]:
-    href = f"#{row.anchor}-e{place}"
+def _cell(row: BoardRow, cell: CellResult, index: int) -> list[TableCell]:
+    href = f"#{row.anchor}-e{index}"
     count: str = tag("span", str(cell.failures), class_="bad") if cell.failures else "0"
     if cell.failures:
         count = tag("a", count, href=f"#{row.anchor}-failures")
@@ -205,46 +153,31 @@ def _runs(
     origins: Mapping[str, str],
 ) -> Markup:
     columns = [
-        Column("Run"),
-        *(
-            Column(label, number=True)
-            for label in (
-                "Seed",
-                "Raw return",
-                "Over episodes",
-                "Score",
-                "Score, deterministic",
-                "Episode length",
-                "Steps",
-                "Seconds",
-            )
+        *page.text_columns("Run"),
+        *page.number_columns(
+            "Seed", "Raw return", "Over episodes", "Score", "Score, deterministic",
+            "Episode length", "Steps", "Seconds",
         ),
-        Column("Episodes"),
-        Column("Origin"),
-        Column("Finished"),
-        Column("Submitted by"),
-        Column("Digest of the specification"),
-    ]
-    return html_tables.table(
-        columns,
-        [_run(each, row, up, origins) for each in runs],
-        label=f"Runs on {environment}",
-        caption="",
-        classes="runs",
-    )
+        *page.text_columns(
+            "Episodes", "Origin", "Finished", "Submitted by", "Digest of the specification"
+        ),
+    ]  # fmt: skip
+    rows = [_run(run, row, up, origins) for run in runs]
+    label = f"Runs on {environment}"
+    return html_tables.table(columns, rows, label=label, caption="", classes="runs")
 
 
 def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> list[TableCell]:
     shown, run = each.row, each.run
     result, spec = run.result, run.spec
     assert result is not None
-    place = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
-    code = tag("a", tag("code", spec.run_id), href=f"#{place}", id=place)
+    anchor = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
+    code = tag("a", tag("code", spec.run_id), href=f"#{anchor}", id=anchor)
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
     return [
         TableCell(code, spec.run_id),
-        TableCell(str(shown.seed), float(shown.seed)),
+        page.count_cell(shown.seed),
         TableCell(text.raw(shown.raw_return), finite(shown.raw_return)),
         TableCell(f"± {text.raw(result.return_std)}", finite(result.return_std)),
         TableCell(text.score(shown.score), finite(shown.score)),
@@ -265,13 +198,11 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
 
 def _external_runs(runs: Sequence[ExternalRun], environment: str) -> Markup:
     columns = [
-        Column("Place"),
-        *(Column(label, number=True) for label in ("Seed", "Raw return", "Score", "Steps")),
-        Column("Budget"),
-        Column("Demonstrations", number=True),
-        Column("Source"),
-        Column("References"),
-        Column("Provenance"),
+        *page.text_columns("Place"),
+        *page.number_columns("Seed", "Raw return", "Score", "Steps"),
+        *page.text_columns("Budget"),
+        *page.number_columns("Demonstrations"),
+        *page.text_columns("Source", "References", "Provenance"),
     ]
     rows = [
         [
@@ -305,25 +236,21 @@ def _number(value: float | None, shown: str) -> TableCell:
 
 def _failures(row: BoardRow) -> Markup:
     columns = [
-        Column("Run"),
-        Column("Environment"),
-        Column("Seed", number=True),
-        Column("Phase"),
-        Column("Error"),
-        Column("Message"),
-        Column("Submitted by"),
+        *page.text_columns("Run", "Environment"),
+        *page.number_columns("Seed"),
+        *page.text_columns("Phase", "Error", "Message", "Submitted by"),
     ]
     rows = [
         [
-            TableCell(tag("code", each.run.spec.run_id), each.run.spec.run_id),
-            TableCell(named(each.row.env), each.row.env),
-            TableCell(str(each.row.seed), float(each.row.seed)),
-            TableCell(each.row.phase),
-            TableCell(each.row.error_type),
-            TableCell(text.message(each.row.message)),
-            TableCell(each.submitter or model.OWN),
+            TableCell(tag("code", failure.run.spec.run_id), failure.run.spec.run_id),
+            TableCell(named(failure.row.env), failure.row.env),
+            page.count_cell(failure.row.seed),
+            TableCell(failure.row.phase),
+            TableCell(failure.row.error_type),
+            TableCell(text.message(failure.row.message)),
+            TableCell(failure.submitter or model.OWN),
         ]
-        for each in row.failures
+        for failure in row.failures
     ]
     caption = "Failed runs have no score; the tables count them."
     return html_tables.table(columns, rows, label="Failed runs", caption=caption)
@@ -352,9 +279,4 @@ def _settings(specs: Sequence[RunSpec]) -> Markup:
         }  # fmt: skip
         for name, value in facts.items():
             values.setdefault(name, {})[str(value)] = None
-    entries = [
-        part
-        for name, each in values.items()
-        for part in (tag("dt", name), tag("dd", "; ".join(sorted(each))))
-    ]
-    return tag("dl", *entries)
+    return page.definitions((name, "; ".join(sorted(each))) for name, each in values.items())

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from imitbench.published.results_sources import ExternalResults, FoundResults, ResultsSource
+from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
 from imitbench.report.leaderboard.model import (
     Board,
@@ -21,15 +21,14 @@ from imitbench.report.leaderboard.model import (
     page_of,
     section_anchor,
 )
-from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
+from imitbench.report.leaderboard.row_facts import trained_again_of_row
+from imitbench.report.leaderboard.source_rows import ReportRows, make_rows, separate
 from imitbench.report.leaderboard.standings import (
     is_scored,
     make_tracks,
     pair_outcomes,
     tied_places,
 )
-from imitbench.report.leaderboard.trust import trained_again_of_row
-from imitbench.report.leaderboard.versions import separate
 from imitbench.report.model import (
     AlgorithmResult,
     CellResult,
@@ -53,12 +52,6 @@ def external_rows(
     A completed run fits if it is on one of the section's environments, and does not name another
     suite or number of demonstrations. Its budget and its source of demonstrations are not
     compared; the row's page shows them.
-
-    Args:
-        section: Section of the report.
-        method: Settings of the intervals.
-        imports: Imported results.
-        anchor: HTML id of the section's runs on the pages of the rows.
     """
     made = []
     for results in imports:
@@ -76,7 +69,7 @@ def external_rows(
                 aggregates=("mean", "iqm"),
             )
             [built] = report.sections
-            [result] = [each for each in built.algorithms if each.algorithm == key]
+            [result] = [algorithm for algorithm in built.algorithms if algorithm.algorithm == key]
             made.append(
                 BoardRow(
                     rank=None,
@@ -105,7 +98,9 @@ def _fitting(
     """Returns runs by algorithm and settings; settings are named only if there are several."""
     fitting: dict[str, list[ExternalRun]] = defaultdict(list)
     for run in runs:
-        if run.status == "completed" and run.algo is not None and _fits(section, run):
+        named = replace(Conditions.of(run), budget=None, source=None)
+        fits = run.env in section.environments and named.compatible(section.conditions)
+        if run.status == "completed" and run.algo is not None and fits:
             fitting[run.algo].append(run)
     found: dict[tuple[str, str], list[ExternalRun]] = defaultdict(list)
     for algo, own in fitting.items():
@@ -115,11 +110,6 @@ def _fitting(
         for run in own:
             found[algo, (run.config or "") if several else ""].append(run)
     return found
-
-
-def _fits(section: Section, run: ExternalRun) -> bool:
-    named = replace(Conditions.of(run), budget=None, source=None)
-    return run.env in section.environments and named.compatible(section.conditions)
 
 
 def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iterator[ScoreRow]:
@@ -152,7 +142,7 @@ def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iter
 
 
 def build_board(
-    found: FoundResults,
+    found: LoadedResults,
     *,
     title: str,
     replicates: int,
@@ -246,7 +236,8 @@ def _own_rows(
         return list(dict.fromkeys(names + [failure.submitter for failure in failures[name]]))
 
     def eligible(result: AlgorithmResult) -> bool:
-        return _covers_all(result) and unranked.isdisjoint(whose(result.algorithm))
+        complete = result.kind == "run" and not result.partial and result.iqm is not None
+        return complete and unranked.isdisjoint(whose(result.algorithm))
 
     complete = [result for result in section.algorithms if eligible(result)]
     others = [result for result in section.algorithms if not eligible(result)]
@@ -281,13 +272,8 @@ def _all_raced(runs: Sequence[BoardRun | BoardFailure], sources: Sequence[Result
     """Whether each run belongs to a registered race of its submitter."""
     designs = {source.name: [race.design for race in source.races] for source in sources}
     return bool(runs) and all(
-        any(design.has(each.run) for design in designs[each.submitter]) for each in runs
+        any(design.has(run.run) for design in designs[run.submitter]) for run in runs
     )
-
-
-def _covers_all(result: AlgorithmResult) -> bool:
-    """Whether an algorithm has runs on every environment, and finite scores."""
-    return result.kind == "run" and not result.partial and result.iqm is not None
 
 
 def _run(row: ScoreRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> BoardRun:

@@ -1,20 +1,25 @@
-"""Writes the board as JSON and as CSV; `docs/leaderboard.md` explains the columns."""
+"""Writes the board as JSON, CSV and Markdown; `docs/leaderboard.md` explains the columns."""
 
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from imitbench.published.verification import Verification
+from imitbench.records.runs import RunRow
+from imitbench.report import text
+from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
+from imitbench.report.leaderboard.row_facts import package_versions, tuning_cost
 from imitbench.report.leaderboard.table_alarms import table_alarms
-from imitbench.report.leaderboard.trust import package_versions
-from imitbench.report.leaderboard.tuning import tuning_cost
-from imitbench.report.model import CellResult, StatisticsSettings
-from imitbench.stats.intervals import Interval
-from imitbench.untrusted.csv_text import csv_text, spreadsheet_text
+from imitbench.report.markdown import escape, table
+from imitbench.report.model import CellResult, Report, StatisticsSettings
+from imitbench.stats.bootstrap import Interval
+from imitbench.untrusted.csv_text import csv_text
+from imitbench.util.quantities import json_value
 from imitbench.version import __version__
 
 FORMAT = "imitbench-leaderboard"
@@ -60,7 +65,7 @@ def render_json(board: Board) -> str:
         ],
         "tables": [_table(part, board.method) for part in board.sections],
     }
-    return json.dumps(_plain(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(json_value(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _verification(record: Verification) -> dict[str, Any]:
@@ -81,7 +86,7 @@ def render_csv(board: Board) -> str:
         for part in board.sections
         for row in part.rows
     )
-    return csv_text(COLUMNS, ({name: _field(row[name]) for name in COLUMNS} for row in rows))
+    return csv_text(COLUMNS, ({name: json_value(row[name]) for name in COLUMNS} for row in rows))
 
 
 def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
@@ -90,7 +95,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
         **asdict(section.conditions),
         "environments": list(section.environments),
         "version": part.version or None,
-        "alarms": [asdict(each) for each in table_alarms(part, method)],
+        "alarms": [asdict(alarm) for alarm in table_alarms(part, method)],
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
         "rows": [
@@ -101,15 +106,11 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
                 "runs": _runs(row),
                 "failures": [
                     {
-                        "run_id": each.run.spec.run_id,
-                        "submitted_by": each.submitter,
-                        "env": each.row.env,
-                        "seed": each.row.seed,
-                        "phase": each.row.phase,
-                        "error_type": each.row.error_type,
-                        "message": each.row.message,
+                        "run_id": failure.run.spec.run_id,
+                        "submitted_by": failure.submitter,
+                        **_columns(failure.row, "env", "seed", "phase", "error_type", "message"),
                     }
-                    for each in row.failures
+                    for failure in row.failures
                 ],
             }
             for row in part.rows
@@ -121,12 +122,11 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
     result = row.result
     fewest, most = result.seeds
     tuning = tuning_cost(row.specs)
-    names = [row.imported.said] if row.imported else [name or "own runs" for name in row.submitters]
     return {
         "rank": row.rank,
         "algorithm": row.name,
         "kind": row.kind,
-        "submitted_by": ", ".join(names),
+        "submitted_by": model.submitter_text(row) if row.submitters or row.imported else "",
         **_interval("score_iqm", result.iqm),
         **_interval("score_mean", result.mean),
         "environments_covered": len(result.covered),
@@ -175,41 +175,111 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
         return [run.model_dump(exclude_none=True) for run in row.imported.runs]
     return [
         {
-            "run_id": each.run.spec.run_id,
-            "spec_digest": each.run.spec.digest,
-            "submitted_by": each.submitter,
-            "env": each.row.env,
-            "seed": each.row.seed,
-            "raw_return": each.row.raw_return,
-            "score": each.row.score,
-            "score_deterministic": each.row.score_deterministic,
-            "mean_length": each.row.mean_length,
-            "env_steps": each.row.env_steps,
-            "wall_s": each.row.wall_s,
-            "finished_at": each.row.finished_at,
-            "episodes": each.episodes,
-            "isolated": each.run.isolated,
+            "run_id": run.run.spec.run_id,
+            "spec_digest": run.run.spec.digest,
+            "submitted_by": run.submitter,
+            **_columns(run.row, "env", "seed", "raw_return", "score", "score_deterministic",
+                       "mean_length", "env_steps", "wall_s", "finished_at"),
+            "episodes": run.episodes,
+            "isolated": run.run.isolated,
         }
-        for each in row.runs
+        for run in row.runs
+    ]  # fmt: skip
+
+
+def _columns(row: RunRow, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+_OVERALL = (
+    "Rank", "Algorithm", "Submitted by", "IQM score", "Mean score", "Environments", "Seeds",
+    "Failed runs",
+)  # fmt: skip
+
+
+def render_markdown(board: Board) -> str:
+    """Writes every table of a board as GitHub-flavoured Markdown, in which names are escaped."""
+    blocks = [f"# {escape(board.title)}"]
+    if not board.sections:
+        blocks.append(text.EMPTY)
+    for part in board.sections:
+        blocks += render_section(part, board)
+    return "\n\n".join(blocks) + "\n"
+
+
+def render_section(part: BoardSection, board: Board) -> list[str]:
+    """Returns the blocks of one section of a board, its heading first."""
+    section = part.section
+    conditions = escape(text.conditions(section, Report(board.method, (), ())))
+    overall = [_overall(row, part) for row in part.rows]
+    names = _names(part.rows)
+    single = [
+        (name, *(_markdown_cell(cell, row) for cell in row.result.cells))
+        for name, row in zip(names, part.rows, strict=True)
+    ]
+    quiet = [
+        (name, *(text.score(cell.score_deterministic) for cell in row.result.cells))
+        for name, row in zip(names, part.rows, strict=True)
+        if row.kind == "run"
+    ]
+    environments = [escape(env) for env in section.environments]
+    return [
+        f"## {escape(part.title)}",
+        table(_OVERALL, overall, names=3),
+        f"Seeds are per environment. {conditions}",
+        table(("Algorithm", *environments), single, names=1),
+        "Mean return (mean score) of each environment.",
+        *_deterministic(quiet, environments),
+        *(["\n".join(f"- {escape(note)}" for note in section.notes)] if section.notes else []),
     ]
 
 
-def _plain(value: Any) -> Any:
-    """Returns data for JSON: numbers that are not finite become null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
+def _deterministic(rows: list[tuple[str, ...]], environments: list[str]) -> list[str]:
+    if not rows:
+        return []
+    return [
+        table(("Algorithm", *environments), rows, names=1),
+        "Mean score of the same policies taking their most likely actions.",
+    ]
 
 
-def _field(value: Any) -> str:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return spreadsheet_text(value)
-    return format(value, ".10g") if isinstance(value, float) else str(value)
+def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
+    result = row.result
+    return (
+        "" if row.rank is None else str(row.rank),
+        _name(row),
+        escape(model.submitter_text(row)),
+        model.interval(result.iqm, row),
+        text.score(None if result.mean is None else result.mean.point),
+        f"{len(result.covered)} of {len(part.section.environments)}",
+        model.seeds(row),
+        str(result.failures),
+    )
+
+
+def _name(row: BoardRow) -> str:
+    name = escape(text.marked_name(replace(row.result, algorithm=row.name)))
+    if row.isolated is False and not row.result.uses_reward:
+        name += " (not isolated)"
+    if row.raced:
+        name += " (registered race)"
+    if not row.checked:
+        name += " (checks failed)"
+    return name if row.kind in ("run", "missing") else f"{name} ({row.kind})"
+
+
+def _names(rows: Sequence[BoardRow]) -> list[str]:
+    """Returns the names of rows, with the submitter if several rows have the same name."""
+    shared = Counter((row.name, row.kind) for row in rows)
+    return [
+        f"{_name(row)}, {escape(model.submitter_text(row))}"
+        if shared[row.name, row.kind] > 1
+        else _name(row)
+        for row in rows
+    ]
+
+
+def _markdown_cell(cell: CellResult, row: BoardRow) -> str:
+    if cell.raw_mean is None and cell.score is None:
+        return text.NOTHING if row.kind != "missing" else text.raw_spread(cell)
+    return f"{text.raw(cell.raw_mean)} ({text.score(cell.score)})"

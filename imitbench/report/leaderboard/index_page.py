@@ -10,14 +10,14 @@ from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, fact, join, named, tag
-from imitbench.report.html_tables import Column, TableCell, linked_to_itself
+from imitbench.report.html_tables import TableCell, linked_to_itself
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_page
 from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
-from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.page import place_text, row_name
+from imitbench.report.leaderboard.row_facts import level, level_text, trained_again
 from imitbench.report.leaderboard.table_alarms import TableAlarm, table_alarms
-from imitbench.report.leaderboard.trust import level, level_text, trained_again
 
 _ROWS = (
     ("methods", "Methods"),
@@ -27,14 +27,7 @@ _ROWS = (
 
 
 def render_index(board: Board) -> str:
-    """Writes the first page.
-
-    Args:
-        board: The whole leaderboard.
-
-    Returns:
-        Self-contained HTML, which links to other pages of the site.
-    """
+    """Writes the first page."""
     main = [tag("p", text.EMPTY)]
     if board.tracks:
         main = [
@@ -52,31 +45,25 @@ def _alarms(board: Board) -> list[tuple[str, TableAlarm]]:
     return [
         (
             f"{model.suite_page(part.section.suite)}#{part.anchor}",
-            replace(each, text=f"{part.title}: {each.text}"),
+            replace(table_alarm, text=f"{part.title}: {table_alarm.text}"),
         )
         for part in board.sections
-        for each in table_alarms(part, board.method)
+        for table_alarm in table_alarms(part, board.method)
     ]
 
 
 def _comparisons(board: Board) -> Markup:
     """Returns links to the pages on which methods are compared."""
-    suites = dict.fromkeys(part.section.suite for part in board.sections)
-    links = [tag("a", suite, href=head_page(suite)) for suite in suites]
+    links = [tag("a", suite, href=head_page(suite)) for suite in board.suites]
     parts = [each for link in links for each in (", ", link)][1:]
     return tag("p", "Compare methods head to head: ", *parts, class_="beside")
 
 
 def _facts(board: Board) -> list[Markup]:
-    rows = [row for part in board.sections for row in part.rows]
+    rows = [row.row for row in board.rows]
     runs = {run.row.run_id for row in rows for run in row.runs}
-    failed = {each.row.run_id for row in rows for each in row.failures}
-    methods = {
-        spec.algo
-        for row in rows
-        if row.kind == "run" and row.result.role == "method"
-        for spec in row.specs
-    }
+    failed = {failure.row.run_id for row in rows for failure in row.failures}
+    methods = {spec.algo for row in rows if _kind(row) == "methods" for spec in row.specs}
     environments = {(part.section.suite, env) for part in board.sections
                     for env in part.section.environments}  # fmt: skip
     files = [
@@ -95,19 +82,14 @@ def _facts(board: Board) -> list[Markup]:
 
 def _filters(board: Board) -> Markup:
     """Returns the choices, hidden until the script activates them."""
-    options = [tag("option", "all", value="")]
-    options += [tag("option", track.title, value=track.title) for track in board.tracks]
-    kinds = [tag("option", "all", value="")]
-    kinds += [tag("option", name.partition(",")[0], value=kind) for kind, name in _ROWS]
+    suites = {track.title: track.title for track in board.tracks}
+    kinds = {kind: name.partition(",")[0] for kind, name in _ROWS}
+    field = tag("input", type="search", data_view="q", placeholder="name, year or paper")
     return tag(
         "div",
-        tag("label", "Suite ", tag("select", *options, data_view="suite")),
-        tag("label", "Rows ", tag("select", *kinds, data_view="rows")),
-        tag(
-            "label",
-            "Method ",
-            tag("input", type="search", data_view="q", placeholder="name, year or paper"),
-        ),
+        page.choice("Suite", "all", suites, data_view="suite"),
+        page.choice("Rows", "all", kinds, data_view="rows"),
+        tag("label", "Method ", field),
         *page.save_buttons(),
         class_="filters",
         role="search",
@@ -138,12 +120,12 @@ def _table(board: Board) -> Markup:
         tag(
             "th",
             track.title,
-            ticks(scales[place], (0.0, 1.0)),
+            ticks(scales[index], (0.0, 1.0)),
             scope="col",
             class_="number standing drawn",
-            data_suite=str(place),
+            data_suite=str(index),
         )
-        for place, track in enumerate(board.tracks)
+        for index, track in enumerate(board.tracks)
     ]
     head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]
     head += [tag("th", "Checks", scope="col")]
@@ -203,16 +185,15 @@ def _row(
     row = known[0].at.row
     card = card_of(row.specs)
     paper = card.paper if card else None
-    about = row.kind == "run" and row.result.role in ("method", "reference")
-    shown: list[str] = [row_name(row, model.method_page(row.name) if about else None)]
+    shown: list[str] = [row_name(row, "")]
     if row.imported is not None:
         shown.append(tag("span", model.submitter_text(row), class_="how"))
     elif paper is not None:
         shown.append(tag("a", paper.title, href=paper.url, rel="noreferrer", class_="how"))
     id_ = f"m-{model.slug(name)}"
     cells = [linked_to_itself(tag("th", join(*shown), scope="row", data_key=name), id_)]
-    for place, (standing, track) in enumerate(zip(held, tracks, strict=True)):
-        cells.append(_standing(standing, track, scales[place], place))
+    for index, (standing, track) in enumerate(zip(held, tracks, strict=True)):
+        cells.append(_standing(standing, track, scales[index], index))
     walls = [each.at.row.wall_s for each in known]
     minutes = [wall / 60 for wall in walls if wall is not None]
     mean = sum(minutes) / len(minutes) if minutes else None
@@ -241,37 +222,29 @@ def _checked(known: Sequence[Standing]) -> str:
 _LEVELS = ("differs", "checks failed", "not checked", "validated", "verified", "external", "")
 
 
-def _standing(standing: Standing | None, track: Track, scale: AxisScale, place: int) -> Markup:
+def _standing(standing: Standing | None, track: Track, scale: AxisScale, index: int) -> Markup:
     if standing is None:
-        return tag("td", "-", class_="number standing", data_suite=str(place), data_key="",
+        return tag("td", "-", class_="number standing", data_suite=str(index), data_key="",
                    data_label=track.title)  # fmt: skip
     row, iqm = standing.at.row, standing.at.row.result.iqm
     budget = standing.at.part.section.conditions.budget
-    told = [budget or "no budget"] if row.kind == "run" else []
+    details = [budget or "no budget"] if row.kind == "run" else []
     if row.kind == "run":
-        told.append(f"{text.seeds(row.result)} seeds")
+        details.append(f"{text.seeds(row.result)} seeds")
     if row.kind in ("run", "external") and row.result.partial:
-        told.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
-    score: str = interval(iqm, row)
-    if row.page is not None:
-        score = tag("a", score, href=f"{row.page}#{row.anchor}")
+        details.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
     rank = place_text(standing.place, tied=standing.tied)
-    point = html_tables.finite(iqm.point) if iqm is not None else None
-    data = {
-        "iqm": point,
-        "low": iqm.low if iqm is not None and iqm.known else None,
-        "high": iqm.high if iqm is not None and iqm.known else None,
-        "rank": standing.place,
-        "budget": budget,
-    }
+    ends = page.ends(iqm)
+    point = ends.pop("point")
+    data = {"iqm": point, **ends, "rank": standing.place, "budget": budget}
     return tag(
         "td",
         tag("span", rank, class_="rank") if rank else Markup(""),
-        score,
+        page.linked_iqm(row, ""),
         strip(iqm, None, scale, None, row.color) if point is not None else Markup(""),
-        tag("span", ", ".join(told), class_="how"),
+        tag("span", ", ".join(details), class_="how"),
         class_="number standing",
-        data_suite=str(place),
+        data_suite=str(index),
         data_key="" if point is None else format(point, ".10g"),
         data_label=track.title,
         data_value=json.dumps(data),
@@ -285,19 +258,19 @@ def _checks(source: ResultsSource) -> tuple[str, str]:
     alarms = len(source.alarms)
     warned = f"{alarms} warning{'s' * (alarms > 1)}" * bool(alarms)
     if source.failed:
-        said = f"fails {', '.join(source.failed)}" + f"; {warned}" * bool(alarms)
-        return tag("span", said, class_="bad"), said
-    said = warned or "passed"
-    return tag("span", said, title="\n".join(map(str, source.alarms)) or None), said
+        caption = f"fails {', '.join(source.failed)}" + f"; {warned}" * bool(alarms)
+        return tag("span", caption, class_="bad"), caption
+    caption = warned or "passed"
+    return tag("span", caption, title="\n".join(map(str, source.alarms)) or None), caption
 
 
 def _submitter(source: ResultsSource, board: Board) -> Markup:
     """Returns the name of a submission, and what it supersedes or is superseded by."""
     name = named(source.name or model.OWN)
-    told = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
-    told += [f"supersedes {each.name}" for each in board.sources
+    details = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
+    details += [f"supersedes {each.name}" for each in board.sources
              if source.name and each.superseded_by == source.name]  # fmt: skip
-    return join(name, *(tag("span", each, class_="how") for each in told))
+    return join(name, *(tag("span", detail, class_="how") for detail in details))
 
 
 def _trained_again(source: ResultsSource) -> TableCell:
@@ -306,38 +279,30 @@ def _trained_again(source: ResultsSource) -> TableCell:
         return TableCell(text.NOTHING, None)
     own = [run.spec.run_id for run in source.runs if run.result is not None]
     found = trained_again(source, own)
-    said = f"{found.text}, by {', '.join(found.by)}" if found.by else "no run could be trained"
+    caption = f"{found.text}, by {', '.join(found.by)}" if found.by else "no run could be trained"
     seeds = [record.public_seed for record in source.verifications if record.public_seed]
     title = "\n".join(f"public seed: {seed}" for seed in seeds) or None
     class_ = "bad" if source.refuted else None
-    return TableCell(tag("span", named(said), title=title, class_=class_), said)
+    return TableCell(tag("span", named(caption), title=title, class_=class_), caption)
 
 
 def _submissions(board: Board) -> Markup:
     columns = [
-        Column("Submitted by"),
-        Column("Completed runs", number=True),
-        Column("Failed runs", number=True),
-        Column("Checks"),
-        Column("Trained again"),
-        Column("Digest"),
+        *page.text_columns("Submitted by"),
+        *page.number_columns("Completed runs", "Failed runs"),
+        *page.text_columns("Checks", "Trained again", "Digest"),
     ]
-    rows = []
-    for source in board.sources:
-        done = sum(run.result is not None for run in source.runs)
-        failed = len(source.runs) - done
-        rows.append(
-            [
-                TableCell(_submitter(source, board), source.name or model.OWN),
-                TableCell(str(done), float(done)),
-                TableCell(str(failed), float(failed)),
-                TableCell(*_checks(source)),
-                _trained_again(source),
-                TableCell(
-                    tag("code", source.digest or text.NOTHING, class_="digest"), source.digest
-                ),
-            ]
-        )
+    rows = [
+        [
+            TableCell(_submitter(source, board), source.name or model.OWN),
+            page.count_cell(sum(run.result is not None for run in source.runs)),
+            page.count_cell(sum(run.failure is not None for run in source.runs)),
+            TableCell(*_checks(source)),
+            _trained_again(source),
+            TableCell(tag("code", source.digest or text.NOTHING, class_="digest"), source.digest),
+        ]
+        for source in board.sources
+    ]
     caption = (
         "Whose results these are, and whether their budgets, protocols, settings and seeds are "
         "those of the cards. The digest is over all that a submission holds. “imitbench "

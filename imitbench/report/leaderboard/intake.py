@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from imitbench.published.findings import CHECKS
 from imitbench.published.validation import Validation
-from imitbench.published.verification import Verification, VerifiedRun, public_draw
+from imitbench.published.verification import (
+    VERDICT_TEXTS,
+    Verification,
+    VerifiedRun,
+    public_draw,
+)
 from imitbench.report import text
 from imitbench.report.markdown import escape as escape_markup
 from imitbench.report.markdown import table
 
 _MOST = 20
-_WORDS = {
-    "identical": "identical",
-    "within noise": "agrees, within the noise of evaluation",
-    "within seeds": "agrees, within the spread of seeds",
-    "different": "**different**",
-    "failed": "failed here",
-}
+_WORDS = {**VERDICT_TEXTS, "different": "**different**"}
 
 
 def escape(value: str) -> str:
@@ -65,8 +65,9 @@ class Intake:
             return "validated, not verified: no run can be trained here"
         if found.agrees:
             return f"verified, {runs}"
-        differing = sum(each.verdict == "different" for each in found.runs)
-        return f"not verified, {runs}: {differing} differ, {_failed(found.runs)} failed here"
+        verdicts = Counter(run.verdict for run in found.runs)
+        different, failed = verdicts["different"], verdicts["failed"]
+        return f"not verified, {runs}: {different} differ, {failed} failed here"
 
     def document(self) -> dict[str, Any]:
         """Returns the outcome for programs."""
@@ -76,25 +77,14 @@ class Intake:
             "accepted": self.accepted,
             "verdict": self.verdict,
             "valid": validation.valid,
-            "problems": [vars(each) for each in validation.problems],
-            "warnings": [vars(each) for each in validation.alarms],
+            "problems": [vars(problem) for problem in validation.problems],
+            "warnings": [vars(alarm) for alarm in validation.alarms],
             "verification": None if found is None else found.model_dump(mode="json"),
         }
 
 
-def _failed(runs: Iterable[VerifiedRun]) -> int:
-    return sum(each.verdict == "failed" for each in runs)
-
-
 def render_comment(found: Sequence[Intake]) -> str:
-    """Writes the outcomes as a comment for a pull request.
-
-    Args:
-        found: The outcomes, at least one.
-
-    Returns:
-        GitHub-flavoured Markdown, in which names and messages of submissions are escaped.
-    """
+    """Writes the outcomes as a comment for a pull request: Markdown, in which texts are escaped."""
     return "\n\n".join(block for each in found for block in _blocks(each)) + "\n"
 
 
@@ -133,8 +123,8 @@ def _verification(found: Verification) -> list[str]:
     blocks = [f"Runs trained again by {escape(found.verified_by)}, {seed}:"]
     if found.runs:
         header = ("Run", "Stated", "Found", "Noise band", "Outcome")
-        blocks.append(table(header, [_row(each) for each in found.runs], names=1))
-    problems = [f"{each.label}: {each.problem}" for each in found.runs if each.problem]
+        blocks.append(table(header, [_row(run) for run in found.runs], names=1))
+    problems = [f"{run.label}: {run.problem}" for run in found.runs if run.problem]
     blocks += _list("Failed here", problems)
     blocks += _list(
         "Drawn, but cannot be trained here", [f"{each.label}: {each.why}" for each in found.refused]

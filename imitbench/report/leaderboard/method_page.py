@@ -13,10 +13,9 @@ from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, block, code_block, fact, join, tag
-from imitbench.report.html_tables import Column, TableCell
+from imitbench.report.html_tables import TableCell
 from imitbench.report.leaderboard import model, page
-from imitbench.report.leaderboard.head_to_head import head_link
-from imitbench.report.leaderboard.head_to_head_data import compared_rows
+from imitbench.report.leaderboard.head_to_head import compared_rows, head_link
 from imitbench.report.leaderboard.model import (
     Board,
     BoardFailure,
@@ -24,7 +23,7 @@ from imitbench.report.leaderboard.model import (
     BoardSection,
     OnBoard,
 )
-from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.page import row_name
 from imitbench.report.leaderboard.suite_page import short_names
 from imitbench.report.leaderboard.videos import Video, Videos
 
@@ -39,9 +38,6 @@ def render_method(
         name: Name of the method in its runs, with its variant.
         shown: Its rows on the board, at least one.
         videos: Videos of the site.
-
-    Returns:
-        Self-contained HTML, which links to other files of the site.
     """
     row = shown[0].row
     specs = [spec for each in shown for spec in each.row.specs]
@@ -54,7 +50,7 @@ def render_method(
     if failures := [failure for each in shown for failure in each.row.failures]:
         main.append(block("failures", "Failures", _failures(failures)))
     if limits := _limits(card, shown):
-        main.append(block("limits", "Known limits", tag("ul", *(tag("li", x) for x in limits))))
+        main.append(block("limits", "Known limits", page.bullets(limits)))
     filmed = [(each, found) for each in shown if (found := (videos or Videos()).of(each))]
     if filmed:
         main.append(block("videos", "Videos", *(_videos(*each) for each in filmed)))
@@ -111,8 +107,7 @@ def _about(card: AlgorithmCard | None, name: str) -> list[Markup]:
         paper = card.paper
         link = tag("a", paper.title, href=paper.url, rel="noreferrer")
         parts.append(tag("p", link, f" ({paper.authors}, {paper.year})"))
-    pairs = [each for name, value in entries for each in (tag("dt", name), tag("dd", value))]
-    return [*parts, tag("dl", *pairs)]
+    return [*parts, page.definitions(entries)]
 
 
 def _tuned(card: AlgorithmCard, name: str) -> str:
@@ -125,13 +120,20 @@ def _tuned(card: AlgorithmCard, name: str) -> str:
 def _failures(failures: Sequence[BoardFailure]) -> Markup:
     """Returns the causes of failed runs, with their numbers."""
     causes = Counter(
-        (each.row.suite, each.row.env, each.row.error_type, text.message(each.row.message))
-        for each in failures
+        (
+            failure.row.suite,
+            failure.row.env,
+            failure.row.error_type,
+            text.message(failure.row.message),
+        )
+        for failure in failures
     )
-    columns = [Column("Suite"), Column("Environment"), Column("Error"), Column("Message"),
-               Column("Failed runs", number=True)]  # fmt: skip
+    columns = [
+        *page.text_columns("Suite", "Environment", "Error", "Message"),
+        *page.number_columns("Failed runs"),
+    ]
     rows = [
-        [*(TableCell(part) for part in cause), TableCell(str(count), float(count))]
+        [*(TableCell(part) for part in cause), page.count_cell(count)]
         for cause, count in sorted(causes.items())
     ]
     return html_tables.table(columns, rows, label="Failures", caption="", classes="cards", names=2)
@@ -153,12 +155,12 @@ def _videos(each: OnBoard, videos: Sequence[Video]) -> Markup:
     figures = []
     for video in videos:
         run = video.run.row
-        said = (
+        caption = (
             f"{run.env}, {video.which} of the seeds: seed {run.seed}, score {text.score(run.score)}"
         )
-        film = tag("video", src=f"../{video.place}", controls=True, preload="none",
-                   aria_label=said)  # fmt: skip
-        figures.append(tag("figure", film, tag("figcaption", said)))
+        film = tag("video", src=f"../{video.site_path}", controls=True, preload="none",
+                   aria_label=caption)  # fmt: skip
+        figures.append(tag("figure", film, tag("figcaption", caption)))
     return join(tag("h3", each.part.section.title), tag("div", *figures, class_="films"))
 
 
@@ -176,37 +178,26 @@ def bibtex(paper: Paper) -> str:
 
 def _table(shown: Sequence[OnBoard]) -> Markup:
     columns = [
-        Column("Suite"),
-        Column("Conditions"),
-        Column("Submitted by"),
-        Column("Rank", number=True),
-        Column("IQM score", number=True),
-        Column("Environments", number=True),
-        Column("Seeds", number=True),
-        Column("Failed runs", number=True),
-        Column("Head to head"),
+        *page.text_columns("Suite", "Conditions", "Submitted by"),
+        *page.number_columns("Rank", "IQM score", "Environments", "Seeds", "Failed runs"),
+        *page.text_columns("Head to head"),
     ]
     rows = []
     for each in shown:
         row, section = each.row, each.part.section
-        up = "../"
-        conditions = each.part.title.removeprefix(section.suite).removeprefix(": ") or "none"
-        table = f"{up}{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
-        score: str = interval(row.result.iqm, row)
-        if row.page is not None:
-            score = tag("a", score, href=f"{up}{row.page}#{row.anchor}")
-        iqm = row.result.iqm
+        conditions = each.part.shared or "none"
+        table = f"../{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
         rows.append(
             [
                 TableCell(section.suite),
                 TableCell(tag("a", conditions, href=table), conditions),
                 TableCell(model.submitter_text(row)),
-                TableCell(_rank(row, each), None if row.place is None else float(row.place)),
-                TableCell(score, html_tables.finite(iqm.point) if iqm else None),
+                page.rank_cell(row, each.part),
+                TableCell(page.linked_iqm(row, "../"), page.ends(row.result.iqm)["point"]),
                 TableCell(text.coverage(row.result), float(len(row.result.covered))),
                 TableCell(model.seeds(row), float(row.result.seeds[0])),
-                TableCell(str(row.result.failures), float(row.result.failures)),
-                TableCell(_comparison(row, each.part, up)),
+                page.count_cell(row.result.failures),
+                TableCell(_comparison(row, each.part)),
             ]
         )
     caption = "One row per table of the board; the score links to the runs behind it."
@@ -222,7 +213,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
     )
 
 
-def _comparison(row: BoardRow, part: BoardSection, up: str) -> str:
+def _comparison(row: BoardRow, part: BoardSection) -> str:
     """Returns a link to the comparison of a row with the best other one."""
     rows = compared_rows(part)
     name = row.result.algorithm
@@ -230,12 +221,7 @@ def _comparison(row: BoardRow, part: BoardSection, up: str) -> str:
     if name not in rows or not others:
         return text.NOTHING
     best = min(others, key=lambda other: (rows[other].rank is None, rows[other].rank or 0))
-    return tag("a", f"with {rows[best].name}", href=f"{up}{head_link(part, name, best)}")
-
-
-def _rank(row: BoardRow, each: OnBoard) -> str:
-    places = [other.place for other in each.part.rows]
-    return place_text(row.place, tied=places.count(row.place) > 1)
+    return tag("a", f"with {rows[best].name}", href=f"../{head_link(part, name, best)}")
 
 
 def _commands(shown: Sequence[OnBoard]) -> Markup:
@@ -244,8 +230,8 @@ def _commands(shown: Sequence[OnBoard]) -> Markup:
         for spec in each.row.specs:
             seeds.setdefault(command(each.part.section.suite, spec), set()).add(spec.seed)
     lines = [f"{given} --seeds {_ranges(own)}" for given, own in seeds.items()]
-    said = "Plug-ins and own experts must be there before."
-    return join(tag("p", said), code_block(lines, "Commands"))
+    caption = "Plug-ins and own experts must be there before."
+    return join(tag("p", caption), code_block(lines, "Commands"))
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -278,17 +264,16 @@ def command(suite: str, spec: RunSpec) -> str:
 
 
 def _parameters(card: AlgorithmCard, tuned: Mapping[str, Mapping[str, object]]) -> Markup:
-    columns = [Column("Name"), Column("Default"), *(Column("Tuned") for _ in [0] if tuned),
-               Column("Search"), Column("Meaning")]  # fmt: skip
+    columns = page.text_columns("Name", "Default", *["Tuned"] * bool(tuned), "Search", "Meaning")
     rows = [
         [
             TableCell(tag("code", name), name),
-            TableCell(str(each.default)),
-            *(TableCell(_changed(name, each.default, tuned)) for _ in [0] if tuned),
-            TableCell(str(each.search) if each.search else "-"),
-            TableCell(each.help),
+            TableCell(str(hyperparameter.default)),
+            *(TableCell(_changed(name, hyperparameter.default, tuned)) for _ in [0] if tuned),
+            TableCell(str(hyperparameter.search) if hyperparameter.search else "-"),
+            TableCell(hyperparameter.help),
         ]
-        for name, each in card.hyperparameters.items()
+        for name, hyperparameter in card.hyperparameters.items()
     ]
     caption = "Values of today's card; those of each run are on the pages of its results."
     ids = [f"parameter-{model.slug(name)}" for name in card.hyperparameters]

@@ -13,8 +13,8 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
+from imitbench.stats.bootstrap import Interval
 from imitbench.stats.decided_pairs import PairOutcome
-from imitbench.stats.intervals import Interval
 from imitbench.store.external_results import ExternalRun
 
 RowKind = Literal["run", "reference", "external", "missing"]
@@ -63,7 +63,7 @@ class ImportSource:
     runs: tuple[ExternalRun, ...]
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The source as text."""
         return f"{self.label} ({self.tool}: {self.source})"
 
@@ -141,16 +141,21 @@ class BoardRow:
     place: int | None = None
 
     @property
+    def is_method(self) -> bool:
+        """Whether it has runs of a method, which has a page; controls have none."""
+        return self.kind == "run" and self.result.role in ("method", "reference")
+
+    @property
     def specs(self) -> tuple[RunSpec, ...]:
         """Specifications of its own runs, completed ones first."""
-        completed = tuple(each.run.spec for each in self.runs)
-        return completed + tuple(each.run.spec for each in self.failures)
+        completed = tuple(run.run.spec for run in self.runs)
+        return completed + tuple(failure.run.spec for failure in self.failures)
 
     @property
     def isolated(self) -> bool | None:
         """Whether the method was kept from true rewards in all its runs; `None` if unknown."""
-        found = {each.run.isolated for each in self.runs}
-        found |= {each.run.isolated for each in self.failures}
+        found = {run.run.isolated for run in self.runs}
+        found |= {failure.run.isolated for failure in self.failures}
         if False in found:
             return False
         return True if found == {True} else None
@@ -192,18 +197,21 @@ class BoardSection:
         joint = ", " if ": " in self.section.title else ": "
         return f"{self.section.title}{joint}{self.version}" if self.version else self.section.title
 
+    @property
+    def shared(self) -> str:
+        """What the runs share besides the suite; may be empty."""
+        return self.title.removeprefix(self.section.suite).removeprefix(": ")
+
 
 @dataclass(frozen=True)
 class OnBoard:
     """A row with its table.
 
     Attributes:
-        number: Number of the table on the board.
         part: The table.
         row: The row.
     """
 
-    number: int
     part: BoardSection
     row: BoardRow
 
@@ -228,15 +236,11 @@ class Track:
     """A column of the first page: a suite with one source and one version of its references.
 
     Attributes:
-        suite: Name of the suite.
         title: The suite, with source and version where the suite has several.
-        version: Versions of the references, as text; empty if there are none.
         standings: Standings by name of the row, see `entry_name` of `standings.py`.
     """
 
-    suite: str
     title: str
-    version: str
     standings: Mapping[str, Standing]
 
 
@@ -259,6 +263,16 @@ class Board:
     sections: tuple[BoardSection, ...]
     tracks: tuple[Track, ...] = ()
     submit_to: str | None = None
+
+    @property
+    def suites(self) -> list[str]:
+        """Names of the suites, in the board's order."""
+        return list(dict.fromkeys(part.section.suite for part in self.sections))
+
+    @property
+    def rows(self) -> list[OnBoard]:
+        """All rows, in the board's order."""
+        return [OnBoard(part, row) for part in self.sections for row in part.rows]
 
     def of_suite(self, suite: str) -> list[BoardSection]:
         """Returns the tables of a suite, in the board's order."""
@@ -299,10 +313,9 @@ def method_page(name: str) -> str:
 def methods(board: Board) -> dict[str, list[OnBoard]]:
     """Returns the rows of each method, by the name in its runs; controls are left out."""
     found: dict[str, list[OnBoard]] = {}
-    for number, part in enumerate(board.sections):
-        for row in part.rows:
-            if row.kind == "run" and row.result.role in ("method", "reference"):
-                found.setdefault(row.name, []).append(OnBoard(number, part, row))
+    for row in board.rows:
+        if row.row.is_method:
+            found.setdefault(row.row.name, []).append(row)
     return found
 
 
@@ -332,19 +345,18 @@ SUBMIT_PAGE = "submit.html"
 """Path in the site of the page that tells how to submit."""
 
 OWN = "own runs"
-UNTOLD = "not stated"
 
 
 def submitter_text(row: BoardRow) -> str:
     """Returns the submitters of a row, or its other source."""
     if row.imported is not None:
-        return row.imported.said
+        return row.imported.description
     return ", ".join(name or OWN for name in row.submitters) or "the suite"
 
 
 def seeds(row: BoardRow) -> str:
     """Returns the seeds per environment; unknown for imported means."""
-    return UNTOLD if _is_means(row) else text.seeds(row.result)
+    return "not stated" if _is_means(row) else text.seeds(row.result)
 
 
 def interval(value: Interval | None, row: BoardRow) -> str:

@@ -12,7 +12,7 @@ from imitbench.hub.repo_card import RepoCard
 from imitbench.report import text
 from imitbench.report.html_tables import finite
 from imitbench.report.leaderboard.model import Board, OnBoard, methods
-from imitbench.report.leaderboard.trust import level_text
+from imitbench.report.leaderboard.row_facts import level_text
 from imitbench.util.files import atomic_write_text
 
 _SOURCE = "imitbench leaderboard"
@@ -84,10 +84,6 @@ def write_model_card(path: Path, index: Sequence[dict[str, Any]]) -> None:
     """Puts the results into a model card, which is created if missing.
 
     Entries of other models, other metadata, and the text of the card stay.
-
-    Args:
-        path: The card, `README.md`.
-        index: Result of `evaluation_results`.
 
     Raises:
         InputError: The card cannot be read or written, or its metadata is malformed.

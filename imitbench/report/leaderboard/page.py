@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from imitbench.report import text
 from imitbench.report.html_markup import Markup, html_document, join, named, tag, theme_picker
+from imitbench.report.html_tables import HtmlColumn, TableCell, finite
 from imitbench.report.leaderboard import model
-from imitbench.report.leaderboard.model import Board, BoardRow
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.table_alarms import TableAlarm
 from imitbench.report.model import Report
-from imitbench.stats.intervals import Interval
+from imitbench.stats.bootstrap import Interval
 from imitbench.version import __version__
 
 STYLES = ("report.css", "board.css")
@@ -28,6 +29,7 @@ def render(
     scripts: tuple[str, ...] = SCRIPTS,
     media: bool = False,
     styles: tuple[str, ...] = STYLES,
+    crumbs: Markup | None = None,
 ) -> str:
     """Writes a page of the site.
 
@@ -41,6 +43,8 @@ def render(
         scripts: File names of its scripts.
         media: Whether it shows videos of the site.
         styles: File names of its style sheets.
+        crumbs: Links to the pages above this one, above its heading; `None` for links to all pages
+            of the board, below its facts.
 
     Returns:
         Self-contained HTML, which links to other pages of the site.
@@ -51,13 +55,14 @@ def render(
         tag(
             "header",
             tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
+            tag("p", crumbs, class_="crumbs") if crumbs is not None else Markup(""),
             tag("h1", heading),
             tag("ul", *facts, class_="facts") if facts else Markup(""),
-            _navigation(board, page, up),
+            _navigation(board, page, up) if crumbs is None else Markup(""),
             class_="top",
         ),
-        tag("main", *main, id="results", tabindex="-1"),
-        footer(board),
+        tag("main", *main, id="results", tabindex="-1" if crumbs is None else None),
+        _footer(board),
     )
     shown = title if title is not None else str(heading)
     whole = shown if page == "index.html" else f"{shown} · {board.title}"
@@ -65,22 +70,22 @@ def render(
 
 
 def _navigation(board: Board, page: str, up: str) -> Markup:
-    suites = dict.fromkeys(part.section.suite for part in board.sections)
-    places = [("index.html", board.title if page != "index.html" else "All suites")]
-    places += [(model.suite_page(suite), suite) for suite in suites]
-    places.append((model.SUBMIT_PAGE, "How to submit"))
+    pages = [("index.html", board.title if page != "index.html" else "All suites")]
+    pages += [(model.suite_page(suite), suite) for suite in board.suites]
+    pages.append((model.SUBMIT_PAGE, "How to submit"))
     links = [
         tag("a", name, href=f"{up}{path}", aria_current="page" if path == page else None)
-        for path, name in places
+        for path, name in pages
     ]
     return tag("nav", *links, aria_label="Pages")
 
 
-def footer(board: Board) -> Markup:
+def _footer(board: Board) -> Markup:
     """Returns the footer of every page, with the methods behind the numbers."""
     sections = tuple(part.section for part in board.sections)
-    said = text.protocol(Report(board.method, sections, ()))
-    return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
+    method = text.protocol(Report(board.method, sections, ()))
+    method = f"{method[0].upper()}{method[1:]}"
+    return tag("footer", tag("p", f"Made by imitbench {__version__}. {method}."))
 
 
 def save_buttons() -> list[Markup]:
@@ -92,12 +97,52 @@ def save_buttons() -> list[Markup]:
     ]
 
 
-def row_name(row: BoardRow, href: str | None = None) -> Markup:
+def text_columns(*labels: str) -> list[HtmlColumn]:
+    """Returns columns of texts."""
+    return [HtmlColumn(label) for label in labels]
+
+
+def number_columns(*labels: str) -> list[HtmlColumn]:
+    """Returns columns of numbers."""
+    return [HtmlColumn(label, number=True) for label in labels]
+
+
+def count_cell(count: int) -> TableCell:
+    """Returns a cell with a whole number."""
+    return TableCell(str(count), float(count))
+
+
+def bullets(items: Iterable[str]) -> Markup:
+    """Returns a list of texts or markup."""
+    return tag("ul", *(tag("li", item) for item in items))
+
+
+def definitions(pairs: Iterable[tuple[str, str]]) -> Markup:
+    """Returns a list of names and what they stand for."""
+    parts = [part for name, what in pairs for part in (tag("dt", name), tag("dd", what))]
+    return tag("dl", *parts)
+
+
+def choice(label: str, every: str, options: Mapping[str, str], **data: str) -> Markup:
+    """Returns a labelled choice for the script.
+
+    Args:
+        label: What is chosen.
+        every: Text of the first option, which has no value.
+        options: Texts of the other options by value.
+        **data: Attributes of the element.
+    """
+    first = tag("option", every, value="")
+    others = (tag("option", name, value=value) for value, name in options.items())
+    return tag("label", f"{label} ", tag("select", first, *others, **data))
+
+
+def row_name(row: BoardRow, up: str | None = None) -> Markup:
     """Returns an algorithm's name with a spot of its color, and its marks.
 
     Args:
         row: Row of the board.
-        href: Page that the name links to; `None` for no link.
+        up: Path to the site's folder, to link the name of a method to its page; `None` for no link.
     """
     name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
     marks = [
@@ -115,7 +160,9 @@ def row_name(row: BoardRow, href: str | None = None) -> Markup:
         shown.append(tag("span", "checks failed", class_="mark bad"))
     if row.refuted:
         shown.append(tag("span", "differs when trained again", class_="mark bad"))
-    return join(name if href is None else tag("a", name, href=href), *shown)
+    if up is not None and row.is_method:
+        name = tag("a", name, href=f"{up}{model.method_page(row.name)}")
+    return join(name, *shown)
 
 
 def interval(value: Interval | None, row: BoardRow) -> Markup | str:
@@ -125,6 +172,18 @@ def interval(value: Interval | None, row: BoardRow) -> Markup | str:
     point, _, ends = model.interval(value, row).partition(" ")
     strong = tag("strong", point)
     return join(strong, " ", tag("span", ends, class_="ends")) if ends else strong
+
+
+def ends(value: Interval | None) -> dict[str, float | None]:
+    """Returns a point estimate and the ends of its interval, as saved; `None` if unknown."""
+    low, high = (value.low, value.high) if value is not None and value.known else (None, None)
+    return {"point": finite(value.point) if value is not None else None, "low": low, "high": high}
+
+
+def linked_iqm(row: BoardRow, up: str) -> Markup | str:
+    """Returns a row's IQM score, with a link to its runs; `up` is the path to the site's folder."""
+    shown = interval(row.result.iqm, row)
+    return shown if row.page is None else tag("a", shown, href=f"{up}{row.page}#{row.anchor}")
 
 
 def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
@@ -140,10 +199,16 @@ def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
         for href, each in found
     ]
     count = len(items)
-    said = f"{count} reason{'s' * (count > 1)} to read these numbers with care"
-    return tag("details", tag("summary", said), tag("ul", *items), class_="notes alarms")
+    caption = f"{count} reason{'s' * (count > 1)} to read these numbers with care"
+    return tag("details", tag("summary", caption), tag("ul", *items), class_="notes alarms")
 
 
 def place_text(place: int | None, *, tied: bool) -> str:
     """Returns a place, with `=` where it is shared; empty for rows without one."""
     return "" if place is None else f"{place}{'=' if tied else ''}"
+
+
+def rank_cell(row: BoardRow, part: BoardSection) -> TableCell:
+    """Returns the place of a row in its table."""
+    tied = [other.place for other in part.rows].count(row.place) > 1
+    return TableCell(place_text(row.place, tied=tied), row.place and float(row.place))

@@ -11,10 +11,9 @@ from pydantic import BaseModel, ValidationError
 from imitbench.errors import InputError
 from imitbench.published.results_folder import episodes_text
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
-from imitbench.report.leaderboard.data_formats import render_csv, render_json
+from imitbench.report.leaderboard.data_formats import render_csv, render_json, render_markdown
 from imitbench.report.leaderboard.head_to_head import head_page, render_head_to_head
 from imitbench.report.leaderboard.index_page import render_index
-from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.method_page import render_method
 from imitbench.report.leaderboard.model import (
     SUBMIT_PAGE,
@@ -59,8 +58,8 @@ def check_place(site: Path, results: Path) -> None:
     Raises:
         InputError: The folder has other files, or contains the results.
     """
-    place, source = site.resolve(), results.resolve()
-    if place == source or place in source.parents:
+    target, source = site.resolve(), results.resolve()
+    if target == source or target in source.parents:
         raise InputError(f"--out {site}: contains the results; name another folder")
     files.check_place(site, _check_old)
 
@@ -82,8 +81,8 @@ def write_site(
     Raises:
         InputError: The folder has other content, or cannot be written.
     """
-    for place in results:
-        check_place(site, place)
+    for folder in results:
+        check_place(site, folder)
     count = 0
     with files.new_folder(site, _check_old) as draft:
         for name, content in _files(board, videos or Videos()):
@@ -100,22 +99,20 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield SUBMIT_PAGE, render_submit(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
-    for suite in dict.fromkeys(part.section.suite for part in board.sections):
+    for suite in board.suites:
         yield suite_page(suite), render_suite(board, suite)
         yield head_page(suite), render_head_to_head(board, suite)
     for name, rows in methods(board).items():
         yield method_page(name), render_method(board, name, rows, videos)
-    for place, video in {video.place: video for video in videos.shown.values()}.items():
-        yield place, _content(video)
+    for path, video in {video.site_path: video for video in videos.shown.values()}.items():
+        yield path, _content(video)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()
-    for part in board.sections:
-        for row in part.rows:
-            for each in row.runs:
-                if each.episodes not in written and each.run.episodes is not None:
-                    written.add(each.episodes)
-                    yield each.episodes, episodes_text(each.run.episodes)
+    for run in (run for row in board.rows for run in row.row.runs):
+        if run.episodes not in written and run.run.episodes is not None:
+            written.add(run.episodes)
+            yield run.episodes, episodes_text(run.run.episodes)
 
 
 def _content(video: Video) -> bytes:

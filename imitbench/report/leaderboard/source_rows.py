@@ -1,18 +1,30 @@
-"""Makes report rows of published runs, and keeps the runs of different submitters separate."""
+"""Makes report rows of published runs, and keeps separate what no table may mix.
+
+Runs of a table share their suite, the version of its card, and the references of every environment;
+runs of different submitters have rows of their own. The version of this package does not separate
+runs: a run's specification has everything that determines its numbers, and whatever changes them (a
+default, an implementation, demonstrations) changes the specification. Rows show the versions that
+made them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from imitbench.published.results_sources import ResultsSource
-from imitbench.records.bundled_cards import role_of
+from imitbench.records.bundled_cards import bundled_suite, role_of
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.report.model import ANCHORS
 from imitbench.store.comparability import current_run_ids, run_row
+
+_MEASURED = {"raw_return", "termination_rate", "mean_length", "env_steps", "train_s", "wall_s",
+             "finished_at"}  # fmt: skip
+_Scale = tuple[str, str, int]
+_Reference = tuple[str, float, float]
 
 
 @dataclass(frozen=True)
@@ -61,42 +73,32 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
     An algorithm that several submitters ran on a suite has one entry per submitter. The reference
     policies `random` and `expert` have one entry for all submitters, if the runs used this
     package's implementation.
-
-    Args:
-        sources: Results of each submitter.
     """
     rows = ReportRows()
     keys = _keys(sources)
     references: set[ReferenceRow] = set()
-    for place, source in enumerate(sources):
+    for index, source in enumerate(sources):
         current = current_run_ids((run.spec, run.ended_at) for run in source.runs)
         for run in source.runs:
             if run.spec.run_id not in current:
                 continue
-            outcome = run.result or run.failure
-            assert outcome is not None
-            spec = run.spec
-            run_id = f"{place}-{spec.run_id}"
-            key = keys[place, spec.suite, spec.algo_label, _is_anchor(spec)]
+            spec, references_of_run = run.spec, run.outcome.references
+            run_id = f"{index}-{spec.run_id}"
+            key = keys[index, spec.suite, spec.algo_label, _is_anchor(spec)]
             columns = {
                 **run_row(spec).model_dump(),
                 "run_id": run_id,
                 "algo": key,
-                "source": spec.source or _source_of_scale(outcome.references.version),
+                "source": spec.source or _source_of_scale(references_of_run.version),
             }
-            rows.entries[run_id] = SubmittedRun(place, run)
+            rows.entries[run_id] = SubmittedRun(index, run)
             rows.names[key] = spec.algo_label
-            references.add(_reference(spec, outcome.references))
-            failure = run.failure
-            if failure is not None:
-                rows.failures.append(
-                    FailureRow(
-                        **columns,
-                        phase=failure.phase,
-                        error_type=failure.error_type,
-                        message=failure.message,
-                    )
-                )
+            references.add(
+                ReferenceRow(suite=spec.suite, env=spec.environment.id, **dict(references_of_run))
+            )
+            if run.failure is not None:
+                columns |= run.failure.model_dump(include={"phase", "error_type", "message"})
+                rows.failures.append(FailureRow.model_validate(columns))
             else:
                 rows.scores.append(_score_row(run, columns))
     rows.references = sorted(references, key=lambda row: (row.suite, row.env, row.version,
@@ -110,15 +112,9 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
     return ScoreRow.model_validate(
         {
             **columns,
-            "raw_return": result.raw_return,
+            **result.model_dump(include=_MEASURED),
             "score": result.references.score(result.raw_return),
             "score_deterministic": result.references.score(result.deterministic_return),
-            "termination_rate": result.termination_rate,
-            "mean_length": result.mean_length,
-            "env_steps": result.env_steps,
-            "train_s": result.train_s,
-            "wall_s": result.wall_s,
-            "finished_at": result.finished_at,
             "score_one": result.references.score_one,
         }
     )
@@ -134,18 +130,6 @@ def _source_of_scale(version: str) -> str | None:
     return re.sub(r":[0-9a-f]{8}$", "", expert) if foreign else None
 
 
-def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
-    return ReferenceRow(
-        suite=spec.suite,
-        env=spec.environment.id,
-        version=references.version,
-        random=references.random,
-        expert=references.expert,
-        score_one=references.score_one,
-        demonstrations=references.demonstrations,
-    )
-
-
 def _is_anchor(spec: RunSpec) -> bool:
     """Whether a run is of an anchor, and not of another algorithm with that name."""
     return role_of(spec) == "anchor" and spec.algo_label in ANCHORS
@@ -155,20 +139,100 @@ def _keys(sources: Sequence[ResultsSource]) -> dict[tuple[int, str, str, bool], 
     """Returns a unique name for each algorithm of each submitter on a suite."""
     wanted = sorted(
         {
-            (place, run.spec.suite, run.spec.algo_label, _is_anchor(run.spec))
-            for place, source in enumerate(sources)
+            (index, run.spec.suite, run.spec.algo_label, _is_anchor(run.spec))
+            for index, source in enumerate(sources)
             for run in source.runs
         }
     )
     shared = Counter((suite, label) for _, suite, label, _ in wanted)
     keys: dict[tuple[int, str, str, bool], str] = {}
     taken = {label for _, _, label, _ in wanted}
-    for place, suite, label, anchor in wanted:
+    for index, suite, label, anchor in wanted:
         if anchor or (shared[suite, label] == 1 and label not in ANCHORS):
-            keys[place, suite, label, anchor] = label
+            keys[index, suite, label, anchor] = label
             continue
-        key = f"{label} ({sources[place].name or 'own runs'})"
+        key = f"{label} ({sources[index].name or 'own runs'})"
         while key in taken:
             key += "*"
-        keys[place, suite, label, anchor] = key
+        keys[index, suite, label, anchor] = key
     return keys
+
+
+def separate(rows: ReportRows) -> list[tuple[str, ReportRows]]:
+    """Separates rows by suite and by the references that scored them.
+
+    Returns:
+        Text that tells apart the groups of a suite, empty if it has one group; and the rows of
+        each group. Groups are sorted by suite, those of the newest version first.
+    """
+    scales = _scales(rows)
+    grouped: dict[_Scale, ReportRows] = {}
+    for scale in sorted(set(scales.values()), key=_order):
+        grouped[scale] = replace(rows, scores=[], failures=[], references=[])
+    known: dict[_Scale, set[tuple[str, _Reference]]] = defaultdict(set)
+    shown: list[ScoreRow | FailureRow] = [*rows.scores, *rows.failures]
+    for row in shown:
+        scale = scales[row.run_id]
+        known[scale].add((row.env, _references(rows, row)))
+        if isinstance(row, ScoreRow):
+            grouped[scale].scores.append(row)
+        else:
+            grouped[scale].failures.append(row)
+    for scale, found in known.items():
+        grouped[scale].references = [
+            reference
+            for reference in rows.references
+            if reference.suite == scale[0]
+            and (reference.env, _identity(reference.suite, reference)) in found
+        ]
+    return [(_version_text(scale, grouped), own) for scale, own in grouped.items()]
+
+
+def _references(rows: ReportRows, row: ScoreRow | FailureRow) -> _Reference:
+    return _identity(row.suite, rows.entries[row.run_id].run.outcome.references)
+
+
+def _identity(suite: str, references: ReferenceScores | ReferenceRow) -> _Reference:
+    """Returns what identifies references: of a suite of this package, their version alone.
+
+    Other values of such a version fail the check `references`, and have no rank.
+    """
+    if bundled_suite(suite) is not None:
+        return references.version, 0.0, 1.0
+    return references.version, references.random, references.expert
+
+
+def _scales(rows: ReportRows) -> dict[str, _Scale]:
+    """Returns suite, version of its card, and number of the scale, by the id of the row.
+
+    Two experts of one source have the same version of the card. Where an environment has several,
+    the scales of that environment are numbered.
+    """
+    shown: list[ScoreRow | FailureRow] = [*rows.scores, *rows.failures]
+    several: dict[tuple[str, str, str, str], dict[_Reference, None]] = defaultdict(dict)
+    keys = {}
+    for row in sorted(shown, key=lambda each: each.run_id):
+        own = _references(rows, row)
+        base, _, expert = own[0].partition("+")
+        keys[row.run_id] = (row.suite, base, row.source or expert, row.env), own
+        several[keys[row.run_id][0]].setdefault(own)
+    ordered: Mapping[tuple[str, str, str, str], list[_Reference]] = {
+        key: sorted(found) for key, found in several.items()
+    }
+    return {
+        run_id: (key[0], key[1], ordered[key].index(own)) for run_id, (key, own) in keys.items()
+    }
+
+
+def _order(scale: _Scale) -> tuple[str, int, str, int]:
+    suite, version, number = scale
+    return suite, -int(version) if version.isdecimal() and len(version) < 10 else 0, version, number
+
+
+def _version_text(scale: _Scale, grouped: Mapping[_Scale, ReportRows]) -> str:
+    suite, version, number = scale
+    alike = [other for other in grouped if other[0] == suite]
+    if len(alike) == 1:
+        return ""
+    numbered = sum(other[1] == version for other in alike) > 1
+    return f"version {version}" + f", scale {number + 1}" * numbered

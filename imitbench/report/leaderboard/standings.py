@@ -29,24 +29,20 @@ def make_tracks(parts: Sequence[BoardSection], method: StatisticsSettings) -> tu
 
     Ranked rows come before others, then the higher IQM counts. Runs that were scored with other
     references, or with experts of another source, are another column.
-
-    Args:
-        parts: Tables of the board.
-        method: Settings of its statistics.
     """
     grouped: dict[tuple[str, str, str], list[OnBoard]] = {}
-    for number, part in enumerate(parts):
+    for part in parts:
         versions = ", ".join(sorted({row.version for row in part.section.references}))
         key = (part.section.suite, part.section.conditions.source or "", versions)
-        grouped.setdefault(key, []).extend(OnBoard(number, part, row) for row in part.rows)
+        grouped.setdefault(key, []).extend(OnBoard(part, row) for row in part.rows)
     tracks = []
     for (suite, source, version), shown in grouped.items():
         alike = [other for other in grouped if other[0] == suite]
         several = len({other[1] for other in alike}) > 1, len({other[2] for other in alike}) > 1
-        told = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
-        told += [flag] if (flag := text.score_one_flag(shown[0].part.section.score_one)) else []
-        title = f"{suite} ({', '.join(told)})" if told else suite
-        tracks.append(Track(suite, title, version, _standings(shown, method)))
+        details = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
+        details += [flag] if (flag := text.score_one_flag(shown[0].part.section.score_one)) else []
+        title = f"{suite} ({', '.join(details)})" if details else suite
+        tracks.append(Track(title, _standings(shown, method)))
     return tuple(tracks)
 
 
@@ -66,10 +62,11 @@ def _standings(shown: Iterable[OnBoard], method: StatisticsSettings) -> dict[str
 
 
 def _places(ranked: Mapping[str, OnBoard], method: StatisticsSettings) -> dict[str, int]:
-    if len({each.number for each in ranked.values()}) != 1:
+    tables = {id(each.part): each.part for each in ranked.values()}
+    if len(tables) != 1:
         rows = {name: each.row for name, each in ranked.items()}
         return tied_places(rows, pair_outcomes(rows, method))
-    [pairs] = {each.number: each.part.pairs for each in ranked.values()}.values()
+    [pairs] = [table.pairs for table in tables.values()]
     keys = {name: each.row.result.algorithm for name, each in ranked.items()}
     places = tied_places(keys.values(), pairs)  # the table has decided all of them
     return {name: places[key] for name, key in keys.items()}
@@ -93,10 +90,6 @@ def pair_outcomes(
     """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
 
     Where runs failed, a decision must hold whether these count as random or not at all.
-
-    Args:
-        rows: Rows with runs and finite scores, by any names.
-        method: Settings of the board's statistics.
     """
 
     def compared(policy: FailurePolicy) -> dict[Pair, PairOutcome]:
@@ -140,6 +133,4 @@ def scores_of(row: BoardRow, policy: FailurePolicy) -> dict[str, FloatArray]:
     for run in row.runs:
         scores.setdefault(run.row.env, []).append(run.row.score)
     failures = {cell.environment: cell.failures for cell in row.result.cells}
-    return count_failures(
-        {env: np.array(own) for env, own in scores.items()}, failures, policy
-    ).scores
+    return count_failures({env: np.array(own) for env, own in scores.items()}, failures, policy)

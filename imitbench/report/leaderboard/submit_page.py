@@ -87,26 +87,18 @@ _RULES = (
 
 
 def render_submit(board: Board) -> str:
-    """Writes the page.
-
-    Args:
-        board: The whole leaderboard.
-
-    Returns:
-        Self-contained HTML, which links to other pages of the site.
-    """
+    """Writes the page that tells how to submit."""
     main = [_step(*step) for step in STEPS]
     main.append(block("pull", "6. Submit it", _where(board.submit_to)))
-    main.append(block("then", "What happens then", _list(_AFTERWARDS)))
-    pairs = [part for name, said in _MARKS for part in (tag("dt", name), tag("dd", said))]
-    main.append(block("marks", "What the marks mean", tag("dl", *pairs)))
-    main.append(block("rules", "Rules", _list(_RULES)))
+    main.append(block("then", "What happens then", page.bullets(_AFTERWARDS)))
+    main.append(block("marks", "What the marks mean", page.definitions(_MARKS)))
+    main.append(block("rules", "Rules", page.bullets(_RULES)))
     return page.render(board, SUBMIT_PAGE, "How to submit", main, facts=[])
 
 
-def _step(place: str, title: str, said: str, commands: Sequence[str]) -> Markup:
+def _step(anchor: str, title: str, caption: str, commands: Sequence[str]) -> Markup:
     code = tag("pre", tag("code", "\n".join(commands)), tabindex="0", class_="scroll")
-    return block(place, title, tag("p", said), code)
+    return block(anchor, title, tag("p", caption), code)
 
 
 def _where(address: str | None) -> Markup:
@@ -114,9 +106,5 @@ def _where(address: str | None) -> Markup:
         return tag("p", "Send the folder to the maintainers of this board, or, if you maintain it, "
                    "create its repository with “imitbench leaderboard init”.")  # fmt: skip
     link = tag("a", address, href=address, rel="noreferrer")
-    said = "Add the folder below submissions/ in a clone of "
-    return tag("p", said, link, ", and open a pull request that changes nothing else.")
-
-
-def _list(items: Sequence[str]) -> Markup:
-    return tag("ul", *(tag("li", item) for item in items))
+    caption = "Add the folder below submissions/ in a clone of "
+    return tag("p", caption, link, ", and open a pull request that changes nothing else.")

@@ -9,27 +9,22 @@ from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
-from imitbench.report.html_tables import Column, TableCell
+from imitbench.report.html_tables import HtmlColumn, TableCell
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.leaderboard.page import interval, place_text, row_name
+from imitbench.report.leaderboard.page import interval, row_name
+from imitbench.report.leaderboard.row_facts import level_text, package_versions, tuning_text
 from imitbench.report.leaderboard.table_alarms import table_alarms
-from imitbench.report.leaderboard.trust import level_text, package_versions
-from imitbench.report.leaderboard.tuning import tuning_text
-from imitbench.stats.intervals import Interval
+
+_EXTERNAL = (
+    "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
+    "averaged with the others, nor checked here; budgets are not compared."
+)
 
 
 def render_suite(board: Board, suite: str) -> str:
-    """Writes the page of a suite: a table for each group of comparable runs.
-
-    Args:
-        board: The whole leaderboard.
-        suite: Name of the suite.
-
-    Returns:
-        Self-contained HTML, which links to other pages of the site.
-    """
+    """Writes the page of a suite: a table for each group of comparable runs."""
     parts = board.of_suite(suite)
     main = [_filters(parts), *(_table(part, board) for part in parts), _reading(parts, board)]
     card = bundled_suite(suite)
@@ -60,13 +55,11 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
     facets = [_facets(part) for part in parts]
     choices = []
     for name in facets[0] if facets else ():
-        values = dict.fromkeys(each[name] for each in facets)
+        values = dict.fromkeys(facet[name] for facet in facets)
         if len(values) < 2:
             continue
-        options = [tag("option", "any", value="")]
-        options += [tag("option", value, value=f"={value}") for value in values]
-        select = tag("select", *options, data_facet=name)
-        choices.append(tag("label", f"{name.capitalize()} ", select))
+        options = {f"={value}": value for value in values}
+        choices.append(page.choice(name.capitalize(), "any", options, data_facet=name))
     field = tag("input", type="search", id="algorithm", placeholder="name or submitter")
     choices.append(tag("label", "Algorithm ", field))
     choices += page.save_buttons()
@@ -75,7 +68,7 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
 
 def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
     """Returns how to read the tables, once for all of them."""
-    said = (
+    caption = (
         f"Dot and bar: IQM and its {board.method.level:.0%} interval, drawn from the score 0 to "
         "1 (dashed); tick: mean. A rank is 1 + the number of algorithms that are decided to be "
         "better, as by “imitbench compare”; “=” marks ranks that several share. Environments have "
@@ -83,8 +76,8 @@ def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
         f"{board.method.failed_runs.statement}"
     )
     if any(row.kind == "external" for part in parts for row in part.rows):
-        said += " External rows are imported numbers, which are neither ranked nor averaged."
-    return block("reading", "How to read these tables", tag("p", said, class_="lead"))
+        caption += " External rows are imported numbers, which are neither ranked nor averaged."
+    return block("reading", "How to read these tables", tag("p", caption, class_="lead"))
 
 
 def short_names(environments: Sequence[str]) -> dict[str, str]:
@@ -100,75 +93,57 @@ def _table(part: BoardSection, board: Board) -> Markup:
     section = part.section
     scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
-        Column("Rank", number=True),
-        Column("Algorithm"),
-        Column("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
+        HtmlColumn("Rank", number=True),
+        HtmlColumn("Algorithm"),
+        HtmlColumn("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
         *(
-            Column(short, number=True, title=environment)
+            HtmlColumn(short, number=True, title=environment)
             for environment, short in short_names(section.environments).items()
         ),
-        Column("Seeds", number=True),
-        Column("Cost", number=True),
-        Column("Tuning"),
-        Column("Checks"),
+        HtmlColumn("Seeds", number=True),
+        HtmlColumn("Cost", number=True),
+        HtmlColumn("Tuning"),
+        HtmlColumn("Checks"),
     ]
+
+    def table(rows: Sequence[BoardRow], kind: str, caption: str) -> Markup:
+        return html_tables.table(
+            columns,
+            [_row(row, part, scale) for row in rows],
+            label=part.title + f", {kind}" * bool(kind),
+            caption=caption,
+            classes=f"board cards {kind}".rstrip(),
+            names=2,
+            ids=[model.row_id(part, row) for row in rows],
+        )
+
     imported = [row for row in part.rows if row.kind == "external"]
-    own = [row for row in part.rows if row.kind != "external"]
-    whole = html_tables.table(
-        columns,
-        [_row(row, part, scale) for row in own],
-        label=part.title,
-        caption="",
-        classes="board cards",
-        names=2,
-        ids=[model.row_id(part, row) for row in own],
-    )
-    shared = part.title.removeprefix(section.suite).removeprefix(": ")
-    told = f"{shared}, " * bool(shared) + text.reference_versions(section)
-    heading = join(section.suite, " ", tag("span", told, class_="shared"))
-    found = [("", each) for each in table_alarms(part, board.method)]
+    whole = table([row for row in part.rows if row.kind != "external"], "", "")
+    details = f"{part.shared}, " * bool(part.shared) + text.reference_versions(section)
+    heading = join(section.suite, " ", tag("span", details, class_="shared"))
+    found = [("", table_alarm) for table_alarm in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
     parts = [page.alarms(found), whole, tag("p", compare, class_="beside")]
     if imported:
-        parts += [
-            tag("h3", "External, imported numbers"),
-            _external(imported, columns, part, scale),
-        ]
+        heading_there = tag("h3", "External, imported numbers")
+        parts += [heading_there, table(imported, "external", _EXTERNAL)]
     if section.notes:
-        notes = tag("ul", *(tag("li", note) for note in section.notes))
         count = len(section.notes)
-        said = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
-        parts.append(tag("details", tag("summary", said), notes, class_="notes"))
+        caption = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
+        notes = page.bullets(section.notes)
+        parts.append(tag("details", tag("summary", caption), notes, class_="notes"))
     facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
     return block(part.anchor, heading, *parts, classes="table", **facets)
 
 
-def _external(
-    rows: Sequence[BoardRow], columns: Sequence[Column], part: BoardSection, scale: AxisScale
-) -> Markup:
-    caption = (
-        "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
-        "averaged with the others, nor checked here; budgets are not compared."
-    )
-    return html_tables.table(
-        columns,
-        [_row(row, part, scale) for row in rows],
-        label=f"{part.title}, external",
-        caption=caption,
-        classes="board cards external",
-        names=2,
-        ids=[model.row_id(part, row) for row in rows],
-    )
-
-
 def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
     result = row.result
-    place = None if row.page is None else f"../{row.page}#{row.anchor}"
+    address = None if row.page is None else f"../{row.page}#{row.anchor}"
 
     def linked(shown: str, part_of_page: str = "") -> Markup:
-        if place is None or shown == text.NOTHING:
+        if address is None or shown == text.NOTHING:
             return escape(shown)
-        return tag("a", shown, href=f"{place}{part_of_page}")
+        return tag("a", shown, href=f"{address}{part_of_page}")
 
     failed = result.failures
     broken = Markup("")
@@ -176,25 +151,14 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
         broken = linked(tag("span", f"{failed} failed", class_="bad"), "-failures")
     is_run = row.kind in ("run", "external")
     steps, wall = row.env_steps, row.wall_s
-    rank = place_text(row.place, tied=[each.place for each in part.rows].count(row.place) > 1)
-    about = row.kind == "run" and result.role in ("method", "reference")
+    cost = text.NOTHING if wall is None else f"{text.fixed(wall / 60, 1)} min"
+    drawn = strip(result.iqm, result.mean, scale, row.name, row.color)
+    ends = page.ends(result.iqm)
+    checks, versions = level_text(row), ", ".join(package_versions((*row.runs, *row.failures)))
     return [
-        TableCell(rank, _key(row.place)),
-        TableCell(
-            join(
-                row_name(row, f"../{model.method_page(row.name)}" if about else None),
-                tag("span", model.submitter_text(row), class_="how"),
-            ),
-            row.name,
-        ),
-        TableCell(
-            join(
-                linked(interval(result.iqm, row)),
-                strip(result.iqm, result.mean, scale, row.name, row.color),
-            ),
-            _point(result.iqm),
-            _ends(result.iqm),
-        ),
+        page.rank_cell(row, part),
+        TableCell(join(row_name(row, "../"), _below(model.submitter_text(row))), row.name),
+        TableCell(join(linked(interval(result.iqm, row)), drawn), ends["point"], ends),
         *(
             TableCell(
                 linked(text.score(html_tables.finite(cell.score)), f"-e{at}" * bool(cell.runs)),
@@ -210,37 +174,17 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             else {},
         ),
         TableCell(
-            join(
-                linked(
-                    text.NOTHING if wall is None else f"{text.fixed(wall / 60, 1)} min", "-runs"
-                ),
-                _below(f"{_amount(steps)} steps" if steps else ""),
-            ),
+            join(linked(cost, "-runs"), _below(f"{_amount(steps)} steps" if steps else "")),
             wall,
             {"seconds": wall, "environment steps": steps},
         ),
         TableCell(*tuning_text(row.specs)),
-        TableCell(
-            join(
-                level_text(row) or text.NOTHING,
-                _below(", ".join(package_versions((*row.runs, *row.failures)))),
-            ),
-            level_text(row),
-        ),
+        TableCell(join(checks or text.NOTHING, _below(versions)), checks),
     ]
 
 
-def _ends(value: Interval | None) -> dict[str, float | None]:
-    known = value is not None and value.known
-    return {
-        "point": _point(value),
-        "low": value.low if value is not None and known else None,
-        "high": value.high if value is not None and known else None,
-    }
-
-
-def _below(said: str) -> Markup:
-    return tag("span", said, class_="how") if said else Markup("")
+def _below(caption: str) -> Markup:
+    return tag("span", caption, class_="how") if caption else Markup("")
 
 
 def _amount(count: float) -> str:
@@ -249,11 +193,3 @@ def _amount(count: float) -> str:
         if count >= unit:
             return f"{count / unit:.3g}{sign}"
     return f"{count:.3g}"
-
-
-def _key(rank: int | None) -> float | None:
-    return None if rank is None else float(rank)
-
-
-def _point(value: Interval | None) -> float | None:
-    return html_tables.finite(value.point) if value is not None else None

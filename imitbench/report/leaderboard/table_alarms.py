@@ -39,12 +39,7 @@ class TableAlarm:
 
 
 def table_alarms(part: BoardSection, method: StatisticsSettings) -> tuple[TableAlarm, ...]:
-    """Returns the alarms of a table: saturation first, then controls.
-
-    Args:
-        part: The table.
-        method: Settings of the board's statistics, whose `level` is the confidence.
-    """
+    """Returns the alarms of a table at the board's confidence: saturation, then controls."""
     if part.section.score_one - {"expert"}:
         saturated: list[TableAlarm] = []  # without an expert, score 1 is no limit
     else:

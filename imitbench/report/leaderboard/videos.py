@@ -34,7 +34,7 @@ class Video:
     which: str
 
     @property
-    def place(self) -> str:
+    def site_path(self) -> str:
         """Its path in the site."""
         return f"{FOLDER}/{self.run.run.spec.run_id}.mp4"
 
@@ -77,7 +77,7 @@ def choose_videos(board: Board, folder: Path) -> Videos:
     if not folder.is_dir():
         raise InputError(f"--videos {folder}: no such folder")
     files, notes = _files(folder)
-    wanted = [pair for rows in methods(board).values() for each in rows for pair in _wanted(each)]
+    wanted = [pair for rows in methods(board).values() for row in rows for pair in _wanted(row)]
     shown = {
         run.row.run_id: Video(files[run.run.spec.run_id], run, which)
         for which, run in wanted

@@ -19,8 +19,9 @@ from imitbench.store.external_results import (
     MAX_RUNS,
     ExternalRun,
     ImportedResults,
+    content_digest,
+    visible,
 )
-from imitbench.store.importers.bounded_files import content_digest, visible
 from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.text_line import one_line
@@ -143,8 +144,8 @@ def _run(columns: list[str], cells: list[str], line: int) -> ExternalRun:
     values |= {name: _number(name, row[name]) for name in _NUMBERS if name in row}
     if "all_demos" in row:
         values["all_demos"] = _flag("all_demos", row["all_demos"])
-    said = {name: one_line(row[name], 2000) for name in _PROVENANCE if name in row}
-    return ExternalRun(place=f"line {line}", provenance=said, **_status(row), **values)
+    provenance = {name: one_line(row[name], 2000) for name in _PROVENANCE if name in row}
+    return ExternalRun(place=f"line {line}", provenance=provenance, **_status(row), **values)
 
 
 def _status(row: dict[str, str]) -> dict[str, Any]:

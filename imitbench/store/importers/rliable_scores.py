@@ -23,8 +23,6 @@ from imitbench.store.external_results import (
     MAX_RUNS,
     ExternalRun,
     ImportedResults,
-)
-from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
     visible,

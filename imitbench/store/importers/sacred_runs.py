@@ -31,8 +31,6 @@ from imitbench.store.external_results import (
     ExternalRun,
     ImportedResults,
     Status,
-)
-from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
     visible,
@@ -128,7 +126,7 @@ class _FolderWalk:
                     raise InputError(f"{self.root}: more than {MAX_RUNS} runs; import parts of it")
                 yield prefix or "."
                 continue
-            folders = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+            folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
             if folders and depth == _MAX_DEPTH:
                 self._leave_out(prefix, f"more than {_MAX_DEPTH} folders deep")
                 continue
@@ -250,15 +248,15 @@ class _RunFolder:
         }
 
     def _provenance(self) -> dict[str, str]:
-        said = {
+        values = {
             "experiment": _at(self._record, "experiment", "name"),
             "python": _at(self._record, "host", "python_version"),
             "sacred_status": self._record.get("status"),
         }
         packages = _at(self._record, "experiment", "dependencies")
         if isinstance(packages, list):
-            said["packages"] = " ".join(sorted(str(each) for each in packages))
-        return {name: one_line(value, 2000) for name, value in said.items() if value}
+            values["packages"] = " ".join(sorted(str(package) for package in packages))
+        return {name: one_line(value, 2000) for name, value in values.items() if value}
 
     def _statistics(self) -> dict[str, Any]:
         result = self._record.get("result")

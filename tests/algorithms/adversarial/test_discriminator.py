@@ -86,7 +86,7 @@ def test_actor_critic_probabilities_are_those_of_the_policy(name):
     venv = make_venv(name)
     policy = PPO("MlpPolicy", venv, seed=0, device="cpu").policy
     data = random_transitions(venv, 20)
-    obs, acts = th.as_tensor(data.obs), th.as_tensor(data.acts)
+    obs, acts = th.tensor(data.obs), th.tensor(data.acts)
     got = log_action_probability(policy, obs, acts)
     th.testing.assert_close(got, policy.evaluate_actions(obs, acts)[1].detach())
     assert not got.requires_grad
@@ -155,7 +155,7 @@ def test_computing_probabilities_does_not_change_the_policy_s_normalizer():
     policy = PPO("MlpPolicy", venv, seed=0, device="cpu", policy_kwargs=kwargs).policy
     policy.set_training_mode(True)
     data = random_transitions(venv, 20)
-    log_action_probability(policy, th.as_tensor(data.obs), th.as_tensor(data.acts))
+    log_action_probability(policy, th.tensor(data.obs), th.tensor(data.acts))
     assert policy.features_extractor.normalize.count == 0
     assert policy.training
 
@@ -182,5 +182,5 @@ def test_a_deterministic_policy_gives_no_probabilities():
     assert isinstance(venv.action_space, spaces.Discrete)
     policy = DQN("MlpPolicy", venv, device="cpu", buffer_size=10).policy
     data = random_transitions(venv, 4)
-    obs, acts = th.as_tensor(data.obs), th.as_tensor(data.acts)
+    obs, acts = th.tensor(data.obs), th.tensor(data.acts)
     assert log_action_probability(policy, obs, acts) is None

@@ -5,8 +5,8 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.algorithms.adversarial.discriminator import FIELDS
 from imitbench.algorithms.adversarial.gail import GAIL, RewardNetFromDiscriminatorLogit
+from imitbench.algorithms.demonstration_fit import FIELDS
 from imitbench.rewards.reward_nets import BasicRewardNet
 from imitbench.util.networks import RunningNorm
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from imitbench.algorithms.off_policy import squashed_gaussian
 from imitbench.algorithms.off_policy.agent import AgentOptions, SoftActorCritic, SoftQ
-from imitbench.algorithms.off_policy.collector import encoded_rows
+from imitbench.algorithms.off_policy.collector import encoded_demonstrations
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
@@ -388,10 +388,17 @@ def test_shares_add_up_to_those_of_both_batches():
     assert shares(2, 0.25, 0.75).tolist() == [0.125, 0.125, 0.375, 0.375]
 
 
+def ended(obs, next_obs):
+    """Demonstrations whose last step ends an episode for good."""
+    dones, timeouts = np.array([False, True]), np.zeros(2, bool)
+    return {"obs": obs, "acts": obs[:, :1], "next_obs": next_obs, "dones": dones,
+            "timeouts": timeouts}  # fmt: skip
+
+
 def test_the_end_of_an_episode_leads_to_the_absorbing_state():
     encoder = ObservationEncoder(spaces.Box(-9, 9, (2,)), absorbing=True)
     obs = np.ones((2, 2), np.float32)
-    made = encoded_rows(encoder, obs, obs[:, :1], 2 * obs, np.array([False, True]))
+    made = encoded_demonstrations(encoder, ended(obs, 2 * obs), spaces.Box(-1, 1, (1,)))
     assert made["next_obs"].tolist() == [[2, 2, 0], [0, 0, 1], [0, 0, 1]]
     assert made["obs"].tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
     assert made["acts"].tolist() == [[1], [1], [0]]
@@ -401,7 +408,7 @@ def test_the_end_of_an_episode_leads_to_the_absorbing_state():
 def test_without_an_absorbing_state_the_end_is_marked():
     encoder = ObservationEncoder(spaces.Box(-9, 9, (2,)), absorbing=False)
     obs = np.ones((2, 2), np.float32)
-    made = encoded_rows(encoder, obs, obs[:, :1], obs, np.array([False, True]))
+    made = encoded_demonstrations(encoder, ended(obs, obs), spaces.Box(-1, 1, (1,)))
     assert made["terminal"].tolist() == [0, 1]
 
 

@@ -24,7 +24,8 @@ def rng():
 
 def equal(one, other):
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name)) for name in (*FIELDS, "lengths")
+        np.array_equal(getattr(one.steps, name), getattr(other.steps, name))
+        for name in (*FIELDS, "lengths")
     )
 
 
@@ -34,7 +35,7 @@ def test_all_first_fragments_come_before_all_second_ones(rng, lengths):
     batch = stack_fragments(pairs)
     flat = flatten_trajectories_with_rew([p[0] for p in pairs] + [p[1] for p in pairs])
     for name in FIELDS:
-        assert np.array_equal(getattr(batch, name), getattr(flat, name)), name
+        assert np.array_equal(getattr(batch.steps, name), getattr(flat, name)), name
     assert batch.lengths.tolist() == [*lengths, *lengths]
     assert batch.n_pairs == 3
     assert batch.joined.common_length == (4 if lengths == [4, 4, 4] else None)
@@ -42,13 +43,13 @@ def test_all_first_fragments_come_before_all_second_ones(rng, lengths):
 
 def test_only_the_last_step_of_a_terminal_fragment_is_done(rng):
     batch = stack_fragments([(fragment(rng, 2, terminal=True), fragment(rng, 2))])
-    assert batch.dones.tolist() == [False, True, False, False]
+    assert batch.steps.dones.tolist() == [False, True, False, False]
 
 
 def test_one_fragment_without_rewards_means_no_rewards(rng):
     with_rewards, without = fragment(rng), fragment(rng, rewards=False)
-    assert stack_fragments([(with_rewards, with_rewards)]).rews is not None
-    assert stack_fragments([(with_rewards, without)]).rews is None
+    assert stack_fragments([(with_rewards, with_rewards)]).steps.rews is not None
+    assert stack_fragments([(with_rewards, without)]).steps.rews is None
 
 
 @pytest.mark.parametrize("members", [None, 3])
@@ -56,7 +57,7 @@ def test_one_fragment_without_rewards_means_no_rewards(rng):
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_returns_are_discounted_sums_of_each_fragment(rng, lengths, discount, members):
     batch = stack_fragments(pairs_of(rng, lengths))
-    steps = len(batch.dones)
+    steps = len(batch.steps.dones)
     rewards = rng.normal(size=(steps,) if members is None else (steps, members))
     returns = batch.returns(th.from_numpy(rewards), discount)
     parts = np.split(rewards, np.cumsum(batch.lengths)[:-1])
@@ -68,10 +69,10 @@ def test_returns_are_discounted_sums_of_each_fragment(rng, lengths, discount, me
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_gradients_pass_through_returns(rng, lengths):
     batch = stack_fragments(pairs_of(rng, lengths))
-    rewards = th.zeros(len(batch.dones), dtype=th.float64, requires_grad=True)
+    rewards = th.zeros(len(batch.steps.dones), dtype=th.float64, requires_grad=True)
     batch.returns(rewards, 0.5)[1].backward()
     start, length = lengths[0], lengths[1]
-    expected = np.zeros(len(batch.dones))
+    expected = np.zeros(len(batch.steps.dones))
     expected[start : start + length] = 0.5 ** np.arange(length)
     assert np.array_equal(rewards.grad, expected)
 
@@ -98,7 +99,7 @@ def test_true_returns_are_those_of_the_environments_rewards(rng, lengths, discou
     pairs = pairs_of(rng, lengths)
     batch = stack_fragments(pairs)
     for each in (batch, batch.take(np.array([2, 0])), batch):
-        rewards = th.from_numpy(each.rews.astype(np.float64))
+        rewards = th.from_numpy(each.steps.rews.astype(np.float64))
         assert th.equal(each.true_returns(discount), each.returns(rewards, discount))
     without = stack_fragments(pairs_of(rng, lengths, rewards=False))
     assert without.true_returns(discount) is None

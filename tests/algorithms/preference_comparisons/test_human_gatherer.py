@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from imitbench.algorithms.preference_comparisons import human_gatherer
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
 from imitbench.algorithms.preference_comparisons.fragmenters import RandomFragmenter
 from imitbench.algorithms.preference_comparisons.human_gatherer import (
@@ -37,9 +38,30 @@ def read(path):
         return [np.asarray(frame) for frame in reader]
 
 
-def gray(path):
+def number(path):
     """Number of the fragment that a video shows."""
+    if path.stat().st_size < 10:  # of `stub_videos`
+        return int(path.read_text())
     return round(float(np.mean(read(path))) / 10)
+
+
+@pytest.fixture(autouse=True)
+def stub_videos(request, monkeypatch):
+    """Each video costs a process of ffmpeg, so that most tests write the fragment's number."""
+    if "real_videos" not in request.fixturenames:
+
+        def write(fragment, path, fps):
+            if fragment.infos is None:
+                write_fragment_video(fragment, path, fps)  # which refuses it
+            [gray] = {int(info["rendered_img"].flat[0]) for info in fragment.infos}
+            path.write_text(str(gray // 10))
+
+        monkeypatch.setattr(human_gatherer, "write_fragment_video", write)
+
+
+@pytest.fixture
+def real_videos():
+    """For tests of what the videos show."""
 
 
 PAIRS = [(fragment(2 * n), fragment(2 * n + 1)) for n in range(1, 5)]
@@ -63,7 +85,7 @@ class Person:
 
     @property
     def shown(self):
-        numbers = {path: gray(path) for path in {path for pair in self.paths for path in pair}}
+        numbers = {path: number(path) for path in {path for pair in self.paths for path in pair}}
         return [(numbers[left], numbers[right]) for left, right in self.paths]
 
     def answers(self, typed, pairs=PAIRS):
@@ -93,6 +115,7 @@ def test_first_letters_are_accepted(person, typed):
     assert person.answers(typed) == [1, 0, 0.5, 0.5]
 
 
+@pytest.mark.usefixtures("real_videos")
 def test_both_fragments_are_shown_and_their_paths_printed(person):
     person.answers("l l l l")
     assert person.shown == [(2, 3), (4, 5), (6, 7), (8, 9)]
@@ -232,6 +255,7 @@ class TestBadInput:
             person.answers("l l", [PAIRS[0], (fragment(1), bare)])
         assert person.out.getvalue() == ""
 
+    @pytest.mark.usefixtures("real_videos")
     def test_a_missing_frame_file_is_reported(self, person, tmp_path):
         infos = np.array([{"rendered_img": str(tmp_path / "gone.png")}] * 2)
         gone = TrajectoryWithRew(np.ones(3), np.zeros(2), infos, False, np.zeros(2))
@@ -331,6 +355,7 @@ class TestVideos:
             write_fragment_video(bare, tmp_path / "video.mp4", fps=10)
 
 
+@pytest.mark.usefixtures("real_videos")
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
 def test_rendered_trajectories_become_answered_comparisons(tmp_path, name):
     pytest.importorskip("pygame", reason="pygame draws these environments")

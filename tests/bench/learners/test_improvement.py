@@ -31,7 +31,7 @@ TRAINED = [
     and name != "pebble"  # must reach more on Pendulum, see test_oracle_answers.py
 ]
 
-FAILS = {"value_dice": "does not learn Pendulum, see docs/off_policy.md"}
+FAILS = {"value_dice": "does not learn Pendulum, see docs/methods/value_dice.md"}
 
 
 def returns_of(policy, evaluator):

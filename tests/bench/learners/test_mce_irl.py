@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
+from support.plans import request_of
 
 from imitbench.algorithms.mce_irl import TabularRewardNet
 from imitbench.algorithms.mce_planning import policy_value_regret
-from imitbench.bench.artifacts import ArtifactLocation, load_demos
+from imitbench.bench.artifacts import demos_of_run
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
-from imitbench.bench.spec import SweepSettings, make_spec
+from imitbench.bench.spec import make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.records.runs import Budget, EnvironmentSpec
 
@@ -20,9 +21,8 @@ ENV_ID = "imitbench/RandomMDP-0-v0"
 def set_up(spec=None, **settings):
     card = load_algorithm("mce_irl")
     values = card.resolve({name: str(value) for name, value in settings.items()})
-    run = make_spec(SUITE, ENV_ID, card, values, 0, SweepSettings())
-    place = ArtifactLocation.of_spec(suite_directory("tabular"), "demos", run.demos, "tabular")
-    demos = load_demos(place, run.demos)
+    run = make_spec(SUITE, ENV_ID, card, values, 0, request_of())
+    demos = demos_of_run(run, suite_directory("tabular"))
     env = make_environment(run.environment)
     task = Task(spec or run.environment, env.observation_space, env.action_space, values, seed=0)
     learner = MCEIRLLearner()

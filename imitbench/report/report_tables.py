@@ -1,0 +1,468 @@
+"""Builds the tables of a report as data, which each format lays out.
+
+A new table needs a function here that returns a `Table`, and its name in `extra_tables` for each
+section, or in `spanning_tables` for the report: all formats with tables show it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from imitbench.cards.suite import ScoreOne
+from imitbench.records.runs import ReferenceRow
+from imitbench.report import text
+from imitbench.report.comparison_runs import external_labels
+from imitbench.report.measures import MEANINGS
+from imitbench.report.model import (
+    AlgorithmResult,
+    Cell,
+    CellResult,
+    Column,
+    Kind,
+    Report,
+    Section,
+    Table,
+    make_columns,
+)
+from imitbench.stats.bootstrap import Interval
+from imitbench.store.comparability import Conditions
+from imitbench.store.external_results import ExternalScoreRow
+
+MILLION = 1e6
+_UNKNOWN = Cell(text.NOTHING)
+_REPEATED_ENVIRONMENT = Column("Environment", "name", rank=1, above=True)
+_FAILED = Column("Failed runs", "failures", rank=1, short="Failed")
+
+
+def section_tables(section: Section, report: Report) -> list[Table]:
+    """Returns the tables of a section: all environments, by environment, and those with rows."""
+    conditions = text.conditions(section, report)
+    return [
+        _all_environments(section, conditions),
+        _by_environment(section, conditions),
+        *section.extra,
+        *filter(_has_rows, (_measures(section), _references(section))),
+    ]
+
+
+def report_tables(report: Report) -> list[Table]:
+    """Returns the tables after the sections."""
+    return [*report.extra, *([_failed_runs(report)] if report.failures else [])]
+
+
+def extra_tables(
+    results: Sequence[AlgorithmResult],
+    references: Sequence[ReferenceRow],
+    imported: Sequence[ExternalScoreRow],
+) -> tuple[Table, ...]:
+    """Returns the tables that a section has where there is something to show.
+
+    Args:
+        results: Algorithms of the section.
+        references: References of the section.
+        imported: Runs of other tools under the conditions of the section.
+    """
+    kinds = [row.score_one for row in references]
+    tables = [_flagged(table, kinds) for table in (_further_aggregates(results), _costs(results))]
+    return tuple(filter(_has_rows, [*tables, _imported_results(imported)]))
+
+
+def spanning_tables(
+    sections: Sequence[Section], imported: Sequence[ExternalScoreRow]
+) -> tuple[Table, ...]:
+    """Returns the tables that span several sections.
+
+    Args:
+        sections: All sections.
+        imported: Runs of other tools that fit no section.
+    """
+    tables = [*_demonstration_tables(sections), _imported_results(imported)]
+    return tuple(filter(_has_rows, tables))
+
+
+def score_table(section: Section) -> Table:
+    """Returns scores by algorithm and environment, the only table in notebooks."""
+    headings = ["Algorithm", "Seeds", "IQM score", "Mean score", *section.environments]
+    rows = [
+        (
+            Cell(text.marked_name(result)),
+            Cell(text.seeds(result)),
+            _interval(result.iqm, result),
+            _score(result.mean.point if result.mean else None),
+            *(_score(cell.score) for cell in result.cells),
+            Cell.count(result.failures),
+        )
+        for result in section.algorithms
+    ]
+    return Table(section.title, (*make_columns(headings, 1), _FAILED), tuple(rows))
+
+
+def short_table(section: Section) -> Table:
+    """Returns the table that `imitbench run` prints at its end."""
+    rows = [
+        (
+            Cell(text.marked_name(result)),
+            Cell(text.coverage(result)),
+            Cell(text.seeds(result)),
+            _score(result.mean.point if result.mean else None),
+            _interval(result.iqm, result),
+            Cell(text.fixed(result.mean_length, 1)),
+            Cell(text.share(result.termination_rate)),
+            Cell.count(result.failures),
+        )
+        for result in section.algorithms
+    ]
+    headings = ("algorithm", "environments", "seeds", "mean score", "IQM", "length", "terminated")
+    return Table(
+        f"{section.title} ({text.reference_versions(section)})",
+        (*make_columns(headings, 1, (0, 3, 4, 2, 0, 6, 5)), Column("failed", "failures", rank=1)),
+        tuple(rows),
+    )
+
+
+def _all_environments(section: Section, conditions: str) -> Table:
+    rows = [
+        (
+            _algorithm(result, result.kind),
+            Cell(text.coverage(result), len(result.covered)),
+            Cell(text.seeds(result), None if result.kind == "reference" else result.seeds[0]),
+            _interval(result.mean, result),
+            _interval(result.iqm, result),
+            Cell.count(result.failures),
+        )
+        for result in section.algorithms
+    ]
+    return Table(
+        title="All environments",
+        columns=(
+            Column("Algorithm", "name"),
+            Column("Environments", rank=2),
+            Column("Seeds", rank=3),
+            Column("Mean score", "interval", rank=4),
+            Column("IQM score", "interval"),
+            _FAILED,
+        ),
+        rows=tuple(rows),
+        caption=f"Seeds are per environment. {conditions}",
+        page_caption="",
+        print_caption=f"All environments; seeds are per environment. {conditions}",
+        label="aggregate",
+        floating=True,
+    )
+
+
+def _by_environment(section: Section, conditions: str) -> Table:
+    return Table(
+        title="By environment",
+        columns=(
+            _REPEATED_ENVIRONMENT,
+            Column("Algorithm", "name"),
+            Column("Seeds", rank=3),
+            Column("Raw return", rank=1),
+            Column("Score"),
+            Column("Score, deterministic", rank=6, short="Score, det."),
+            Column("Episode length", rank=5, short="Length"),
+            Column("Terminated", rank=4),
+            replace(_FAILED, rank=2),
+        ),
+        rows=tuple(
+            _result_row(result, result.cells[index])
+            for index in range(len(section.environments))
+            for result in section.algorithms
+        ),
+        names=2,
+        caption=(
+            f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS} {conditions}"
+        ),
+        page_caption="",
+        print_caption=(
+            "By environment; raw return: mean ± sample standard deviation over seeds; det.: "
+            f"deterministic policy. {text.ENDINGS} {conditions}"
+        ),
+        label="cells",
+        grouped=True,
+    )
+
+
+def _result_row(result: AlgorithmResult, cell: CellResult) -> tuple[Cell, ...]:
+    return (
+        Cell(cell.environment),
+        _algorithm(result, cell.kind),
+        Cell("reference") if cell.kind == "reference" else Cell.count(cell.seeds),
+        Cell(text.raw_spread(cell), cell.raw_mean),
+        _score(cell.score),
+        _score(cell.score_deterministic),
+        Cell(text.fixed(cell.mean_length, 1), cell.mean_length),
+        Cell(text.share(cell.termination_rate), cell.termination_rate),
+        Cell.count(cell.failures),
+    )
+
+
+def _measures(section: Section) -> Table:
+    explained = sorted({row.measure for row in section.measured} & set(MEANINGS))
+    sentences = [f"{name}: {MEANINGS[name]}." for name in explained]
+    caption = " ".join(["Mean ± sample standard deviation over runs.", *sentences])
+    return Table(
+        title="Further measurements",
+        columns=(
+            _REPEATED_ENVIRONMENT,
+            Column("Algorithm", "name"),
+            Column("Measure", "text"),
+            Column("Runs", rank=1),
+            Column("Mean"),
+        ),
+        rows=tuple(
+            (
+                *map(Cell, (row.environment, row.algorithm, row.measure)),
+                Cell.count(row.runs),
+                Cell(text.measured_spread(row), row.mean),
+            )
+            for row in section.measured
+        ),
+        names=3,
+        caption=caption,
+        page_caption="",
+        print_caption=caption,
+        label="measures",
+    )
+
+
+def _references(section: Section) -> Table:
+    return Table(
+        title="References",
+        columns=(
+            Column("Environment", "name"),
+            Column("Version", "text", rank=1),
+            Column("Random (score 0)"),
+            Column(text.score_one_heading(section)),
+        ),
+        rows=tuple(
+            (
+                Cell(row.env),
+                Cell(row.version),
+                Cell(text.raw(row.random), row.random),
+                Cell(text.score_one_return(row), row.expert),
+            )
+            for row in section.references
+        ),
+        print_caption="References: mean raw returns that are scores 0 and 1.",
+        label="references",
+        floating=True,
+    )
+
+
+def _failed_runs(report: Report) -> Table:
+    statement = report.method.failed_runs.statement
+    return Table(
+        title="Failed runs",
+        columns=(
+            Column("Suite", "text", rank=1, above=True),
+            Column("Environment", "name"),
+            Column("Algorithm", "name"),
+            Column("Seed", "id", rank=1),
+            Column("Phase", "text", rank=4),
+            Column("Error", "text", rank=2),
+            Column("Message", "text", below=True),
+            Column("Run", "code", rank=5),
+        ),
+        rows=tuple(
+            (
+                *map(Cell, (row.suite, row.env, row.algo)),
+                Cell.count(row.seed),
+                *map(Cell, (row.phase, row.error_type, text.message(row.message), row.run_id)),
+            )
+            for row in report.failures
+        ),
+        names=3,
+        page_caption=(
+            f"{statement} Tables count them. The command “imitbench logs” shows what a run wrote."
+        ),
+        print_caption=f"Failed runs. {statement}",
+        label="failures",
+    )
+
+
+def _further_aggregates(results: Sequence[AlgorithmResult]) -> Table:
+    rows = [
+        (Cell(text.marked_name(one)), _interval(one.median, one), _interval(one.gap, one))
+        for one in results
+        if one.median is not None
+    ]
+    return Table(
+        title="Further aggregates",
+        columns=make_columns(("Algorithm", "Median score", "Optimality gap"), 1),
+        rows=tuple(rows),
+        caption=(
+            "Median: over the mean scores of the environments. Optimality gap: by how much runs "
+            "fall short of score 1 on average; the lower the better."
+        ),
+    )
+
+
+def _costs(results: Sequence[AlgorithmResult]) -> Table:
+    trained = [
+        result for result in results if result.role == "method" and result.cost and result.mean
+    ]
+    headings = (
+        "Algorithm", "On the frontier", "Mean score", "Core-hours", "Score per core-hour",
+        "Million steps", "Score per million steps", "Demonstrations", "Score per demonstration",
+    )  # fmt: skip
+    return Table(
+        title="Cost",
+        columns=make_columns(headings, 2, (0, 1, 0, 2, 3, 4, 5, 6, 7)),
+        rows=tuple(_cost_row(result, trained) for result in trained),
+        names=2,
+        caption=(
+            "Means over environments of means over completed runs. Core-hours: training alone, on "
+            "one core per run. Steps: of the environment, taken by training. On the frontier: no "
+            "other algorithm scores as much for fewer core-hours."
+        ),
+    )
+
+
+def _cost_row(result: AlgorithmResult, others: Sequence[AlgorithmResult]) -> tuple[Cell, ...]:
+    cost, score = result.cost, result.mean
+    assert cost is not None
+    assert score is not None
+    dominated = any(_dominates(other, result) for other in others)
+    steps = cost.env_steps / MILLION
+    return (
+        Cell(text.marked_name(result)),
+        Cell("no" if dominated else "yes"),
+        _score(score.point),
+        _number(cost.core_hours),
+        _ratio(score.point, cost.core_hours),
+        _number(steps if steps else None, "none"),
+        _ratio(score.point, steps),
+        _number(cost.demos, "none"),
+        _ratio(score.point, cost.demos),
+    )
+
+
+def _dominates(one: AlgorithmResult, other: AlgorithmResult) -> bool:
+    assert one.cost and other.cost
+    assert one.mean and other.mean
+    ours = (one.mean.point, -one.cost.core_hours)
+    theirs = (other.mean.point, -other.cost.core_hours)
+    return ours != theirs and all(mine >= its for mine, its in zip(ours, theirs, strict=True))
+
+
+def _demonstration_tables(sections: Sequence[Section]) -> list[Table]:
+    """Returns tables of scores by number of demonstrations, where there are several numbers."""
+    families: dict[Conditions, list[Section]] = {}
+    for section in sections:
+        if section.conditions.n_demos is not None:
+            families.setdefault(replace(section.conditions, n_demos=None), []).append(section)
+    return [
+        _flagged(
+            _by_demonstrations(members), [kind for member in members for kind in member.score_one]
+        )
+        for members in families.values()
+        if len(members) > 1
+    ]
+
+
+def _by_demonstrations(sections: Sequence[Section]) -> Table:
+    rows: dict[str, list[Cell]] = {}
+    for index, section in enumerate(sections):
+        for result in section.algorithms:
+            if result.role == "method" and result.cost and result.cost.demos is not None:
+                row = rows.setdefault(text.marked_name(result), [_UNKNOWN] * len(sections))
+                row[index] = _interval(result.iqm, result)
+    first = sections[0].conditions
+    counts = [str(section.conditions.n_demos) for section in sections]
+    return Table(
+        title=f"{first.suite}: IQM score by number of demonstrations",
+        columns=make_columns(["Algorithm", *counts], 1),
+        rows=tuple((Cell(name), *row) for name, row in sorted(rows.items())),
+        caption=(
+            f"Budget {first.budget}, source {first.source}; each number is from the "
+            "section of that many demonstrations. Each seed draws its own subset."
+        ),
+    )
+
+
+def _imported_results(rows: Sequence[ExternalScoreRow]) -> Table:
+    """Returns the table of other tools' results. No aggregate, rank or comparison uses them."""
+    cells: dict[tuple[str, str], list[ExternalScoreRow]] = {}
+    for row, label in zip(rows, external_labels(rows), strict=True):
+        cells.setdefault((row.env, label), []).append(row)
+    headings = (
+        "Environment", "Algorithm", "Made with", "References", "Runs", "Raw return", "Score"
+    )  # fmt: skip
+    return Table(
+        title="Imported results",
+        columns=make_columns(headings, 4, (0, 0, 3, 4, 2, 1, 0)),
+        rows=tuple(_imported_row(*key, cells[key]) for key in sorted(cells)),
+        names=4,
+        caption=(
+            "Results of other tools, as stated by their source; their protocol may differ. "
+            "They are not ranked, averaged or compared with own runs. Mean ± sample standard "
+            "deviation over runs."
+        ),
+    )
+
+
+def _imported_row(env: str, label: str, rows: Sequence[ExternalScoreRow]) -> tuple[Cell, ...]:
+    scales = {row.reference_version or "as stated" for row in rows if row.score is not None}
+    return (
+        Cell(env),
+        Cell(label),
+        Cell(", ".join(sorted({row.tool for row in rows}))),
+        Cell(", ".join(sorted(scales)) or text.NOTHING),
+        Cell.count(len(rows)),
+        _spread([row.raw_return for row in rows], raw=True),
+        _spread([row.score for row in rows], raw=False),
+    )
+
+
+def _has_rows(table: Table) -> bool:
+    return bool(table.rows)
+
+
+def _flagged(table: Table, kinds: Iterable[ScoreOne]) -> Table:
+    """Returns the table, whose caption says whose return is score 1 if it is not an expert's."""
+    flag = text.score_one_flag(kinds)
+    if flag is None:
+        return table
+    return replace(table, caption=f"{table.caption} {flag[0].upper()}{flag[1:]}.")
+
+
+def _algorithm(result: AlgorithmResult, kind: Kind) -> Cell:
+    """Returns the name of an algorithm with its marks; `kind` says where its numbers are from."""
+    shown, marks = text.marked_name(result), text.marks(result)
+    if kind == "reference":
+        shown, marks = f"{shown} (reference)", [*marks, "reference"]
+    return Cell(shown, algorithm=result.algorithm, marks=tuple(marks))
+
+
+def _interval(value: Interval | None, result: AlgorithmResult) -> Cell:
+    return Cell(text.interval(value, result), value.point if value else None)
+
+
+def _score(value: float | None) -> Cell:
+    return Cell(text.score(value), value)
+
+
+def _number(value: float | None, absent: str = text.NOTHING) -> Cell:
+    """Returns a cell with four significant digits, without an exponent for common magnitudes."""
+    if value is None:
+        return Cell(absent)
+    return Cell(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}", value)
+
+
+def _ratio(score: float, cost: float | None) -> Cell:
+    return _number(score / cost if cost else None)
+
+
+def _spread(values: Sequence[float | None], *, raw: bool) -> Cell:
+    known = np.array([value for value in values if value is not None])
+    if not known.size or known.size < len(values):
+        return _UNKNOWN
+    mean = float(known.mean())
+    digits = text.raw_digits(mean) if raw else text.SCORE_DIGITS
+    spread = f" ± {text.fixed(float(known.std(ddof=1)), digits)}" if known.size > 1 else ""
+    return Cell(text.fixed(mean, digits) + spread, mean)
