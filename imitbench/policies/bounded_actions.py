@@ -62,8 +62,8 @@ class ActionBounds(NamedTuple):
             raise ValueError(f"action space: needs finite bounds, not {space}")
         if not (low < high).all():
             raise ValueError(f"action space: lower bounds must be below the upper ones in {space}")
-        kind = {"dtype": th.float32, "device": device}
-        return cls(th.as_tensor(low, **kind), th.as_tensor(high, **kind))
+        tensors = (th.as_tensor(bound, dtype=th.float32, device=device) for bound in (low, high))
+        return cls(*tensors)
 
     @property
     def half_range(self) -> th.Tensor:
