@@ -7,6 +7,7 @@ Learning", arXiv:1710.11248.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -20,7 +21,10 @@ from stable_baselines3.sac.policies import SACPolicy
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
+from imitbench.algorithms.adversarial.discriminator import Array, log_action_probability
+from imitbench.policies.bounded_actions import ActionBounds
 from imitbench.rewards.reward_nets import RewardNet, RewardNetWrapper, ShapedRewardNet
+from imitbench.util.util import safe_to_tensor
 
 
 class AIRL(AdversarialTrainer):
@@ -41,12 +45,17 @@ class AIRL(AdversarialTrainer):
             et al. 2016, arXiv:1611.03852, section 4, mix it with a model of the expert). With 0,
             the paper's, expert actions that are improbable under the generator make the
             discriminator certain whatever the reward, which then gets no gradient.
+        bounded_density: Whether the log-probability is that of actions as the environment gets
+            them, clipped to their bounds (see `imitbench.policies.bounded_actions`), and not that
+            of the normal distribution before clipping. The demonstrations have clipped actions
+            alone, so only their distributions can be compared. `None` for yes where actions are
+            numbers with finite bounds.
         **kwargs: Passed on to `AdversarialTrainer`.
 
     Raises:
         TypeError: The generator's policy has no action probabilities.
-        ValueError: As `AdversarialTrainer`; or `uniform_share` is not in [0, 1], or positive for
-            actions without bounds.
+        ValueError: As `AdversarialTrainer`; or `uniform_share` is not in [0, 1]; or it is positive,
+            or `bounded_density` is True, for actions without finite bounds.
     """
 
     def __init__(
@@ -58,6 +67,7 @@ class AIRL(AdversarialTrainer):
         gen_algo: BaseAlgorithm,
         reward_net: RewardNet,
         uniform_share: float = 0.0,
+        bounded_density: bool | None = None,
         **kwargs: Any,
     ) -> None:
         policy = getattr(gen_algo, "policy", None)
@@ -71,7 +81,12 @@ class AIRL(AdversarialTrainer):
         if not 0 <= uniform_share <= 1:
             raise ValueError(f"uniform_share must lie in [0, 1], not {uniform_share}")
         self.uniform_share = uniform_share
-        self._log_uniform = _log_uniform(venv.action_space) if uniform_share else 0.0
+        space = venv.action_space
+        if bounded_density is None:
+            bounded_density = isinstance(space, spaces.Box) and space.is_bounded()
+        self._bounds = ActionBounds.of(space, gen_algo.device) if bounded_density else None
+        clipped = self._bounds if isinstance(policy, ActorCriticPolicy) else None
+        self._log_uniform = _log_uniform(space, clipped) if uniform_share else 0.0
         self._reward = reward_net
         super().__init__(
             demonstrations=demonstrations,
@@ -82,9 +97,10 @@ class AIRL(AdversarialTrainer):
             **kwargs,
         )
 
-    @property
-    def _needs_action_probability(self) -> bool:
-        return True
+    def _log_action_probability(self, batch: Mapping[str, Array]) -> th.Tensor | None:
+        device = self.policy.device
+        obs, acts = (safe_to_tensor(batch[name], device=device) for name in ("obs", "acts"))
+        return log_action_probability(self.policy, obs, acts, self._bounds)
 
     def logits_expert_is_high(
         self,
@@ -132,12 +148,18 @@ class AIRL(AdversarialTrainer):
         return self._reward
 
 
-def _log_uniform(space: gym.Space[Any]) -> float:
+def _log_uniform(space: gym.Space[Any], clipped: ActionBounds | None = None) -> float:
     """Log-density of the uniform distribution over a space of actions.
+
+    Args:
+        space: The space.
+        clipped: Bounds of actions, if densities are those of clipped actions.
 
     Raises:
         ValueError: The space has no bounds.
     """
+    if clipped is not None:
+        return clipped.log_uniform()
     if isinstance(space, spaces.Box):
         if not space.is_bounded():
             raise ValueError(f"uniform_share: needs actions with bounds, not {space}")

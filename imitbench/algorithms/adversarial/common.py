@@ -25,7 +25,6 @@ from imitbench.algorithms.adversarial.discriminator import (
     compute_train_stats,
     endless_batches,
     gradient_penalty,
-    log_action_probability,
     train_step,
 )
 from imitbench.algorithms.adversarial.expert_initialization import (
@@ -45,7 +44,7 @@ from imitbench.rl.training import check_algorithm
 from imitbench.util.adam import load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import training
-from imitbench.util.util import AnyPath, safe_to_tensor
+from imitbench.util.util import AnyPath
 
 __all__ = ["AdversarialTrainer", "compute_train_stats"]
 
@@ -218,10 +217,9 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def reward_test(self) -> RewardNet:
         """The reward to train other policies on afterwards."""
 
-    @property
-    def _needs_action_probability(self) -> bool:
-        """Whether the logits depend on the generator's probability of the action."""
-        return False
+    def _log_action_probability(self, batch: Mapping[str, Array]) -> th.Tensor | None:
+        """Log-probability of actions under the generator; `None` if logits do not depend on it."""
+        return None
 
     def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
         """Replaces the demonstrations.
@@ -345,11 +343,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         return expert, self._gen_replay_buffer.sample(size, self._rng)
 
     def _logits_of(self, batch: Mapping[str, Array]) -> th.Tensor:
-        log_probability = None
-        if self._needs_action_probability:
-            device = self.policy.device
-            obs, acts = (safe_to_tensor(batch[name], device=device) for name in ("obs", "acts"))
-            log_probability = log_action_probability(self.policy, obs, acts)
+        log_probability = self._log_action_probability(batch)
         inputs = self.reward_train.preprocess(*(batch[name] for name in FIELDS))
         return self.logits_expert_is_high(*inputs, log_probability)
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch as th
-from gymnasium import spaces
+from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.sac.policies import SACPolicy
@@ -20,6 +20,11 @@ from torch.nn import functional
 from imitbench.algorithms import base
 from imitbench.algorithms.demonstration_fit import FIELDS, check_fit
 from imitbench.data import types
+from imitbench.policies.bounded_actions import (
+    ActionBounds,
+    clipped_log_prob,
+    squashed_log_prob,
+)
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.actions import action_rows
 from imitbench.util.extras import import_extra
@@ -203,7 +208,9 @@ def train_step(
     return th.cat(all_logits), th.cat(all_labels), th.stack(losses).sum()
 
 
-def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) -> th.Tensor | None:
+def log_action_probability(
+    policy: BasePolicy, obs: th.Tensor, acts: th.Tensor, bounds: ActionBounds | None = None
+) -> th.Tensor | None:
     """Log-probability of actions under a policy, without gradients.
 
     Statistics of normalizing layers do not change.
@@ -212,6 +219,8 @@ def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) 
         policy: Policy of any algorithm of Stable-Baselines3.
         obs: Observations, shape (batch, *observation_shape).
         acts: Actions, shape (batch, *action_shape).
+        bounds: Bounds that actions were clipped to; then, the density is that of clipped actions,
+            see `imitbench.policies.bounded_actions`. `None` for the density before clipping.
 
     Returns:
         Shape (batch,); `None` if the policy is deterministic in training, as in DQN and TD3.
@@ -219,19 +228,25 @@ def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) 
     acts = action_rows(acts, policy.action_space)
     with th.no_grad(), evaluating(policy):
         if isinstance(policy, ActorCriticPolicy):
-            return policy.get_distribution(obs).log_prob(acts)
+            distribution = policy.get_distribution(obs)
+            if bounds is None or not isinstance(distribution, DiagGaussianDistribution):
+                return distribution.log_prob(acts)
+            normal = distribution.distribution
+            return clipped_log_prob(normal.mean, normal.stddev, acts, bounds)
         if isinstance(policy, SACPolicy):
             actor = policy.actor
             mean, log_std, kwargs = actor.get_action_dist_params(obs)
-            squashed = actor.action_dist.proba_distribution(mean, log_std, **kwargs)
             # The actor's distribution is on (-1, 1), without its ends.
-            box = cast(spaces.Box, policy.action_space)
-            low = th.as_tensor(box.low.ravel(), device=acts.device)
-            high = th.as_tensor(box.high.ravel(), device=acts.device)
-            edge = 1 - th.finfo(th.float32).eps
-            scaled = (2.0 * (acts - low) / (high - low) - 1.0).clamp(-edge, edge)
+            box = bounds or ActionBounds.of(policy.action_space, acts.device)
+            scaled = 2.0 * (acts - box.low) / (box.high - box.low) - 1.0
+            if bounds is None:
+                edge = 1 - th.finfo(th.float32).eps
+                squashed = actor.action_dist.proba_distribution(mean, log_std, **kwargs)
+                density = squashed.log_prob(scaled.clamp(-edge, edge))
+            else:
+                density = squashed_log_prob(mean, log_std, scaled.clamp(-1, 1))
             # Rescaling divides the density by the scale of each dimension.
-            return squashed.log_prob(scaled) - th.log((high - low) / 2.0).sum()
+            return density - th.log(box.half_range).sum()
     return None
 
 

@@ -10,14 +10,12 @@ from typing import Any
 
 import torch as th
 from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
-from torch.nn import functional
+
+from imitbench.policies.bounded_actions import log_tanh_slope, squashed_log_prob
 
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 # Actions at their bounds have an infinite preimage.
 _EDGE = 1 - 1e-6
-# Where the tails of `tailed_log_prob` begin. With 0.999, as in Acme's distributions, a tail is so
-# far out before squashing that likelihood rises faster by the deviation than by the mean.
-_TAIL = 0.95
 
 
 def parameters_of(outputs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
@@ -68,7 +66,7 @@ class _Sample(th.autograd.Function):
         acts = th.tanh(raw)
         normal = -0.5 * noise.square() - log_std - _LOG_ROOT_2_PI
         ctx.save_for_backward(acts, spread, log_std, outputs)
-        return acts, (normal - _log_slope(raw)).sum(dim=-1)
+        return acts, (normal - log_tanh_slope(raw)).sum(dim=-1)
 
     @staticmethod
     @th.autograd.function.once_differentiable
@@ -94,28 +92,12 @@ def log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     mean, log_std = parameters_of(outputs)
     raw = th.atanh(actions.clamp(-_EDGE, _EDGE))
     normal = -0.5 * ((raw - mean) * (-log_std).exp()).square() - log_std - _LOG_ROOT_2_PI
-    return (normal - _log_slope(raw)).sum(dim=-1)
+    return (normal - log_tanh_slope(raw)).sum(dim=-1)
 
 
 def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
-    """Log-probability of given actions, with each tail's probability spread evenly over the tail.
-
-    The tails are actions beyond ±0.95. Actions at their bounds, whose density would be infinite
-    or 0, have at most log 20 for each entry.
-
-    Args:
-        outputs: Outputs of an actor, shape (…, 2 * actions).
-        actions: In [-1, 1], shape (…, actions).
-
-    Returns:
-        Shape (…).
-    """
-    mean, log_std = parameters_of(outputs)
-    edge, shrink = math.atanh(_TAIL), (-log_std).exp()
-    raw = th.atanh(actions.clamp(-_TAIL, _TAIL))
-    normal = -0.5 * ((raw - mean) * shrink).square() - log_std - _LOG_ROOT_2_PI
-    beyond = th.special.log_ndtr((actions.sign() * mean - edge) * shrink) - math.log(1 - _TAIL)
-    return th.where(actions.abs() > _TAIL, beyond, normal - _log_slope(raw)).sum(dim=-1)
+    """`imitbench.policies.bounded_actions.squashed_log_prob` of an actor's outputs."""
+    return squashed_log_prob(*parameters_of(outputs), actions)
 
 
 def divergence(outputs: th.Tensor, others: th.Tensor) -> th.Tensor:
@@ -134,8 +116,3 @@ def divergence(outputs: th.Tensor, others: th.Tensor) -> th.Tensor:
     ratio = log_std - other_log_std
     distance = ((mean - other) * (-other_log_std).exp()).square()
     return (0.5 * ((2 * ratio).exp() + distance - 1) - ratio).sum(dim=-1)
-
-
-def _log_slope(raw: th.Tensor) -> th.Tensor:
-    """log(1 - tanh² x), without loss of precision where x is large."""
-    return 2 * (math.log(2) - raw - functional.softplus(-2 * raw))

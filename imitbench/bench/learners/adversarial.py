@@ -128,7 +128,11 @@ class AIRLLearner(AdversarialLearner):
         return return_correlation(self.reward(), episodes)
 
     def _own_options(self) -> dict[str, Any]:
-        return {"uniform_share": self.options["disc_uniform_share"]}
+        return {
+            "uniform_share": self.options["disc_uniform_share"],
+            # `None` for spaces without bounds, such as discrete ones.
+            "bounded_density": None if self.options["disc_density"] == "bounded" else False,
+        }
 
     def _make_reward_net(self, task: Task) -> RewardNet:
         options = self.options

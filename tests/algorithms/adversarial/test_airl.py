@@ -7,6 +7,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from stable_baselines3 import DQN, TD3
+from support.drift import drift_venv
 
 from imitbench.algorithms.adversarial.airl import AIRL, _log_uniform
 from imitbench.rewards.reward_nets import BasicShapedRewardNet, NormalizedRewardNet
@@ -59,6 +60,33 @@ def test_a_uniform_share_must_be_possible():
         make_trainer(AIRL, uniform_share=1.5)
     with pytest.raises(ValueError, match="needs actions with bounds"):
         _log_uniform(spaces.Box(-np.inf, np.inf, (2,)))
+
+
+def test_the_density_of_clipped_actions_is_the_default_where_there_are_bounds():
+    trainer = make_trainer(AIRL, make_venv("Pendulum-v1"), uniform_share=0.25)
+    obs = random_transitions(trainer.venv, 4).obs
+    acts = np.array([[2.0], [-2.0], [0.5], [0.5]], np.float32)
+    given = {"obs": obs, "acts": acts}
+    with th.no_grad():
+        normal = trainer.policy.get_distribution(th.as_tensor(obs)).distribution
+    tails = normal.cdf(th.tensor([[-2.0]])), 1 - normal.cdf(th.tensor([[2.0]]))
+    found = trainer._log_action_probability(given)
+    expected = [
+        float(th.log(tails[1][0] / 0.1)),
+        float(th.log(tails[0][1] / 0.1)),
+        *normal.log_prob(th.as_tensor(acts))[2:, 0].tolist(),
+    ]
+    assert found.tolist() == pytest.approx(expected, abs=1e-4)
+    # Four of length and two bounds of weight 0.1.
+    assert trainer._log_uniform == pytest.approx(-math.log(4.2), abs=1e-6)
+    before = make_trainer(AIRL, make_venv("Pendulum-v1"), uniform_share=0.25, bounded_density=False)
+    assert before._log_uniform == pytest.approx(-math.log(4))
+    assert not np.allclose(before._log_action_probability(given)[:2], found[:2])
+
+
+def test_the_density_of_clipped_actions_needs_bounds():
+    with pytest.raises(ValueError, match="action space: must be a Box"):
+        make_trainer(AIRL, drift_venv(spaces.Discrete(2)), bounded_density=True)
 
 
 def test_the_log_probability_is_required():

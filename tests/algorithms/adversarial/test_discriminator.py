@@ -1,5 +1,7 @@
 """Batches of the expert, probabilities of actions, and statistics."""
 
+import math
+
 import numpy as np
 import pytest
 import torch as th
@@ -15,6 +17,7 @@ from imitbench.algorithms.adversarial.discriminator import (
     log_action_probability,
 )
 from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.policies.bounded_actions import ActionBounds
 
 from .conftest import make_trainer, make_venv, random_transitions
 
@@ -125,6 +128,19 @@ def test_sac_s_density_does_not_depend_on_the_shape_of_actions(name):
         densities.append(log_action_probability(policy, obs, acts.reshape(16, *space.shape)))
     assert densities[0].shape == (16,)
     assert th.equal(*densities)
+
+
+def test_sac_s_density_is_finite_at_the_bounds_and_unchanged_inside():
+    venv = make_venv("Pendulum-v1")
+    policy = SAC("MlpPolicy", venv, seed=0, device="cpu", buffer_size=10).policy
+    bounds = ActionBounds.of(venv.action_space)
+    obs, acts = th.randn(3, 3), th.tensor([[2.0], [-2.0], [0.5]])
+    tailed = log_action_probability(policy, obs, acts, bounds)
+    squashed = log_action_probability(policy, obs, acts)
+    assert float(tailed[2]) == pytest.approx(float(squashed[2]), abs=1e-5)
+    # At most 20 for each entry on (-1, 1), and half of that on (-2, 2).
+    assert (tailed[:2] < math.log(10)).all()
+    assert (tailed[:2] > -5).all()
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
