@@ -81,7 +81,7 @@ CALLS = {
     "leaderboard validate": (1, "sub"),
     "leaderboard verify": (1, "sub --runs 1"),
     "leaderboard verify of a valid one": (0, "valid --runs 1"),
-    "leaderboard intake": (0, "valid --results valid --runs 1 --out site"),
+    "leaderboard intake": (0, "valid --results valid --runs 1 --out taken-in"),
     "leaderboard init": (0, "board"),
     "leaderboard rescore": (2, "sub scored"),
     "leaderboard model-card": (2, "README.md --algo bc --results sub"),
