@@ -163,7 +163,7 @@ def test_source_that_changes_during_a_sweep_is_refused(tmp_path):
 def test_a_specification_alone_runs_nothing(tmp_path, monkeypatch):
     folder = write_plugin(tmp_path / "mine", BOMB)
     [spec] = plan_of(str(folder))
-    monkeypatch.setattr(source_import, "_places", {})
+    monkeypatch.setattr(source_import, "_locations", {})
     with pytest.raises(InputError, match="was not named on the command line"):
         make_learner(spec)
 

@@ -96,7 +96,7 @@ def rate(_):
 @pytest.fixture
 def registered(monkeypatch):
     """Keeps what a test names from other tests."""
-    monkeypatch.setattr(source_import, "_places", {})
+    monkeypatch.setattr(source_import, "_locations", {})
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_the_files_hold_tensors_and_names(ensemble, stored, folder):
 
 
 def test_a_class_is_imported_only_if_the_user_names_its_method(stored, folder, monkeypatch):
-    monkeypatch.setattr(source_import, "_places", {})
+    monkeypatch.setattr(source_import, "_locations", {})
     with pytest.raises(InputError, match=r"source of method mine, .* --algo \./mine, or --trust"):
         load_policy(stored)
     with pytest.raises(InputError, match=r"name it: --algo \./mine$"):
