@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -174,3 +176,49 @@ def test_the_wheel_has_every_card_demonstration_and_published_result():
             if path.name != "README.md" and path.parent.name != "__pycache__"
         ]
     assert forgotten == []
+
+
+@pytest.fixture
+def own_project(tmp_path):
+    """A checkout with this project's `setup.py` and little else."""
+    root = tmp_path / "checkout"
+    (root / "imitbench").mkdir(parents=True)
+    for name in ("setup.py", "imitbench/version.py", "imitbench/errors.py"):
+        shutil.copy(ROOT / name, root / name)
+    project = '[project]\nname = "imitbench"\nversion = "1"\n'
+    (root / "pyproject.toml").write_text(f'{project}[tool.setuptools]\npackages = ["imitbench"]\n')
+    git(root, "init", "--quiet")
+    git(root, "add", ".")
+    git(root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-m", "first")
+    return root
+
+
+def git(root, *arguments):
+    done = subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def built_commit(root, target):
+    """The commit that a package built from a folder states when it is imported."""
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", target]
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    code = "import runpy; print(runpy.run_path('imitbench/version.py')['commit']())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=target, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_built_package_knows_its_commit(own_project, tmp_path):
+    pytest.importorskip("setuptools")
+    commit = git(own_project, "rev-parse", "HEAD")
+    assert built_commit(own_project, tmp_path / "wheel") == commit
+    subprocess.run([sys.executable, "setup.py", "--quiet", "sdist"], cwd=own_project, check=True)
+    (archive,) = (own_project / "dist").iterdir()
+    shutil.unpack_archive(archive, tmp_path)
+    assert built_commit(tmp_path / "imitbench-1", tmp_path / "wheel of archive") == commit
+    (own_project / "imitbench" / "errors.py").write_text("changed = True\n")
+    assert built_commit(own_project, tmp_path / "changed") == f"{commit}-dirty"
+    shutil.rmtree(own_project / ".git")
+    shutil.rmtree(own_project / "build", ignore_errors=True)
+    assert built_commit(own_project, tmp_path / "unknown") == "None"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
@@ -36,22 +35,8 @@ def package_versions() -> dict[str, str]:
 
 
 @cache
-def git_sha() -> str | None:
-    """Returns the commit of this package's checkout; `None` for an installed package."""
-    root = Path(version.__file__).parents[1]
-    if not (root / ".git").exists():
-        return None
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip()
+def _commit() -> str | None:
+    return version.commit()
 
 
 @cache
@@ -84,7 +69,7 @@ def describe_provenance(
         gpu = th.cuda.get_device_name() if th.cuda.is_available() else None
     return Provenance(
         imitbench=version.__version__,
-        git_sha=git_sha(),
+        git_sha=_commit(),
         python=platform.python_version(),
         packages=package_versions(),
         host=platform.node(),
