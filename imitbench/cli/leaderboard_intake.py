@@ -260,6 +260,7 @@ def rescore_submission(
         version=__version__,
         command=typed_command(),
         supersedes=found.digest,
+        disclosures=found.disclosures,
     )
     if json:
         print_json({"folder": str(to), "runs": len(runs), "supersedes": found.digest})

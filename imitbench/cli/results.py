@@ -151,13 +151,15 @@ def export_results(
 
     The folder holds what `imitbench results push` uploads, except the card, and what `imitbench
     leaderboard validate` checks. It excludes names of machines, tracebacks, and superseded runs:
-    those of a plug-in before its source was edited.
+    those of a plug-in before its source was edited. How hyper-parameters were chosen is what
+    disclosure.json of the results folder states, and the records of `imitbench tune`.
 
     Example: imitbench results export submission --out runs
     """
-    from imitbench.published import results_folder
+    from imitbench.published import disclosure, results_folder
 
     runs = results_folder.read_runs(out, suite=suite)
+    stated = disclosure.own_disclosures(out, runs.runs)
     races = results_folder.races_of(out, runs.runs)
     results_folder.export_results(
         runs.runs,
@@ -166,9 +168,13 @@ def export_results(
         command=typed_command(),
         races=races,
         curves=not without_curves,
+        disclosures=stated,
     )
     for message in runs.unreadable:
         note(f"skipped: {message}")
+    specs = [run.spec for run in runs.runs]
+    for row in disclosure.undisclosed(stated, specs):
+        note(f"{row}; state it in {out / disclosure.DISCLOSURE_FILE}, and export again")
     if json:
         print_json(
             {

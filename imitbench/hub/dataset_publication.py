@@ -15,6 +15,7 @@ from imitbench.data.preference_table import read_preferences
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
+from imitbench.published.disclosure import own_disclosures
 from imitbench.published.results_folder import PATTERNS, export_results, races_of
 from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.store.run_dir import RunDirectory
@@ -219,6 +220,7 @@ def staged_results(
             command=command,
             races=races,
             curves=with_curves,
+            disclosures=own_disclosures(out, runs.runs),
         )
         files, _ = choose_files(folder, PATTERNS)
         if with_policies:

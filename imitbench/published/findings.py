@@ -12,7 +12,7 @@ from imitbench.util.text_line import one_line
 
 Check = Literal[
     "manifest", "digests", "files", "lines", "identity", "episodes", "curves", "scores", "values",
-    "suite", "budget", "algorithm", "references", "seeds", "races",
+    "suite", "budget", "algorithm", "references", "seeds", "races", "disclosure",
 ]  # fmt: skip
 CHECKS: tuple[Check, ...] = get_args(Check)
 
@@ -32,6 +32,7 @@ MEANINGS: dict[Check, str] = {
     "references": "the returns that score 0 and 1 are those of the suite's card",
     "seeds": "every algorithm has the same seeds on every environment, completed or failed",
     "races": "every race follows its registered design: each look, and where it stopped",
+    "disclosure": "rows with other values than the card's say how these were chosen",
 }
 """What each check ensures."""
 

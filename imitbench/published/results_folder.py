@@ -6,6 +6,7 @@
     episodes/<suite>/<run_id>.csv    every evaluation episode of a completed run
     curves/<suite>/<run_id>.csv      its learning curve: the main metric, at most 200 points
     races/<id>.json                  the registered design of a race, if there are any
+    disclosure.json                  how hyper-parameters were chosen; not in the manifest
 
 Lines and files are sorted by content, so the same runs give the same bytes. All scores can be
 computed again from the episodes and the references in the lines. Names of machines and tracebacks
@@ -27,6 +28,7 @@ import numpy as np
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
+from imitbench.published.disclosure import DISCLOSURE_FILE, Disclosure, disclosure_text
 from imitbench.records.bundled_cards import bundled_suite, environment_of
 from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
@@ -51,6 +53,7 @@ PATTERNS = (
     "episodes/*/*.csv",
     f"{CURVES}/*/*.csv",
     f"{RACES}/*.json",
+    DISCLOSURE_FILE,
 )
 """Shell-style patterns of the files, except cards and policies."""
 
@@ -179,6 +182,7 @@ def export_results(
     races: Sequence[RegisteredRace] = (),
     supersedes: str | None = None,
     curves: bool = True,
+    disclosures: Sequence[Disclosure] = (),
 ) -> None:
     """Writes a new folder of published results, completely or not at all.
 
@@ -190,6 +194,7 @@ def export_results(
         races: Registered races to which they belong.
         supersedes: Digest of earlier results that these are, scored with newer references.
         curves: Whether to write the learning curves.
+        disclosures: Statements of how the hyper-parameters of the runs were chosen.
 
     Raises:
         InputError: There is nothing to publish, the folder is not empty or cannot be written, or
@@ -231,6 +236,8 @@ def export_results(
     with new_folder(folder) as draft:
         for name, text in texts.items():
             atomic_write_text(draft / name, text)
+        if disclosures:
+            atomic_write_text(draft / DISCLOSURE_FILE, disclosure_text(disclosures))
         atomic_write_text(draft / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.published import verification
 from imitbench.published.alarms import Alarm, find_copies
+from imitbench.published.disclosure import Disclosure, own_disclosures
 from imitbench.published.findings import Check, Findings, failed_checks
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
@@ -47,6 +48,7 @@ class ResultsSource:
         verifications: Records of runs that were trained again, which fit these results.
         supersedes: Digest of the results whose runs these are, with newer references.
         superseded_by: Name of results that have these runs, with newer references; may be empty.
+        disclosures: Statements of how hyper-parameters were chosen.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ResultsSource:
     verifications: tuple[Verification, ...] = ()
     supersedes: str | None = None
     superseded_by: str = ""
+    disclosures: tuple[Disclosure, ...] = ()
 
     @property
     def verdicts(self) -> dict[str, tuple[Verdict, ...]]:
@@ -164,7 +167,8 @@ def _find_results(folder: Path) -> LoadedResults:
         kind = "a results folder of own runs"
         own = read_runs(folder)
         races = tuple(races_of(folder, own.runs))
-        sources = [ResultsSource("", tuple(own.runs), races=races)]
+        stated = tuple(own_disclosures(folder, own.runs))
+        sources = [ResultsSource("", tuple(own.runs), races=races, disclosures=stated)]
         notes += own.left_out
     else:
         raise InputError(
@@ -199,6 +203,7 @@ def read_source(folder: Path) -> ResultsSource:
         tuple(submission.races),
         alarms,
         supersedes=submission.manifest.supersedes if submission.manifest else None,
+        disclosures=tuple(submission.disclosures),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.published.disclosure import Disclosure, read_disclosures
 from imitbench.published.findings import Findings, StrictFindings
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
@@ -68,12 +69,14 @@ class Submission:
         manifest: Its manifest; `None` if that is malformed.
         runs: Runs whose lines and episodes could be read.
         races: Registered races whose designs could be read.
+        disclosures: Statements of how hyper-parameters were chosen.
     """
 
     folder: Path
     manifest: Manifest | None = None
     runs: list[LocatedRun] = field(default_factory=list)
     races: list[RegisteredRace] = field(default_factory=list)
+    disclosures: list[Disclosure] = field(default_factory=list)
 
     @property
     def published(self) -> list[PublishedRun]:
@@ -140,7 +143,7 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     runs, races = reader.read(), reader.read_races()
     reader.check_leftovers()
     _check_summaries(manifest, runs, findings)
-    return Submission(folder, manifest, runs, races)
+    return Submission(folder, manifest, runs, races, read_disclosures(folder, findings))
 
 
 def _check_summaries(manifest: Manifest, runs: Sequence[LocatedRun], findings: Findings) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from imitbench.cards.suite import mismatch
 from imitbench.published.alarms import Alarm, find_alarms
 from imitbench.published.card_checks import check_against_cards
+from imitbench.published.disclosure import DISCLOSURE_FILE, check_disclosures
 from imitbench.published.findings import Check, Finding, Findings, failed_checks
 from imitbench.published.race_checks import check_races
 from imitbench.published.results_folder import MANIFEST_FILE
@@ -100,7 +101,7 @@ def _applies(suite: str, algo: str, env: str) -> bool:
     return algorithm is None or environment is None or mismatch(algorithm, environment) is None
 
 
-BESIDE = ("README.md", "LICENSE", ".gitattributes", "policies/*/policy.json",
+BESIDE = ("README.md", "LICENSE", ".gitattributes", DISCLOSURE_FILE, "policies/*/policy.json",
           "policies/*/policy.safetensors")  # fmt: skip
 """Files of a submission that need not be in its manifest."""
 
@@ -173,6 +174,8 @@ def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
     check_against_cards(submission.runs, findings)
     raced = check_races(submission, findings)
     check_seeds(submission.runs, findings, raced)
+    specs = (run.spec for run in submission.published)
+    check_disclosures(submission.disclosures, specs, findings)
     return find_alarms(submission.published, raced)
 
 

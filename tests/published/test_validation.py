@@ -228,7 +228,7 @@ EDITS = {
         "budget 'tiny' is not one of quick"),
     "a hyper-parameter out of range": (
         set_spec(BC, **hyperparameters(batch_size=0), variant="batch_size=0"),
-        {"algorithm", "seeds", "manifest"}, "batch_size must be at least 1"),
+        {"algorithm", "seeds", "manifest", "disclosure"}, "batch_size must be at least 1"),
     "a hidden variant": (
         set_spec(BC, **hyperparameters(batch_size=128)), {"algorithm"},
         "labelled '', but its settings differ from the card by 'batch_size=128'"),

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from imitbench.cards.tuned import TunedValues, Tuning
 from imitbench.cli.main import app
+from imitbench.published import disclosure
 from imitbench.published.results_sources import find_results
 from imitbench.report.leaderboard import row_facts
 from imitbench.report.leaderboard.board import build_board
@@ -85,7 +86,7 @@ def test_the_cost_of_tuning_is_shown_if_the_values_are_those_of_the_search(tmp_p
 
     def bundled(**content):
         found = TunedValues(source="x", **content)
-        monkeypatch.setattr(row_facts, "_bundled", lambda _: {"Pendulum-v1": found})
+        monkeypatch.setattr(disclosure, "_bundled", lambda _: {"Pendulum-v1": found})
 
     untuned = spec.model_copy(update={"variant": ""})
     bundled(values=values, tuning=record(env_steps=120_000))

@@ -76,6 +76,7 @@ def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> 
     )  # fmt: skip
     parts = [
         tag("p", scores),
+        *(tag("p", stated.text) for stated in row.disclosures),
         tag("p", text.conditions(section, Report(board.method, (), ())), class_="lead"),
         tag("h3", "By environment", id=f"{anchor}-cells"),
         _cells(row),
@@ -175,6 +176,7 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
     code = tag("a", tag("code", spec.run_id), href=f"#{anchor}", id=anchor)
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
+    made_by = f"imitbench {version}, {run.provenance.gpu or run.provenance.cpu}"
     return [
         TableCell(code, spec.run_id),
         page.count_cell(shown.seed),
@@ -189,7 +191,7 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
             tag("a", f"{2 * spec.protocol.episodes} episodes", href=f"{up}{each.episodes}"),
             spec.run_id,
         ),
-        TableCell(tag("a", f"imitbench {version}", href=f"#{came}"), version),
+        TableCell(tag("a", made_by, href=f"#{came}"), made_by),
         TableCell(shown.finished_at[:16].replace("T", " "), shown.finished_at),
         TableCell(each.submitter or model.OWN),
         TableCell(tag("code", spec.digest, class_="digest"), spec.digest),

@@ -263,6 +263,13 @@ def _own_rows(
                 superseded_by=tuple(later[each] for each in whose(name) if each in later),
                 trained_again=trained_again_of_row(runs[name], sources),
                 raced=_all_raced((*runs[name], *failures[name]), sources),
+                disclosures=tuple(
+                    stated
+                    for source in sources
+                    if source.name in whose(name)
+                    for stated in source.disclosures
+                    if stated.row == (section.suite, rows.names.get(name, name))
+                ),
             )
         )
     return made

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from imitbench.published.disclosure import tuning_cost
 from imitbench.published.verification import Verification
 from imitbench.records.runs import RunRow
 from imitbench.report import text
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.leaderboard.row_facts import package_versions, tuning_cost
+from imitbench.report.leaderboard.row_facts import package_versions, values_text
 from imitbench.report.leaderboard.table_alarms import table_alarms
 from imitbench.report.markdown import escape, table
 from imitbench.report.model import CellResult, Report, StatisticsSettings
@@ -32,6 +33,7 @@ COLUMNS = (
     "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page", "registered_race",
     "isolated",
     "trained_again", "differing", "tuning_trials", "tuning_env_steps", "package_versions",
+    "values_chosen",
 )  # fmt: skip
 """The header line of the CSV file."""
 
@@ -102,6 +104,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
             {
                 **_row(row, part),
                 "place": row.place,
+                "disclosures": [each.model_dump(exclude_none=True) for each in row.disclosures],
                 "cells": [_cell(cell) for cell in row.result.cells],
                 "runs": _runs(row),
                 "failures": [
@@ -147,6 +150,7 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "tuning_trials": tuning.trials,
         "tuning_env_steps": tuning.env_steps,
         "package_versions": ", ".join(package_versions((*row.runs, *row.failures))),
+        "values_chosen": values_text(row),
     }
 
 
@@ -193,7 +197,7 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
 
 _OVERALL = (
     "Rank", "Algorithm", "Submitted by", "IQM score", "Mean score", "Environments", "Seeds",
-    "Failed runs",
+    "Failed runs", "Values",
 )  # fmt: skip
 
 
@@ -254,6 +258,7 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
         f"{len(result.covered)} of {len(part.section.environments)}",
         model.seeds(row),
         str(result.failures),
+        values_text(row),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Literal
 
+from imitbench.published.disclosure import Disclosure
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
@@ -120,6 +121,7 @@ class BoardRow:
         trained_again: Completed runs that others trained again.
         place: As `rank`, but 1 + the number of rows here that are decided to be better, so that
             rows which cannot be told apart share it.
+        disclosures: Statements of its submitters on how hyper-parameters were chosen.
     """
 
     rank: int | None
@@ -139,6 +141,7 @@ class BoardRow:
     superseded_by: tuple[str, ...] = ()
     trained_again: TrainedAgain = NOT_TRAINED_AGAIN
     place: int | None = None
+    disclosures: tuple[Disclosure, ...] = ()
 
     @property
     def is_method(self) -> bool:

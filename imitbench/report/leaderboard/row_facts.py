@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from imitbench.cards.catalog import algorithm_directory, algorithm_names
-from imitbench.cards.tuned import TUNED_FILE, TunedValues, read_tuned
+from imitbench.published.disclosure import tuning_cost
 from imitbench.published.results_sources import ResultsSource
 from imitbench.published.verification import AGREEING
-from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import text
 from imitbench.report.leaderboard.model import BoardFailure, BoardRow, BoardRun, TrainedAgain
@@ -87,63 +83,14 @@ def package_versions(runs: Iterable[BoardRun | BoardFailure]) -> tuple[str, ...]
     return tuple(sorted({run.run.provenance.imitbench for run in runs}))
 
 
-@dataclass(frozen=True)
-class TuningCost:
-    """Cost of tuning for the environments of a row.
-
-    Attributes:
-        tuned: Number of environments with tuned values.
-        stated: Number of those whose cost is on record.
-        trials: Trials of these searches; `None` if no cost is on record.
-        env_steps: Environment steps of their runs; `None` if no search recorded them.
-    """
-
-    tuned: int = 0
-    stated: int = 0
-    trials: int | None = None
-    env_steps: int | None = None
-
-
-@cache
-def _bundled(name: str) -> Mapping[str, TunedValues]:
-    if name not in algorithm_names():
-        return {}
-    path = algorithm_directory(name) / TUNED_FILE
-    return read_tuned(path).environments if path.is_file() else {}
-
-
-def tuning_cost(specs: Sequence[RunSpec]) -> TuningCost:
-    """Adds up the cost of the searches behind a row.
-
-    The cost is that on the method's tuned values, if these are the values of the runs. Searches of
-    a whole suite count once.
-    """
-    tuned = {spec.environment.id: spec for spec in specs if spec.variant.split(",")[0] == "tuned"}
-    found = [_found(spec) for spec in tuned.values()]
-    known = [values.tuning for values in found if values is not None and values.tuning is not None]
-    searches = {
-        (each.suite, each.sampler_seed, tuple(each.held_out_seeds), each.trials)
-        if each.per == "suite"
-        else ("", index): each
-        for index, each in enumerate(known)
-    }
-    steps = [search.env_steps for search in searches.values() if search.env_steps is not None]
-    return TuningCost(
-        tuned=len(tuned),
-        stated=len(known),
-        trials=sum(search.trials for search in searches.values()) if searches else None,
-        env_steps=sum(steps) if steps else None,
-    )
-
-
-def _found(spec: RunSpec) -> TunedValues | None:
-    """Returns the tuned values of a run's method, if the run has these values."""
-    card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
-    values = _bundled(spec.algo).get(spec.environment.id) if card is not None else None
-    if card is None or values is None:
-        return None
-    own = card.completed(spec.hyperparameters)
-    return values if all(own.get(name) == value for name, value in values.values.items()) else None
+def values_text(row: BoardRow) -> str:
+    """Returns in a few words how a row's hyper-parameters were chosen; empty for other rows."""
+    if row.kind != "run":
+        return ""
+    stated = dict.fromkeys(each.short for each in row.disclosures)
+    if len(row.disclosures) < len(row.submitters):
+        stated["not stated"] = None
+    return ", ".join(stated)
 
 
 def tuning_text(specs: Sequence[RunSpec]) -> tuple[str, float | None]:

@@ -14,7 +14,12 @@ from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, row_name
-from imitbench.report.leaderboard.row_facts import level_text, package_versions, tuning_text
+from imitbench.report.leaderboard.row_facts import (
+    level_text,
+    package_versions,
+    tuning_text,
+    values_text,
+)
 from imitbench.report.leaderboard.table_alarms import table_alarms
 
 _EXTERNAL = (
@@ -102,7 +107,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
         ),
         HtmlColumn("Seeds", number=True),
         HtmlColumn("Cost", number=True),
-        HtmlColumn("Tuning"),
+        HtmlColumn("Values"),
         HtmlColumn("Checks"),
     ]
 
@@ -178,9 +183,15 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             wall,
             {"seconds": wall, "environment steps": steps},
         ),
-        TableCell(*tuning_text(row.specs)),
+        _values(row),
         TableCell(join(checks or text.NOTHING, _below(versions)), checks),
     ]
+
+
+def _values(row: BoardRow) -> TableCell:
+    chosen, (cost, trials) = values_text(row), tuning_text(row.specs)
+    costs = _below("" if cost == text.NOTHING else cost)
+    return TableCell(join(chosen or text.NOTHING, costs), chosen, {"trials": trials})
 
 
 def _below(caption: str) -> Markup:
