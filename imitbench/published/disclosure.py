@@ -96,9 +96,11 @@ class Disclosure(Record):
         if self.criterion is not None:
             steps = "an unrecorded number of" if self.env_steps is None else f"{self.env_steps:,}"
             parts.append(f"in {steps} environment steps")
-        say = (
-            "Published seeds had a say." if self.published_seeds else "No published seed had a say."
-        )
+        say = {
+            True: "Published seeds had a say.",
+            False: "No published seeds had a say.",
+            None: "Whether published seeds had a say is not recorded.",
+        }[self.published_seeds]
         policy = {"last": "last one", "average": "average over training"}[self.exported]
         note = f" {self.note}" if self.note else ""
         return f"{', '.join(parts)}. {say} The evaluated policy is the {policy}.{note}"
