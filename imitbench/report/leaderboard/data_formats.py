@@ -196,8 +196,8 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
 
 
 _OVERALL = (
-    "Rank", "Algorithm", "Submitted by", "IQM score", "Mean score", "Environments", "Seeds",
-    "Failed runs", "Values",
+    "Rank", "Algorithm", "Submitted by", "Values", "IQM score", "Mean score", "Environments",
+    "Seeds", "Failed runs",
 )  # fmt: skip
 
 
@@ -229,7 +229,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     environments = [escape(env) for env in section.environments]
     return [
         f"## {escape(part.title)}",
-        table(_OVERALL, overall, names=3),
+        table(_OVERALL, overall, names=4),
         f"Seeds are per environment. {conditions}",
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
@@ -253,12 +253,12 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
         "" if row.rank is None else str(row.rank),
         _name(row),
         escape(model.submitter_text(row)),
+        values_text(row),
         model.interval(result.iqm, row),
         text.score(None if result.mean is None else result.mean.point),
         f"{len(result.covered)} of {len(part.section.environments)}",
         model.seeds(row),
         str(result.failures),
-        values_text(row),
     )
 
 
