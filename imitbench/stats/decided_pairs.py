@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -62,7 +63,12 @@ def winners(outcomes: Mapping[Pair, PairOutcome]) -> frozenset[Pair]:
 
 
 def compared_pairs(
-    table: Mapping[str, Cells], *, level: float = 0.95, replicates: int = 2_000, seed: int = 0
+    table: Mapping[str, Cells],
+    *,
+    level: float = 0.95,
+    replicates: int = 2_000,
+    seed: int = 0,
+    excluded: Mapping[Pair, frozenset[str]] = MappingProxyType({}),
 ) -> dict[Pair, PairOutcome]:
     """Compares all pairs, by the rule of `verdicts`, each over the environments that both have.
 
@@ -74,6 +80,8 @@ def compared_pairs(
         level: Confidence level of the intervals of the IQM; tests reject at 1 - `level`.
         replicates: Number of resamples, and of permutations if not all are counted.
         seed: Seed of these.
+        excluded: Environments over which a pair is not compared, by pairs in the order of the
+            table.
 
     Returns:
         An outcome for each pair in the order of the table; pairs without a common environment are
@@ -91,7 +99,7 @@ def compared_pairs(
     }
     by_common: dict[frozenset[str], list[Pair]] = defaultdict(list)
     for pair in combinations(table, 2):
-        by_common[has[pair[0]] & has[pair[1]]].append(pair)
+        by_common[(has[pair[0]] & has[pair[1]]) - excluded.get(pair, frozenset())].append(pair)
     order = {name: index for index, name in enumerate(table)}
     found: dict[Pair, PairOutcome] = {}
     for common, pairs in by_common.items():

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from dataclasses import replace
 
 import click
 import pytest
@@ -123,3 +124,24 @@ def parse(line):
         command = command.get_command(context, words.pop(0))
         assert command is not None, line
     command.make_context(command.name, words, parent=context)
+
+
+def test_two_results_of_the_same_runs_are_not_compared(tmp_path):
+    """As of default and tuned values that are the same on an environment."""
+    write_submitted_runs(tmp_path / "runs", ("bc",), "*", seeds=4, failing=())
+    found = find_results(tmp_path / "runs")
+    [source] = found.sources
+
+    def elsewhere(run):
+        result = run.result.model_copy(update={"raw_return": run.result.raw_return - 100.0})
+        return replace(run, spec=run.spec.model_copy(update={"variant": "tuned"}), result=result)
+
+    once = [run for run in source.runs if run.spec.environment.id == "Pendulum-v1"]
+    again = replace(source, name="other", runs=tuple(elsewhere(run) for run in once))
+    board = build_board(replace(found, sources=(source, again)), title="x", replicates=200)
+    [part] = board.sections
+    counts = {row.name: len(row.runs) for row in part.rows if row.runs}
+    assert counts == {"bc": 12, "bc[tuned]": 4}
+    assert part.pairs == {}
+    [note] = [note for note in part.section.notes if "same ids" in note]
+    assert note.startswith("bc and bc[tuned] have 4 runs of Pendulum-v1 with the same ids")

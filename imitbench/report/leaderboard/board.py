@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
@@ -27,6 +28,7 @@ from imitbench.report.leaderboard.standings import (
     is_scored,
     make_tracks,
     pair_outcomes,
+    shared_runs,
     tied_places,
 )
 from imitbench.report.model import (
@@ -186,7 +188,8 @@ def build_board(
             last = [row for row in own if row.result.role != "method"]
             contenders = [row for row in own if row.result.role == "method"]
             shown = (*contenders, *others, *last)
-            sections.append(BoardSection(section, shown, anchor, version, pairs))
+            noted = replace(section, notes=(*section.notes, *_shared_notes(own)))
+            sections.append(BoardSection(noted, shown, anchor, version, pairs))
     tracks = make_tracks(sections, method)
     return Board(title, method, found.sources, tuple(sections), tracks, submit_to)
 
@@ -199,6 +202,18 @@ def _with_places(
     pairs = pair_outcomes(scored, method)
     places = tied_places((name for name, row in scored.items() if row.rank is not None), pairs)
     return [replace(row, place=places.get(row.result.algorithm)) for row in rows], pairs
+
+
+def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:
+    """Returns what a reader must know of rows that have results of the same runs."""
+    return [
+        f"{one.result.algorithm} and {other.result.algorithm} have {count} runs of {environment} "
+        "with the same ids, each with a result of its own, from another machine for example; the "
+        "two are not compared there."
+        for one, other in combinations(rows, 2)
+        if "anchor" not in (one.result.role, other.result.role)
+        for environment, count in sorted(shared_runs(one, other).items())
+    ]
 
 
 def _colors(rows: ReportRows) -> dict[str, int]:

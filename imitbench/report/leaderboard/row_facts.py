@@ -84,7 +84,7 @@ def package_versions(runs: Iterable[BoardRun | BoardFailure]) -> tuple[str, ...]
 
 
 def values_text(row: BoardRow) -> str:
-    """Returns in a few words how a row's hyper-parameters were chosen; empty for rows without a method."""
+    """Says in a few words how hyper-parameters were chosen; empty for rows without a method."""
     if not row.is_method:
         return ""
     stated = dict.fromkeys(each.short for each in row.disclosures)

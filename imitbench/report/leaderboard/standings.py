@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -89,8 +91,11 @@ def pair_outcomes(
 ) -> dict[Pair, PairOutcome]:
     """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
 
-    Where runs failed, a decision must hold whether these count as random or not at all.
+    Where runs failed, a decision must hold whether these count as random or not at all. Two results
+    of the same run say nothing about a difference, so a pair is not compared where both have it.
     """
+    shared = {pair: frozenset(shared_runs(*(rows[name] for name in pair)))
+              for pair in combinations(rows, 2)}  # fmt: skip
 
     def compared(policy: FailurePolicy) -> dict[Pair, PairOutcome]:
         return compared_pairs(
@@ -98,6 +103,7 @@ def pair_outcomes(
             level=method.level,
             replicates=min(REPLICATES, method.replicates),
             seed=method.seed,
+            excluded=shared,
         )
 
     found = compared(method.failed_runs)
@@ -111,6 +117,12 @@ def pair_outcomes(
         if failing & {*pair} and (again is None or again.decision != outcome.decision):
             found[pair] = replace(outcome, decision="undecided")
     return found
+
+
+def shared_runs(first: BoardRow, second: BoardRow) -> dict[str, int]:
+    """Returns the number of runs, by environment, of which both rows have a result."""
+    ids = {run.run.spec.run_id for run in first.runs}
+    return Counter(run.row.env for run in second.runs if run.run.spec.run_id in ids)
 
 
 def tied_places(names: Iterable[str], outcomes: Mapping[Pair, PairOutcome]) -> dict[str, int]:
