@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -257,6 +258,17 @@ class AlgorithmResult:
     def partial(self) -> bool:
         """Whether the aggregate excludes an environment of the section."""
         return len(self.covered) < len(self.cells)
+
+    @property
+    def worst(self) -> CellResult | None:
+        """Covered cell with the lowest mean score; `None` without finite scores."""
+        scores = {
+            cell.environment: cell.score
+            for cell in self.covered
+            if cell.score is not None and math.isfinite(cell.score)
+        }
+        worst = min(scores, key=lambda name: scores[name], default=None)
+        return next((cell for cell in self.covered if cell.environment == worst), None)
 
     @property
     def seeds(self) -> tuple[int, int]:

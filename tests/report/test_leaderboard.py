@@ -567,7 +567,7 @@ def test_imported_means_have_neither_seeds_nor_intervals(tmp_path, runs):
     build(tmp_path / "runs", tmp_path / "site", external=True)
     lines = (tmp_path / "site" / "leaderboard.md").read_text().splitlines()
     [shown, *_] = [line for line in lines if line.startswith(("|  | paper", "| paper"))]
-    assert "| 0.500 | 0.500 |" in shown
+    assert "| 0.500 | 0.500 on Pendulum-v1 | 0.500 |" in shown
     assert "| not stated |" in shown
 
 

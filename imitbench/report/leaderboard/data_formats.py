@@ -28,7 +28,7 @@ VERSION = 1
 COLUMNS = (
     "suite", "budget", "n_demos", "source", "rank", "algorithm", "kind", "submitted_by",
     "score_iqm", "score_iqm_low", "score_iqm_high",
-    "score_mean", "score_mean_low", "score_mean_high",
+    "score_mean", "score_mean_low", "score_mean_high", "score_worst", "worst_environment",
     "environments_covered", "environments_total", "seeds_min", "seeds_max", "runs", "failed",
     "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page", "registered_race",
     "isolated",
@@ -132,6 +132,8 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "submitted_by": model.submitter_text(row) if row.submitters or row.imported else "",
         **_interval("score_iqm", result.iqm),
         **_interval("score_mean", result.mean),
+        "score_worst": None if result.worst is None else result.worst.score,
+        "worst_environment": None if result.worst is None else result.worst.environment,
         "environments_covered": len(result.covered),
         "environments_total": len(part.section.environments),
         "seeds_min": fewest,
@@ -196,8 +198,8 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
 
 
 _OVERALL = (
-    "Rank", "Algorithm", "Submitted by", "Values", "IQM score", "Mean score", "Environments",
-    "Seeds", "Failed runs",
+    "Rank", "Algorithm", "Submitted by", "Values", "Mean score", "Worst task", "IQM score",
+    "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
 )  # fmt: skip
 
 
@@ -254,8 +256,11 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
         _name(row),
         escape(model.submitter_text(row)),
         values_text(row),
-        model.interval(result.iqm, row),
         text.score(None if result.mean is None else result.mean.point),
+        escape(model.worst_task(row)),
+        model.interval(result.iqm, row),
+        model.amount(row.env_steps),
+        ", ".join(map(str, row.n_demos)) or text.NOTHING,
         f"{len(result.covered)} of {len(part.section.environments)}",
         model.seeds(row),
         str(result.failures),

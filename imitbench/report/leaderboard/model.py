@@ -169,6 +169,11 @@ class BoardRow:
         return _mean([run.row.env_steps for run in self.runs])
 
     @property
+    def n_demos(self) -> tuple[int, ...]:
+        """Numbers of demonstrations of its runs, ascending; without those that use none."""
+        return tuple(sorted({run.row.n_demos for run in self.runs if run.row.n_demos}))
+
+    @property
     def wall_s(self) -> float | None:
         """Mean seconds per run, evaluation included."""
         return _mean([run.row.wall_s for run in self.runs])
@@ -360,6 +365,24 @@ def submitter_text(row: BoardRow) -> str:
 def seeds(row: BoardRow) -> str:
     """Returns the seeds per environment; unknown for imported means."""
     return "not stated" if _is_means(row) else text.seeds(row.result)
+
+
+def amount(count: float | None) -> str:
+    """Returns a number of steps, short: 49 k, 2 M; a dash without one."""
+    if not count:
+        return text.NOTHING
+    for unit, sign in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if count >= unit:
+            return f"{count / unit:.3g}{sign}"
+    return f"{count:.3g}"
+
+
+def worst_task(row: BoardRow) -> str:
+    """Returns the lowest mean score over environments, and where it is."""
+    cell = row.result.worst
+    if cell is None or cell.score is None:
+        return text.NOTHING
+    return f"{text.score(cell.score)} on {cell.environment.rpartition('/')[2]}"
 
 
 def interval(value: Interval | None, row: BoardRow) -> str:

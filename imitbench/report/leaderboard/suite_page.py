@@ -101,6 +101,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
         HtmlColumn("Rank", number=True),
         HtmlColumn("Algorithm"),
         HtmlColumn("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
+        HtmlColumn("Mean, worst task", number=True),
         *(
             HtmlColumn(short, number=True, title=environment)
             for environment, short in short_names(section.environments).items()
@@ -164,6 +165,11 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
         page.rank_cell(row, part),
         TableCell(join(row_name(row, "../"), _below(model.submitter_text(row))), row.name),
         TableCell(join(linked(interval(result.iqm, row)), drawn), ends["point"], ends),
+        TableCell(
+            join(text.score(page.ends(result.mean)["point"]), _below(model.worst_task(row))),
+            page.ends(result.mean)["point"],
+            {"worst task": worst.score if (worst := result.worst) else None},
+        ),
         *(
             TableCell(
                 linked(text.score(html_tables.finite(cell.score)), f"-e{at}" * bool(cell.runs)),
@@ -179,7 +185,7 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             else {},
         ),
         TableCell(
-            join(linked(cost, "-runs"), _below(f"{_amount(steps)} steps" if steps else "")),
+            join(linked(cost, "-runs"), _below(f"{model.amount(steps)} steps" if steps else "")),
             wall,
             {"seconds": wall, "environment steps": steps},
         ),
@@ -196,11 +202,3 @@ def _values(row: BoardRow) -> TableCell:
 
 def _below(caption: str) -> Markup:
     return tag("span", caption, class_="how") if caption else Markup("")
-
-
-def _amount(count: float) -> str:
-    """Returns a number of steps, short: 49 k, 2 M."""
-    for unit, sign in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if count >= unit:
-            return f"{count / unit:.3g}{sign}"
-    return f"{count:.3g}"
