@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_fit, split_kinds
+from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
 from imitbench.util.extras import import_extra
@@ -130,7 +130,7 @@ class FeatureMaker:
             ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field that
                 is part of a row.
         """
-        trajectories, given = split_kinds(demonstrations)
+        trajectories, given = base.split_kinds(demonstrations)
         times = None
         if trajectories is not None:
             times = np.concatenate([np.arange(len(trajectory)) for trajectory in trajectories])
