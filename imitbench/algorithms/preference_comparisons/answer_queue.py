@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -40,6 +40,7 @@ from imitbench.algorithms.preference_comparisons.gatherers import (
 )
 from imitbench.data.types import TrajectoryWithRewPair
 from imitbench.errors import InputError
+from imitbench.records.runs import Record
 from imitbench.util.files import fsync_directory
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.text_line import one_line
@@ -51,10 +52,8 @@ ANSWERS = "answers.jsonl"
 _LONGEST_LINE = 4096  # bytes
 
 
-class QueueAnswer(BaseModel):
+class QueueAnswer(Record):
     """A line of the file of answers."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     pair: str = Field(pattern=r"^[0-9a-f]{64}$")
     preference: float | None = Field(ge=0, le=1)

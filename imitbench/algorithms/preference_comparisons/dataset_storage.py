@@ -24,12 +24,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
 from imitbench.data.types import DictObs, Observation, TrajectoryWithRew
 from imitbench.errors import InputError, MissingPathError
+from imitbench.records.runs import Record
 from imitbench.untrusted.files import require_size
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
@@ -84,16 +85,12 @@ _PICKLE = b"\x80"
 _HEADER_SIZE_BYTES = 8
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Group(Record):
     obs_keys: Annotated[list[str], Field(min_length=1)] | None
     """Keys of dictionary observations, `None` for plain arrays."""
 
 
-class _Header(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Header(Record):
     version: Literal[1]
     max_size: int | None = Field(ge=1)
     groups: list[_Group]
