@@ -414,32 +414,27 @@ class ShuffledTransitions:
         self.position = state["position"]
 
 
+@dataclass(frozen=True)
 class TensorBatches:
     """Batches that the user made, moved to the policy's device.
 
-    Args:
+    Attributes:
         batches: Batches with `obs` and `acts`; each iteration is one pass.
         check: Called with the observations and actions of each batch; raises if they are invalid.
         device: Device of the batches.
     """
 
-    def __init__(
-        self,
-        batches: Iterable[types.TransitionMapping],
-        check: Callable[[Any, Any], None],
-        device: th.device,
-    ) -> None:
-        self._batches = batches
-        self._check = check
-        self._device = device
+    batches: Iterable[types.TransitionMapping]
+    check: Callable[[Any, Any], None]
+    device: th.device
 
     def __iter__(self) -> Iterator[TensorBatch]:
         """A new pass."""
-        for batch in self._batches:
-            self._check(batch["obs"], batch["acts"])
+        for batch in self.batches:
+            self.check(batch["obs"], batch["acts"])
             yield {
-                "obs": _to_device(types.maybe_unwrap_dictobs(batch["obs"]), self._device),
-                "acts": safe_to_tensor(batch["acts"]).to(self._device),
+                "obs": _to_device(types.maybe_unwrap_dictobs(batch["obs"]), self.device),
+                "acts": safe_to_tensor(batch["acts"]).to(self.device),
             }
 
     def resume(self) -> Iterator[TensorBatch]:

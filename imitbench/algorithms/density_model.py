@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -74,28 +75,21 @@ def flatten_batch(space: gym.Space[Any], values: Any) -> Array:
     return hot
 
 
+@dataclass(frozen=True)
 class FeatureMaker:
     """Makes the rows that a density is estimated over.
 
-    Args:
+    Attributes:
         observation_space: Space of one observation.
         action_space: Space of one action.
         use_action: Whether the action is part of a row.
         use_next: Whether the next observation is part of a row.
     """
 
-    def __init__(
-        self,
-        observation_space: gym.Space[Any],
-        action_space: gym.Space[Any],
-        *,
-        use_action: bool,
-        use_next: bool,
-    ) -> None:
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.use_action = use_action
-        self.use_next = use_next
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    use_action: bool
+    use_next: bool
 
     def __call__(self, obs: Any, acts: Any, next_obs: Any) -> Array:
         """Makes rows of transitions.

@@ -19,12 +19,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
+from imitbench.rewards.reward_function import RewardFn
 from imitbench.rl.lean_algorithm import LeanAlgorithm
 from imitbench.rl.numpy_policy import NumpyPolicy, why_no_numpy_policy
 from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings, is_of_actor
 from imitbench.rl.rollout import (
     ReturnScaling,
-    RewardFn,
     Rollout,
     RolloutRecorder,
     estimate_advantages,

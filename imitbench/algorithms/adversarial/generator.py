@@ -85,21 +85,12 @@ class Generator(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the algorithm; excludes that of the environments."""
-        return {"algorithm": algorithm_state(self.algorithm), **self._own_state()}
+        """State of the algorithm and its records; excludes that of the environments."""
+        return {"algorithm": algorithm_state(self.algorithm)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         load_algorithm_state(self.algorithm, state["algorithm"])
-        self._load_own_state(state)
-
-    @abstractmethod
-    def _own_state(self) -> dict[str, Any]:
-        """The subclass's state between rounds."""
-
-    @abstractmethod
-    def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Restores what `_own_state` returned."""
 
 
 class StepRewardGenerator(Generator):
@@ -137,13 +128,16 @@ class StepRewardGenerator(Generator):
             list(lengths),
         )
 
-    def _own_state(self) -> dict[str, Any]:
-        state = {"recorder": self._recorder.state_dict()}
+    def state_dict(self) -> dict[str, Any]:
+        """See `Generator.state_dict`."""
+        state = {**super().state_dict(), "recorder": self._recorder.state_dict()}
         if isinstance(self.venv_train, RewardVecEnvWrapper):
             state["rewards"] = self.venv_train.state_dict()
         return state
 
-    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
         self._recorder.load_state_dict(state["recorder"])
         if isinstance(self.venv_train, RewardVecEnvWrapper):
             self.venv_train.load_state_dict(state["rewards"])
@@ -170,10 +164,13 @@ class RolloutRewardGenerator(Generator):
         continue_learning(self.algorithm, timesteps, self._recorder, learn_kwargs)
         return self._recorder.pop()
 
-    def _own_state(self) -> dict[str, Any]:
-        return self._recorder.state_dict()
+    def state_dict(self) -> dict[str, Any]:
+        """See `Generator.state_dict`."""
+        return super().state_dict() | self._recorder.state_dict()
 
-    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
         self._recorder.load_state_dict(state)
 
 
