@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +73,6 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
     critic_only: bool = False
     last_rollout: Rollout | None = None
     _updater: PPOUpdater | None = None
-    _unsaved: ClassVar[list[str]] = ["reward_fn", "return_scaling", "last_rollout", "_updater"]
 
     def _why_not_possible(self) -> str | None:
         if type(self.rollout_buffer) is not RolloutBuffer:
@@ -295,7 +294,8 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         return self._updater
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), *self._unsaved]
+        own = ["reward_fn", "return_scaling", "last_rollout", "_updater"]
+        return [*super()._excluded_save_params(), *own]
 
 
 class LearntReturns(BaseCallback):

@@ -171,11 +171,6 @@ class StudyRunner:
         if not self._settle(trial):
             self._again.append(trial)
 
-    @property
-    def trials(self) -> list[Trial]:
-        """All trials so far."""
-        return self._study.trials
-
     def _next_trial(self) -> Trial | None:
         if self._again:
             return self._again.popleft()

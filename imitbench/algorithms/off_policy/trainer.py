@@ -261,7 +261,6 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def initial_obs(self, count: int) -> th.Tensor:
         """Draws observations in which demonstrations begin; shape (seeds, count, features)."""
-        assert self._expert is not None, "training is ready"
         starts = [np.flatnonzero(rows["starts"]) for rows in self._demonstrations]
 
         def fill(host: th.Tensor) -> None:
@@ -269,7 +268,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             index = [start[numbers] for start, numbers in zip(starts, drawn, strict=True)]
             host.copy_(th.from_numpy(np.stack(index)))
 
-        return self._expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
+        return self.expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
 
     # Demonstrations and policy.
 

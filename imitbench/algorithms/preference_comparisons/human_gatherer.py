@@ -284,12 +284,8 @@ class SynchronousHumanGatherer(PreferenceGatherer):
             else:
                 answer = Answer(choice=command, swapped=swaps[index])
                 self._answers.record(pending.pop(0), answer)
-        return np.array([self._preference(digest) for digest in digests], dtype=np.float32)
-
-    def _preference(self, digest: str) -> float:
-        answer = self._answers.get(digest)
-        assert answer is not None, "every pair has an answer"
-        return answer.preference()
+        answers = dict(self._answers.items())
+        return np.array([answers[digest].preference() for digest in digests], dtype=np.float32)
 
     def _take_back(
         self,
