@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -142,20 +142,6 @@ class FeatureMaker:
         return self(batch["obs"], batch["acts"], batch.get("next_obs"))
 
 
-class DensityModel(Protocol):
-    """A probability density."""
-
-    def log_density(self, queries: Array) -> Array:
-        """Natural logarithm of the density.
-
-        Args:
-            queries: Points, shape (m, d).
-
-        Returns:
-            Shape (m,), float64; minus infinity where the density is zero.
-        """
-
-
 class GaussianDensity:
     """The mean of normal densities around points, computed exactly.
 
@@ -188,7 +174,14 @@ class GaussianDensity:
         ]
 
     def log_density(self, queries: Array) -> Array:
-        """Natural logarithm of the density; see `DensityModel`."""
+        """Natural logarithm of the density.
+
+        Args:
+            queries: Points, shape (m, d).
+
+        Returns:
+            Shape (m,), float64; minus infinity where the density is zero.
+        """
         scaled = (np.asarray(queries, dtype=np.float64) - self._centre) / self._bandwidth
         total = np.full(len(scaled), -np.inf)
         columns = self._chunks[0].shape[1]
@@ -253,7 +246,7 @@ class SklearnDensity:
         ).fit(np.asarray(points, dtype=np.float64))
 
     def log_density(self, queries: Array) -> Array:
-        """Natural logarithm of the density; see `DensityModel`."""
+        """Natural logarithm of the density; see `GaussianDensity`."""
         return np.asarray(self._estimator.score_samples(np.asarray(queries, dtype=np.float64)))
 
 
@@ -269,7 +262,7 @@ def check_kernel(kernel: str, bandwidth: float) -> None:
         raise ValueError(f"kernel_bandwidth must be positive and finite, not {bandwidth!r}")
 
 
-def fit_density(points: Array, kernel: str, bandwidth: float) -> DensityModel:
+def fit_density(points: Array, kernel: str, bandwidth: float) -> GaussianDensity | SklearnDensity:
     """Estimates a density from points.
 
     Args:

@@ -29,7 +29,7 @@ from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import require_utf8
-from imitbench.util.files import atomic_write_text, fsync_directory
+from imitbench.util.files import atomic_write_text, fsync_directory, is_empty
 
 _FOLDED = {
     NormalizedPolicy: "normalization of observations",
@@ -79,7 +79,7 @@ def convert_expert(
         InputError: The source cannot be read, does not fit the environment, or has no pickle-free
             format; or the target exists.
     """
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+    if not is_empty(target):
         raise InputError(f"{target}: already exists; choose another folder, or remove it")
     require_utf8(source)  # the card has both names
     require_utf8(target)
