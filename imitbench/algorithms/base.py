@@ -181,17 +181,14 @@ class _CheckedBatches:
             for key in ("obs", "acts"):
                 if key not in batch:
                     raise ValueError(f"demonstrations: a batch has no '{key}'")
-                size = _batch_length(batch[key])
+                values: Any = batch[key]
+                size = len(next(iter(values.values())) if isinstance(values, Mapping) else values)
                 if size != self._batch_size:
                     raise ValueError(
                         f"demonstrations: a batch has {size} entries in '{key}', "
                         f"but batch_size is {self._batch_size}"
                     )
             yield batch
-
-
-def _batch_length(values: Any) -> int:
-    return len(next(iter(values.values()))) if isinstance(values, Mapping) else len(values)
 
 
 def make_data_loader(

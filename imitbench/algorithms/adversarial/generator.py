@@ -61,9 +61,6 @@ class Generator(ABC):
 
     Args:
         algorithm: Algorithm of Stable-Baselines3; its environment is replaced.
-        venv: Environments to act in.
-        reward_fn: Maps batches of observations, actions, next observations and dones to rewards,
-            shape (batch,); `None` keeps the environment's own.
 
     Attributes:
         venv_train: The environment as the algorithm sees it.
@@ -71,9 +68,8 @@ class Generator(ABC):
 
     venv_train: VecEnv
 
-    def __init__(self, algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None) -> None:
+    def __init__(self, algorithm: BaseAlgorithm) -> None:
         self.algorithm = algorithm
-        self._venv = venv
 
     @abstractmethod
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
@@ -99,11 +95,12 @@ class StepRewardGenerator(Generator):
     Args:
         algorithm: See `Generator`.
         venv: Environments to act in.
-        reward_fn: See `Generator`.
+        reward_fn: Maps batches of observations, actions, next observations and dones to rewards,
+            shape (batch,); `None` keeps the environment's own.
     """
 
     def __init__(self, algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None) -> None:
-        super().__init__(algorithm, venv, reward_fn)
+        super().__init__(algorithm)
         self._recorder = BufferingWrapper(venv)
         self._callback: BaseCallback | None = None
         self.venv_train = self._recorder
@@ -149,11 +146,11 @@ class RolloutRewardGenerator(Generator):
     Args:
         algorithm: PPO whose lean path is in use; its environment is replaced.
         venv: Environments to act in.
-        reward_fn: See `Generator`.
+        reward_fn: See `StepRewardGenerator`.
     """
 
     def __init__(self, algorithm: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
-        super().__init__(algorithm, venv, reward_fn)
+        super().__init__(algorithm)
         algorithm.reward_fn = reward_fn
         self.venv_train = venv
         algorithm.set_env(venv)
@@ -222,7 +219,7 @@ def make_generator(
     Args:
         algorithm: An algorithm of Stable-Baselines3, or `imitbench.rl.ppo.PPO`.
         venv: Environments to act in.
-        reward_fn: See `Generator`.
+        reward_fn: See `StepRewardGenerator`.
     """
     if isinstance(algorithm, PPO) and algorithm.lean:
         return RolloutRewardGenerator(algorithm, venv, reward_fn)
@@ -237,7 +234,7 @@ def venv_with_rewards(
     Args:
         generator: Generator that is trained in `venv`, or `None`.
         venv: The environment without the wrapper.
-        reward_fn: See `Generator`.
+        reward_fn: See `StepRewardGenerator`.
 
     Returns:
         The generator's wrapper if it has one, else a new one, which resets `venv`.
