@@ -20,6 +20,7 @@ from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.rewards.reward_function import RewardFn
+from imitbench.rewards.reward_wrapper import WrappedRewardCallback
 from imitbench.rl.lean_algorithm import LeanAlgorithm
 from imitbench.rl.numpy_policy import NumpyPolicy, why_no_numpy_policy
 from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings, is_of_actor
@@ -298,11 +299,8 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         return [*super()._excluded_save_params(), *own]
 
 
-class LearntReturns(BaseCallback):
+class LearntReturns(WrappedRewardCallback):
     """Logs the mean return of episodes under the rewards of `PPO.reward_fn`.
-
-    At the end of each rollout, it logs `rollout/ep_rew_wrapped_mean`, like the callback of
-    `imitbench.rewards.reward_wrapper.RewardVecEnvWrapper` for wrapped environments.
 
     Args:
         n_envs: Number of environments.
@@ -315,8 +313,7 @@ class LearntReturns(BaseCallback):
     """
 
     def __init__(self, n_envs: int, ep_history: int = 100) -> None:
-        super().__init__()
-        self.episode_rewards: deque[float] = deque(maxlen=ep_history)
+        super().__init__(deque(maxlen=ep_history))
         self.returns = np.zeros(n_envs, dtype=np.float64)
         self.steps = np.zeros(n_envs, dtype=np.int64)
 
@@ -324,9 +321,6 @@ class LearntReturns(BaseCallback):
         """Discards the current episodes, which were interrupted."""
         self.returns[:] = 0.0
         self.steps[:] = 0
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         assert isinstance(self.model, PPO), "this callback requires the lean PPO"
@@ -359,9 +353,7 @@ class LearntReturns(BaseCallback):
         self.returns += rollout.rews[start:end].sum(axis=0, dtype=np.float64)
 
     def _log(self) -> None:
-        if self.episode_rewards:
-            mean = sum(self.episode_rewards) / len(self.episode_rewards)
-            self.logger.record("rollout/ep_rew_wrapped_mean", mean)
+        super()._on_rollout_end()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the current episodes and the history of returns."""
