@@ -16,7 +16,7 @@ from imitbench.data.tabular import TabularModel
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
 from imitbench.rl.mlp import stack_of
 from imitbench.util.gradients import backward_from
-from imitbench.util.networks import SqueezeLayer
+from imitbench.util.networks import SqueezeLayer, evaluating
 
 Floats = npt.NDArray[np.float64]
 _OTHER_INPUTS = ("use_action", "use_next_state", "use_done")
@@ -245,16 +245,13 @@ def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
         raise ValueError(
             f"reward_net: it cannot read this environment's states: {error}"
         ) from error
-    with th.no_grad():
-        training = net.training
+    with th.no_grad(), evaluating(net):
         try:
-            rewards_of_states(net.eval(), states)
+            rewards_of_states(net, states)
         except (TypeError, AttributeError) as error:
             raise ValueError(
                 f"reward_net: it must use only the state, as other inputs are None ({error})"
             ) from error
-        finally:
-            net.train(training)
     return states
 
 
