@@ -11,19 +11,17 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import optuna
+from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import Scalar
 from imitbench.tune.storage import STUDY_NAME, StudyLocation, open_storage
 from imitbench.tune.trial_job import PRUNED
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.storages import BaseStorage
 
 State = Literal["running", "complete", "pruned", "failed"]
 _STATES: dict[TrialState, State] = {
