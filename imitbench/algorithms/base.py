@@ -127,17 +127,19 @@ class DemonstrationAlgorithm(BaseImitationAlgorithm, Generic[TransitionKind]):
         """The policy that imitates the demonstrations."""
 
 
-def as_transitions(
+def split_kinds(
     demonstrations: AnyTransitions,
-) -> types.TransitionsMinimal | Iterable[types.TransitionMapping]:
-    """Flattens trajectories; transitions pass unchanged.
+) -> tuple[
+    list[types.Trajectory] | None, types.TransitionsMinimal | Iterable[types.TransitionMapping]
+]:
+    """Separates trajectories from transitions.
 
     Args:
-        demonstrations: Trajectories, transitions, or an iterable of batches.
+        demonstrations: Trajectories, transitions, or an iterable of batches of transitions.
 
     Returns:
-        Transitions, or an iterable of all given batches. Use this in place of the argument: an
-        iterator has lost its first entry to the type check.
+        The trajectories, or `None`; and all transitions or batches, with trajectories flattened.
+        Use these in place of the argument: an iterator has lost its first entry to the type check.
 
     Raises:
         TypeError: Demonstrations of another type.
@@ -146,7 +148,7 @@ def as_transitions(
     if isinstance(demonstrations, types.TransitionsMinimal):
         if len(demonstrations) == 0:
             raise ValueError("demonstrations hold no transitions")
-        return demonstrations
+        return None, demonstrations
     if not isinstance(demonstrations, Iterable):
         raise TypeError(
             "demonstrations must be trajectories, transitions or batches of transitions, "
@@ -157,9 +159,10 @@ def as_transitions(
     except ValueError:
         raise ValueError("demonstrations are empty") from None
     if isinstance(first, types.Trajectory):
-        return rollout.flatten_trajectories(list(cast(Iterable[types.Trajectory], rest)))
+        trajectories = list(cast(Iterable[types.Trajectory], rest))
+        return trajectories, rollout.flatten_trajectories(trajectories)
     if isinstance(first, Mapping):
-        return cast(Iterable[types.TransitionMapping], rest)
+        return None, cast(Iterable[types.TransitionMapping], rest)
     raise TypeError(
         "demonstrations must hold trajectories or batches of transitions, "
         f"not {type(first).__name__}"
@@ -178,17 +181,14 @@ class _CheckedBatches:
             for key in ("obs", "acts"):
                 if key not in batch:
                     raise ValueError(f"demonstrations: a batch has no '{key}'")
-                size = _batch_length(batch[key])
+                values: Any = batch[key]
+                size = len(next(iter(values.values())) if isinstance(values, Mapping) else values)
                 if size != self._batch_size:
                     raise ValueError(
                         f"demonstrations: a batch has {size} entries in '{key}', "
                         f"but batch_size is {self._batch_size}"
                     )
             yield batch
-
-
-def _batch_length(values: Any) -> int:
-    return len(next(iter(values.values()))) if isinstance(values, Mapping) else len(values)
 
 
 def make_data_loader(
@@ -212,7 +212,7 @@ def make_data_loader(
         TypeError: Demonstrations of another type.
     """
     check_batch_size(batch_size)
-    flat = as_transitions(transitions)
+    _, flat = split_kinds(transitions)
     if not isinstance(flat, types.TransitionsMinimal):
         return _CheckedBatches(flat, batch_size)
     check_enough(flat, batch_size)

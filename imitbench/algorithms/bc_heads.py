@@ -6,7 +6,6 @@ The head, a policy of `imitbench.policies.action_heads`, brings its own loss; ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +18,6 @@ from imitbench.algorithms import base
 from imitbench.algorithms.bc import BC
 from imitbench.algorithms.bc_loss import GradientStep, half_squared_norm
 from imitbench.policies.action_heads import HeadPolicy
-from imitbench.util.logger import HierarchicalLogger
 
 
 @dataclass(frozen=True)
@@ -100,12 +98,8 @@ class BCWithHead(BC):
         rng: Draws the order of the demonstrations and the randomness of losses, and seeds rollouts.
         demonstrations: Demonstrations; `None` to set them later.
         batch_size: Transitions for each optimizer step.
-        minibatch_size: Transitions for each backward pass; `batch_size` when `None`.
-        optimizer_cls: Class of the optimizer.
-        optimizer_kwargs: Keyword arguments of the optimizer, without `weight_decay`.
         l2_weight: Weight of half the sum of squared parameters.
-        device: Device of the policy.
-        custom_logger: Where to log; a new logger when `None`.
+        **kwargs: Further arguments of `BC`, without `ent_weight`.
 
     Raises:
         TypeError: `policy` is of another kind.
@@ -119,12 +113,8 @@ class BCWithHead(BC):
         rng: np.random.Generator,
         demonstrations: base.AnyTransitions | None = None,
         batch_size: int = 64,
-        minibatch_size: int | None = None,
-        optimizer_cls: type[th.optim.Optimizer] = th.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
         l2_weight: float = 0.0,
-        device: str | th.device = "auto",
-        custom_logger: HierarchicalLogger | None = None,
+        **kwargs: Any,
     ) -> None:
         if not isinstance(policy, HeadPolicy):
             raise TypeError(
@@ -139,12 +129,9 @@ class BCWithHead(BC):
             policy=cast(ActorCriticPolicy, policy),
             demonstrations=demonstrations,
             batch_size=batch_size,
-            minibatch_size=minibatch_size,
-            optimizer_cls=optimizer_cls,
-            optimizer_kwargs=optimizer_kwargs,
+            ent_weight=0.0,
             l2_weight=l2_weight,
-            device=device,
-            custom_logger=custom_logger,
+            **kwargs,
         )
         self.loss_calculator = HeadLossCalculator(l2_weight, rng)
 

@@ -232,10 +232,6 @@ def half_squared_norm(policy: BasePolicy) -> th.Tensor:
     return 0.5 * th.stack([parameter.square().sum() for parameter in policy.parameters()]).sum()
 
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
 @dataclass(frozen=True)
 class RolloutStatsComputer:
     """Evaluates a policy during training.

@@ -23,7 +23,6 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms.bc import reconstruct_policy
-from imitbench.algorithms.dagger_checkpoint import CHECKPOINT, rebuild_bc, rebuild_schedule
 from imitbench.algorithms.dagger_collect import (
     ActionMixer,
     BetaSchedule,
@@ -33,10 +32,13 @@ from imitbench.algorithms.dagger_collect import (
 )
 from imitbench.algorithms.dagger_storage import COLLECTED, GIVEN, read_demos, write_demos
 from imitbench.algorithms.dagger_trainer import (
+    CHECKPOINT,
     DAggerTrainer,
     NeedsDemosException,
     check_round_size,
     check_spaces,
+    rebuild_bc,
+    rebuild_schedule,
 )
 from imitbench.data import rollout
 from imitbench.data.types import AnyPath, Trajectory, TrajectoryWithRew

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.data.arrow_table import trajectories_to_table
-from imitbench.data.demonstrations import read_trajectories
+from imitbench.data.demonstrations import PARQUET_OPTIONS, read_trajectories
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.serialize import load
 from imitbench.data.types import Trajectory, TransitionsMinimal
@@ -52,13 +52,7 @@ def write_demos(folder: Path, trajectories: Sequence[Trajectory]) -> None:
         table = trajectories_to_table([dataclasses.replace(t, infos=None) for t in trajectories])
         warnings.warn(f"{folder}: saved without infos: {error}", stacklevel=2)
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        use_dictionary=["infos.list.element"],
-        write_page_checksum=True,
-    )
+    pq.write_table(table, sink, **PARQUET_OPTIONS)
     atomic_write_bytes(folder / _SHARD, sink.getvalue().to_pybytes())
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.algorithms import base
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
-from imitbench.util.util import get_first_iter_element, safe_to_numpy
+from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]
 
@@ -117,38 +117,6 @@ def _check_start(name: str, space: gym.Space[Any], what: str) -> None:
         )
 
 
-def split_kinds(
-    demonstrations: base.AnyTransitions,
-) -> tuple[
-    list[types.Trajectory] | None, types.TransitionsMinimal | Iterable[types.TransitionMapping]
-]:
-    """Separates trajectories from transitions.
-
-    Args:
-        demonstrations: Trajectories, transitions, or an iterable of batches of transitions.
-
-    Returns:
-        The trajectories, or `None`; and all transitions or batches, with trajectories flattened.
-
-    Raises:
-        TypeError: Demonstrations of another type.
-        ValueError: `demonstrations` is empty.
-    """
-    if isinstance(demonstrations, types.TransitionsMinimal) or not isinstance(
-        demonstrations, Iterable
-    ):
-        return None, base.as_transitions(demonstrations)
-    entries: Any = demonstrations
-    try:
-        first, entries = get_first_iter_element(cast(Iterable[Any], demonstrations))
-    except ValueError:
-        raise ValueError("demonstrations are empty") from None
-    if isinstance(first, types.Trajectory):
-        trajectories = cast(list[types.Trajectory], list(entries))
-        return trajectories, base.as_transitions(trajectories)
-    return None, base.as_transitions(entries)
-
-
 def expert_transitions(
     demonstrations: base.AnyTransitions,
     observation_space: gym.Space[Any],
@@ -173,7 +141,7 @@ def expert_transitions(
         TypeError: Demonstrations of another type.
         ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field.
     """
-    trajectories, given = split_kinds(demonstrations)
+    trajectories, given = base.split_kinds(demonstrations)
     batches: list[Mapping[str, Any]] = (
         [vars(given)] if isinstance(given, types.TransitionsMinimal) else [*given]
     )

@@ -34,7 +34,6 @@ from imitbench.util.logger import HierarchicalLogger
 
 Array = npt.NDArray[Any]
 
-
 __all__ = ["DensityAlgorithm", "DensityType"]
 
 

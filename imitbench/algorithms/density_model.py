@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_fit, split_kinds
+from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
 from imitbench.util.extras import import_extra
@@ -74,28 +75,21 @@ def flatten_batch(space: gym.Space[Any], values: Any) -> Array:
     return hot
 
 
+@dataclass(frozen=True)
 class FeatureMaker:
     """Makes the rows that a density is estimated over.
 
-    Args:
+    Attributes:
         observation_space: Space of one observation.
         action_space: Space of one action.
         use_action: Whether the action is part of a row.
         use_next: Whether the next observation is part of a row.
     """
 
-    def __init__(
-        self,
-        observation_space: gym.Space[Any],
-        action_space: gym.Space[Any],
-        *,
-        use_action: bool,
-        use_next: bool,
-    ) -> None:
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.use_action = use_action
-        self.use_next = use_next
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    use_action: bool
+    use_next: bool
 
     def __call__(self, obs: Any, acts: Any, next_obs: Any) -> Array:
         """Makes rows of transitions.
@@ -130,7 +124,7 @@ class FeatureMaker:
             ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field that
                 is part of a row.
         """
-        trajectories, given = split_kinds(demonstrations)
+        trajectories, given = base.split_kinds(demonstrations)
         times = None
         if trajectories is not None:
             times = np.concatenate([np.arange(len(trajectory)) for trajectory in trajectories])
@@ -146,20 +140,6 @@ class FeatureMaker:
         for name in wanted[::2]:
             check_fit(batch[name], batch["acts"], self.observation_space, self.action_space)
         return self(batch["obs"], batch["acts"], batch.get("next_obs"))
-
-
-class DensityModel(Protocol):
-    """A probability density."""
-
-    def log_density(self, queries: Array) -> Array:
-        """Natural logarithm of the density.
-
-        Args:
-            queries: Points, shape (m, d).
-
-        Returns:
-            Shape (m,), float64; minus infinity where the density is zero.
-        """
 
 
 class GaussianDensity:
@@ -194,7 +174,14 @@ class GaussianDensity:
         ]
 
     def log_density(self, queries: Array) -> Array:
-        """Natural logarithm of the density; see `DensityModel`."""
+        """Natural logarithm of the density.
+
+        Args:
+            queries: Points, shape (m, d).
+
+        Returns:
+            Shape (m,), float64; minus infinity where the density is zero.
+        """
         scaled = (np.asarray(queries, dtype=np.float64) - self._centre) / self._bandwidth
         total = np.full(len(scaled), -np.inf)
         columns = self._chunks[0].shape[1]
@@ -259,7 +246,7 @@ class SklearnDensity:
         ).fit(np.asarray(points, dtype=np.float64))
 
     def log_density(self, queries: Array) -> Array:
-        """Natural logarithm of the density; see `DensityModel`."""
+        """Natural logarithm of the density; see `GaussianDensity`."""
         return np.asarray(self._estimator.score_samples(np.asarray(queries, dtype=np.float64)))
 
 
@@ -275,7 +262,7 @@ def check_kernel(kernel: str, bandwidth: float) -> None:
         raise ValueError(f"kernel_bandwidth must be positive and finite, not {bandwidth!r}")
 
 
-def fit_density(points: Array, kernel: str, bandwidth: float) -> DensityModel:
+def fit_density(points: Array, kernel: str, bandwidth: float) -> GaussianDensity | SklearnDensity:
     """Estimates a density from points.
 
     Args:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from imitbench.algorithms.expert_queries import Floats, Mask
-from imitbench.algorithms.gated_dagger import GatedDAgger
+from imitbench.algorithms.gated_dagger import Floats, GatedDAgger, Mask
 
 
 class EnsembleDAgger(GatedDAgger):

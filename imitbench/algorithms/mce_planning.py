@@ -346,7 +346,9 @@ def policy_value(env: Any, pi: Array) -> float:
         ValueError: `env` is not tabular, or the policy does not fit it.
     """
     model = TabularModel.of(env)
-    return _value(model, pi)
+    occupancies, _ = mce_occupancy_measures(env, pi=pi)
+    rewards = model.rewards_by_action(model.rewards)
+    return float(np.einsum("ts,tsa,sa->", occupancies, np.asarray(pi, dtype=np.float64), rewards))
 
 
 def policy_value_regret(env: Any, pi: Array) -> float:
@@ -364,7 +366,7 @@ def policy_value_regret(env: Any, pi: Array) -> float:
     """
     model = TabularModel.of(env)
     _, values = optimal_policy(model)
-    return float(model.initial @ values[0]) - _value(model, pi)
+    return float(model.initial @ values[0]) - policy_value(env, pi)
 
 
 def reward_rank_correlation(learnt: Array, true: Array, weights: Array | None = None) -> float:
@@ -408,15 +410,3 @@ def reward_rank_correlation(learnt: Array, true: Array, weights: Array | None = 
     covariance = (ranks * share) @ ranks.T
     scale = float(np.sqrt(covariance[0, 0] * covariance[1, 1]))
     return float(covariance[0, 1]) / scale if scale > 0 else float("nan")
-
-
-def _occupancies(model: TabularModel, pi: Array, argument: str) -> Floats:
-    table = np.asarray(pi, dtype=np.float64)
-    model.check_policy(table, argument)
-    return SoftPlanner(model).occupancies(np.ascontiguousarray(table.transpose(0, 2, 1)))
-
-
-def _value(model: TabularModel, pi: Array) -> float:
-    occupancies = _occupancies(model, pi, "pi")
-    rewards = model.rewards_by_action(model.rewards)
-    return float(np.einsum("ts,tsa,sa->", occupancies, np.asarray(pi, dtype=np.float64), rewards))

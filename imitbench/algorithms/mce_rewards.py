@@ -16,7 +16,7 @@ from imitbench.data.tabular import TabularModel
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
 from imitbench.rl.mlp import stack_of
 from imitbench.util.gradients import backward_from
-from imitbench.util.networks import SqueezeLayer
+from imitbench.util.networks import SqueezeLayer, evaluating
 
 Floats = npt.NDArray[np.float64]
 _OTHER_INPUTS = ("use_action", "use_next_state", "use_done")
@@ -102,7 +102,7 @@ class StateRewards(ABC):
         """
 
 
-class NetworkRewards(StateRewards):
+class _NetworkRewards(StateRewards):
     """Rewards of any network, by automatic differentiation.
 
     Args:
@@ -117,13 +117,11 @@ class NetworkRewards(StateRewards):
         self._output = th.zeros(len(states))
 
     def compute(self) -> Floats:
-        """Rewards by the current parameters."""
         self._output = rewards_of_states(self._net, self._states)
         rewards: Floats = self._output.detach().cpu().numpy().astype(np.float64)
         return rewards
 
     def differentiate(self, by_reward: Floats) -> float:
-        """Replaces `grad` of the parameters."""
         for parameter in self._parameters:  # in place, so that the optimizer keeps its references
             if parameter.grad is not None:
                 parameter.grad.zero_()
@@ -132,7 +130,7 @@ class NetworkRewards(StateRewards):
         return float(th.nn.utils.get_total_norm(gradients))
 
 
-class TableRewards(StateRewards):
+class _TableRewards(StateRewards):
     """Rewards of a `TabularRewardNet` on the CPU: the parameters themselves.
 
     Args:
@@ -145,16 +143,14 @@ class TableRewards(StateRewards):
         values.grad = th.from_numpy(self._gradient)
 
     def compute(self) -> Floats:
-        """Rewards by the current parameters."""
         return self._values.astype(np.float64)
 
     def differentiate(self, by_reward: Floats) -> float:
-        """Replaces `grad` of the parameters."""
         np.copyto(self._gradient, by_reward, casting="same_kind")
         return math.sqrt(np.dot(self._gradient, self._gradient))
 
 
-class MLPRewards(StateRewards):
+class _MLPRewards(StateRewards):
     """Rewards of linear layers with ReLU between them, with gradients in closed form.
 
     Args:
@@ -185,7 +181,6 @@ class MLPRewards(StateRewards):
             offset += parameter.numel()
 
     def compute(self) -> Floats:
-        """Rewards by the current parameters."""
         last = len(self._weights) - 1
         for index, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
             out = self._values[index + 1]
@@ -198,7 +193,6 @@ class MLPRewards(StateRewards):
         return self._values[-1][:, 0].astype(np.float64)
 
     def differentiate(self, by_reward: Floats) -> float:
-        """Replaces `grad` of the parameters."""
         self._by_value[-1][:, 0] = by_reward
         for index in range(len(self._weights) - 1, -1, -1):
             by_output, read = self._by_value[index + 1], self._values[index]
@@ -218,9 +212,9 @@ def make_state_rewards(net: RewardNet, states: th.Tensor) -> StateRewards:
         states: Encoded observations of all states.
     """
     if type(net) is TabularRewardNet and _is_plain(net):
-        return TableRewards(net.values)
+        return _TableRewards(net.values)
     layers = _plain_layers(net)
-    return NetworkRewards(net, states) if layers is None else MLPRewards(layers, states)
+    return _NetworkRewards(net, states) if layers is None else _MLPRewards(layers, states)
 
 
 def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
@@ -251,16 +245,13 @@ def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
         raise ValueError(
             f"reward_net: it cannot read this environment's states: {error}"
         ) from error
-    with th.no_grad():
-        training = net.training
+    with th.no_grad(), evaluating(net):
         try:
-            rewards_of_states(net.eval(), states)
+            rewards_of_states(net, states)
         except (TypeError, AttributeError) as error:
             raise ValueError(
                 f"reward_net: it must use only the state, as other inputs are None ({error})"
             ) from error
-        finally:
-            net.train(training)
     return states
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from imitbench.algorithms.expert_queries import Array, Floats, Mask
-from imitbench.algorithms.gated_dagger import GatedDAgger
+from imitbench.algorithms.gated_dagger import Array, Floats, GatedDAgger, Mask
 
 
 class NoveltyDAgger(GatedDAgger):

@@ -115,10 +115,11 @@ _WAYS: dict[Poison, str] = {
 }
 
 
+@dataclass
 class MethodChecker:
     """Runs all checks of a method and reports the results.
 
-    Args:
+    Attributes:
         subject: Method to check.
         bed: Test bed of the checks.
         default_amount: The environment's default budget in the method's unit.
@@ -126,32 +127,25 @@ class MethodChecker:
         notify: Called with messages about progress.
     """
 
-    def __init__(
-        self,
-        subject: MethodUnderTest,
-        bed: TestBed,
-        *,
-        default_amount: int,
-        verify: Callable[[], ResumeVerdict],
-        notify: Callable[[str], None],
-    ) -> None:
-        self._subject = subject
-        self._bed = bed
-        self._default_amount = default_amount
-        self._verify = verify
-        self._notify = notify
-        self._trains = subject.card.budget_unit != "none"
+    subject: MethodUnderTest
+    bed: TestBed
+    default_amount: int
+    verify: Callable[[], ResumeVerdict]
+    notify: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._trains = self.subject.card.budget_unit != "none"
         self._repeats = True
         self._reads_rewards = False
 
     def check(self) -> ConformanceReport:
         """Runs every check."""
-        card = self._subject.card
-        amount = f"{self._subject.amount} {card.budget_unit}" if self._trains else "none"
-        report = ConformanceReport(card.name, self._bed.environment.id, amount)
-        self._notify("training")
+        card = self.subject.card
+        amount = f"{self.subject.amount} {card.budget_unit}" if self._trains else "none"
+        report = ConformanceReport(card.name, self.bed.environment.id, amount)
+        self.notify("training")
         try:
-            self._base = self._subject.train(self._bed, measure=True)
+            self._base = self.subject.train(self.bed, measure=True)
         except Exception as error:
             report.findings.append(CheckResult("training", *_raised(error)))
             return report
@@ -168,7 +162,7 @@ class MethodChecker:
             ("memory", self._check_memory),
             ("speed", self._check_speed),
         ):
-            self._notify(name)
+            self.notify(name)
             try:
                 finding = check()
             except Exception as error:  # any error of the method is a finding
@@ -184,15 +178,15 @@ class MethodChecker:
 
     def _check_spaces(self) -> _Finding:
         """Checks each kind of action space that the card names."""
-        card = self._subject.card
+        card = self.subject.card
         if card.needs.tabular:
-            wrong = self._misfit(self._base, self._bed)
+            wrong = self._misfit(self._base, self.bed)
             what = "tabular: checked only on this environment"
             return "failed" if wrong else "passed", wrong or what
         for kind in card.needs.action_spaces:
             bed = practice_test_bed(kind)
             try:
-                trained = self._subject.train(bed)
+                trained = self.subject.train(bed)
             except Exception as error:
                 return "failed", f"{kind}: training raises {_in_words(error)}"
             wrong = self._misfit(trained, bed)
@@ -222,9 +216,9 @@ class MethodChecker:
 
     def _check_seeding(self) -> _Finding:
         """Checks that the same seed gives the same numbers, independent of global generators."""
-        found = self._unlike(self._subject.train(self._bed, others=1))
+        found = self._unlike(self.subject.train(self.bed, others=1))
         if found:
-            again = self._unlike(self._subject.train(self._bed))
+            again = self._unlike(self.subject.train(self.bed))
             self._repeats = not again
             if again:
                 what = f"the same seed gives different numbers: {again[0]}"
@@ -233,8 +227,8 @@ class MethodChecker:
             return "failed", f"{what}; draw only from `rng`"
         if not self._trains:
             return "passed", f"{_UNTRAINED}; setup is repeatable"
-        by_seed = self._unlike(self._subject.train(self._bed, seed=1))
-        if self._subject.card.deterministic:
+        by_seed = self._unlike(self.subject.train(self.bed, seed=1))
+        if self.subject.card.deterministic:
             if by_seed:
                 what = f"the card says 'deterministic: true', but by seed differ: {by_seed[0]}"
                 return "failed", what
@@ -248,14 +242,14 @@ class MethodChecker:
 
     def _check_rewards(self) -> _Finding:
         """Checks that true rewards do not affect training, see `InstrumentedEnv`."""
-        if self._subject.card.needs.true_reward:
+        if self.subject.card.needs.true_reward:
             return "skipped", _LEARNS_FROM_REWARDS
         if not self._repeats:
             return "skipped", _UNREPEATABLE
         ways: dict[Poison, str] = {"nan": "NaN", "other": "other numbers"}
         for poison, words in ways.items():
             try:
-                found = self._unlike(self._subject.train(self._bed, poison=poison))
+                found = self._unlike(self.subject.train(self.bed, poison=poison))
             except Exception as error:
                 return "failed", f"with {words} for true rewards: raises {_in_words(error)}"
             if found:
@@ -265,7 +259,7 @@ class MethodChecker:
 
     def _check_isolation(self) -> _Finding:
         """Checks that no other way leads to true rewards, see `Poison`."""
-        card = self._subject.card
+        card = self.subject.card
         if card.needs.true_reward:
             return "skipped", _LEARNS_FROM_REWARDS
         if not self._repeats:
@@ -276,7 +270,7 @@ class MethodChecker:
             return "skipped", "learns from true rewards; see rewards"
         for poison, words in _WAYS.items():
             try:
-                found = self._unlike(self._subject.train(self._bed, poison=poison))
+                found = self._unlike(self.subject.train(self.bed, poison=poison))
             except Exception as error:
                 return "failed", f"with canaries for {words}: raises {_in_words(error)}"
             if found:
@@ -284,8 +278,8 @@ class MethodChecker:
         return "passed", "isolated: no way to true rewards is used"
 
     def _check_budget(self) -> _Finding:
-        base, asked, unit = self._base, self._subject.amount, self._subject.card.budget_unit
-        if self._subject.card.command is not None:
+        base, asked, unit = self._base, self.subject.amount, self.subject.card.budget_unit
+        if self.subject.card.command is not None:
             what = f"runs in its own process: reports {base.claimed_steps} steps, not counted here"
             return "skipped", what
         if base.claimed_steps != base.real_steps:
@@ -333,12 +327,12 @@ class MethodChecker:
         (start, first), (end, last) = sizes[0], sizes[-1]
         if end <= start:
             return last
-        return int(last + (last - first) / (end - start) * max(0, self._default_amount - end))
+        return int(last + (last - first) / (end - start) * max(0, self.default_amount - end))
 
     def _check_resume(self) -> _Finding:
         if not self._repeats:
             return "skipped", _UNREPEATABLE
-        verification = self._verify()
+        verification = self.verify()
         if not verification.exact:
             return "failed", str(verification.hint)
         count = len(verification.interruptions)
@@ -356,7 +350,7 @@ class MethodChecker:
             stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
-        seen = self._bed.steps() if _has_memory(policy) else self._bed.observations()[None]
+        seen = self.bed.steps() if _has_memory(policy) else self.bed.observations()[None]
         for deterministic in (True, False):
             one, other = (
                 _act_in_turn(actor, seen, deterministic=deterministic) for actor in (policy, stored)
@@ -369,17 +363,17 @@ class MethodChecker:
     def _check_memory(self) -> _Finding:
         """Checks that actions depend only on the episode so far."""
         policy = self._base.learner.policy()
-        fault = _memory_fault(policy, self._bed.steps())
+        fault = _memory_fault(policy, self.bed.steps())
         if fault:
             return "failed", fault
         words = "reset at each episode, in each environment" if _has_memory(policy) else "none"
         return "passed", words
 
     def _check_speed(self) -> _Finding:
-        card = self._subject.card
+        card = self.subject.card
         if not self._trains:
             return "told", _UNTRAINED
-        own = self._subject.amount / max(self._base.seconds, 1e-9)
+        own = self.subject.amount / max(self._base.seconds, 1e-9)
         other = _speed_baseline(card)
         words = f"{own:,.0f} {card.budget_unit} a second"
         without_data = other.needs.demos and not card.needs.demos
@@ -390,9 +384,9 @@ class MethodChecker:
         return "told", compared
 
     def _speed_of(self, card: AlgorithmCard) -> float:
-        amount = max(self._subject.amount, 2048 if card.counts_steps else 1)
+        amount = max(self.subject.amount, 2048 if card.counts_steps else 1)
         subject = MethodUnderTest(card, card.resolve({}), amount)
-        return amount / max(subject.train(self._bed).seconds, 1e-9)
+        return amount / max(subject.train(self.bed).seconds, 1e-9)
 
     def _unlike(self, other: TrainingTrace) -> list[Difference]:
         """Returns the differences between the results of a training and of the first one."""
@@ -403,7 +397,7 @@ class MethodChecker:
         policy, reward = training.learner.policy(), training.learner.reward()
         return {
             "policy": dict(policy.state_dict()),
-            "actions": _act_in_turn(policy, self._bed.observations()[None]),
+            "actions": _act_in_turn(policy, self.bed.observations()[None]),
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }

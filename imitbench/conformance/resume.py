@@ -197,8 +197,9 @@ class _ResumeChecker:
         self.notify("training without interruption")
         seed = int(self._rng.integers(2**32))
         # One more than needed, because after the last offer there is hardly any training.
-        self._complete(TrialConfig(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
-        report = TrialReport.model_validate_json((self._twin_notes / "trained.json").read_bytes())
+        twin_notes = self._notes(0)
+        self._complete(TrialConfig(job=twin, notes=str(twin_notes), keep=wanted + 1, seed=seed))
+        report = TrialReport.model_validate_json((twin_notes / "trained.json").read_bytes())
         if not report.offers and self.spec.budget.unit != "none":
             return ResumeVerdict(problem=OFFERS_NONE)
         offers = self._choose(report, wanted)
@@ -210,7 +211,7 @@ class _ResumeChecker:
             self._interrupt(job, offer, kind, number, every)
         self.notify("training to the end")
         end = len(offers) + 1
-        self._complete(TrialConfig(job=job, notes=self._notes(end), every=every))
+        self._complete(TrialConfig(job=job, notes=str(self._notes(end)), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
         before, *later = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
         # For example, the duration of an episode.
@@ -246,7 +247,7 @@ class _ResumeChecker:
 
     def _interrupt(self, job: str, offer: int, kind: Kind, number: int, every: int) -> None:
         sent: Literal["stop", "kill"] = "kill" if kind == "killed" else "stop"
-        notes = self._notes(number)
+        notes = str(self._notes(number))
         code, words = self._try(
             TrialConfig(job=job, notes=notes, every=every, interrupt_at=offer, signal=sent)
         )
@@ -303,17 +304,14 @@ class _ResumeChecker:
 
     def _taken_up(self, number: int) -> tuple[int, list[Difference]]:
         """Returns the offer from which a trial resumed, and values that it did not restore."""
-        path = Path(self._notes(number)) / "resumed.json"
+        path = self._notes(number) / "resumed.json"
         if not path.exists():
             return 0, []
         report = ResumeReport.model_validate_json(path.read_bytes())
         return report.offer, [Difference(name, what) for name, what in report.unrestored]
 
     def _state_differences(self, number: int, offer: int | Literal["end"]) -> list[Difference]:
-        expected, found = (
-            load_state(state_file(notes, offer))
-            for notes in (self._twin_notes, Path(self._notes(number)))
-        )
+        expected, found = (load_state(state_file(self._notes(each), offer)) for each in (0, number))
         listed = find_differences(expected["learner"], found["learner"])
         for name, state in expected["generators"].items():
             if find_differences(state, found["generators"][name]):
@@ -335,12 +333,9 @@ class _ResumeChecker:
     def _run(self, name: str) -> RunDirectory:
         return RunDirectory.of(self.folder / name, self.spec)
 
-    def _notes(self, number: int = 0) -> str:
-        return str(self.folder / "notes" / str(number))
-
-    @property
-    def _twin_notes(self) -> Path:
-        return Path(self._notes(0))
+    def _notes(self, number: int) -> Path:
+        """Returns the folder of a trial; 0 is the one without interruption."""
+        return self.folder / "notes" / str(number)
 
 
 def _trial_processes() -> ForkServerContext:

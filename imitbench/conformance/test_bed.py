@@ -16,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from imitbench.bench import artifacts
+from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.environments import make_environment
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.learner import Learner
@@ -272,8 +273,6 @@ class MethodUnderTest:
             bed: Test bed to use.
             seed: Seed of the run.
         """
-        from imitbench.bench.checkpoint import generator_states, restore_generators
-
         total = self.train(bed, seed).offers
         config = TrainingConfig(bed.environment, bed.environment, self._budget, seed)
         first = self.set_up(bed, config)

@@ -42,19 +42,18 @@ class LocalExecutor(Executor):
         self._waiting: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._cancelled = threading.Event()
-        self._lanes = [
-            _WorkerThread(
-                WorkerProcess(
-                    worker,
-                    environment={"CUDA_VISIBLE_DEVICES": gpus[lane % len(gpus)] if gpus else ""},
-                    max_memory=max_memory,
-                    fresh=bool(gpus),
-                ),
-                self._waiting,
-                self._events,
-                self._cancelled,
+        self._workers = [
+            WorkerProcess(
+                worker,
+                environment={"CUDA_VISIBLE_DEVICES": gpus[lane % len(gpus)] if gpus else ""},
+                max_memory=max_memory,
+                fresh=bool(gpus),
             )
             for lane in range(jobs)
+        ]
+        self._lanes = [
+            threading.Thread(target=self._serve, args=(each,), daemon=True)
+            for each in self._workers
         ]
 
     @classmethod
@@ -106,8 +105,8 @@ class LocalExecutor(Executor):
 
     def _end_by(self, number: signal.Signals) -> None:
         self._cancelled.set()
-        for lane in self._lanes:
-            lane.worker.send(number)
+        for worker in self._workers:
+            worker.send(number)
         self.close()
 
     def close(self) -> None:
@@ -118,26 +117,9 @@ class LocalExecutor(Executor):
             if lane.ident is not None:
                 lane.join()
 
-
-class _WorkerThread(threading.Thread):
-    """Passes jobs to one worker process."""
-
-    def __init__(
-        self,
-        worker: WorkerProcess,
-        waiting: queue.SimpleQueue[Path | None],
-        events: queue.SimpleQueue[JobEvent],
-        cancelled: threading.Event,
-    ) -> None:
-        super().__init__(daemon=True)
-        self.worker = worker
-        self._waiting = waiting
-        self._events = events
-        self._cancelled = cancelled
-
-    def run(self) -> None:
-        """Passes jobs to the worker until there are no more, or the pool is stopped."""
+    def _serve(self, worker: WorkerProcess) -> None:
+        """Passes jobs to a worker until there are no more, or the pool is stopped."""
         while (job := self._waiting.get()) is not None and not self._cancelled.is_set():
             self._events.put(JobEvent(job, "started"))
-            self._events.put(self.worker.serve(job))
-        self.worker.close()
+            self._events.put(worker.serve(job))
+        worker.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import require_utf8
-from imitbench.util.files import atomic_write_text, fsync_directory
+from imitbench.util.files import atomic_write_text, is_empty, new_folder
 
 _FOLDED = {
     NormalizedPolicy: "normalization of observations",
@@ -79,7 +77,7 @@ def convert_expert(
         InputError: The source cannot be read, does not fit the environment, or has no pickle-free
             format; or the target exists.
     """
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+    if not is_empty(target):
         raise InputError(f"{target}: already exists; choose another folder, or remove it")
     require_utf8(source)  # the card has both names
     require_utf8(target)
@@ -96,16 +94,9 @@ def convert_expert(
         folded.append(_FOLDED[type(inner)])
         inner = inner.policy
     converted = ConvertedExpert(target, type(inner).__name__, folded, published)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
-            fresh = Path(scratch) / "expert"
-            _save(policy, fresh, found)
-            _write_papers(fresh, found, converted, environment, origin)
-            fresh.replace(target)
-        fsync_directory(target.parent)
-    except (OSError, shutil.Error) as error:
-        raise InputError(f"{target}: cannot be written ({error})") from error
+    with new_folder(target) as fresh:
+        _save(policy, fresh, found)
+        _write_papers(fresh, found, converted, environment, origin)
     return converted
 
 

@@ -27,7 +27,6 @@ from imitbench.data.trajectory_source import TrajectorySource
 from imitbench.data.types import Observation, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_listed_environment
-from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
@@ -66,7 +65,9 @@ def collect_demonstrations(
     """
     recipe, expert = card.demos, card.expert_in(env_id)
     check_place(directory / recipe.repo, _check_is_a_set)
-    folder = expert_directory(root, expert.repo)
+    folder = root / "experts" / expert.repo
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such expert; train it with `imitbench experts train`")
     chosen = sample_demonstrations(
         gate.checked(lambda: load_policy(folder), folder),
         EnvironmentSpec.of_card(env_id, card),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch as th
+from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.errors import InputError
 from imitbench.experts.lookup import NamedPolicy, find_environment, find_named_policy
@@ -15,17 +16,13 @@ from imitbench.experts.measurement import spaces_of, with_own_arguments
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.storage import load_policy
+from imitbench.records.runs import EnvironmentSpec
+from imitbench.rewards.base import RewardNet
 from imitbench.rewards.storage import DESCRIPTION_FILE, load_reward_net
 from imitbench.store.overview import find_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted import gate
 from imitbench.util.hub_client import silent
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
-    from imitbench.records.runs import EnvironmentSpec
-    from imitbench.rewards.base import RewardNet
 
 
 def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> EnvironmentSpec:

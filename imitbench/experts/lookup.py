@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from imitbench.bench.single_run import RECORD_FILE
 from imitbench.bench.spec import reference_scores
-from imitbench.cards.catalog import load_suite, suite_names
+from imitbench.cards.catalog import suite_names
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
@@ -29,15 +29,12 @@ from imitbench.util.text_line import one_line
 
 
 def suites_of(suite: str | None) -> Iterator[SuiteCard]:
-    """Yields the suite of that name or folder, or all bundled suites when `None`.
+    """Returns the suite of that name or folder, or all bundled suites when `None`.
 
     Raises:
         InputError: The suite does not exist.
     """
-    if suite is not None:
-        yield find_suite(suite)
-    else:
-        yield from map(load_suite, suite_names())
+    return map(find_suite, suite_names() if suite is None else [suite])
 
 
 @dataclass(frozen=True)

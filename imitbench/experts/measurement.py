@@ -189,18 +189,6 @@ def model_index(name: str, env_id: str, mean_return: str) -> list[dict[str, Any]
     return [{"name": name, "results": [result]}]
 
 
-def expert_directory(root: Path, repo: str) -> Path:
-    """Returns the folder of an expert.
-
-    Raises:
-        InputError: The folder does not exist.
-    """
-    directory = root / "experts" / repo
-    if not directory.is_dir():
-        raise InputError(f"{directory}: no such expert; train it with `imitbench experts train`")
-    return directory
-
-
 _DIGITS = 3  # significant digits of speeds, which differ between machines
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single_run import TrainingSetup
@@ -28,17 +29,12 @@ from imitbench.experts.lookup import (
 )
 from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training_request import TrainingRequest
-from imitbench.policies.expert import load_expert_policy
+from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
+from imitbench.rewards.reward_function import RewardFn
 from imitbench.untrusted import gate
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Notify
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
-    from imitbench.policies.expert import Spaces
-    from imitbench.rewards.reward_function import RewardFn
 
 DEFAULT_STEPS = 100_000
 DEFAULT_BATCHES = 2_000

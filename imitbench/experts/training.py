@@ -134,7 +134,6 @@ def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
 
 
 def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> TrainedExpert:
-    """Trains with Stable-Baselines3."""
     recipe = card.expert_in(env_id)
     seed_everything(derive_seed(recipe.seed, "expert"))
     spec = EnvironmentSpec.of_card(env_id, card)

@@ -137,8 +137,28 @@ def run_race(
     check_no_submission(out)
     check_writable(out)
     race = register(out, planned.race, planned.plan.request)
+
+    def train(wanted: set[str]) -> SweepOutcome:
+        from imitbench.bench.progress import make_observer
+
+        plan = replace(planned.plan, only=frozenset(wanted))
+        with make_observer(quiet=quiet) as progress:
+            return carry_out([plan], options, out=out, command=command, observer=progress)
+
     with alone(race_folder(out, race), observer.waiting):
-        return _Driver(race, planned.plan, options, out, command, observer, quiet).go()
+        standing = RaceStanding.read(out, race.design)
+        result = RaceResult(race, standing)
+        again = {spec.run_id for spec in _retried(standing.runs)}
+        while again or not (standing.over or standing.hopeless):
+            observer.looked(standing)
+            outcome = train(again or set(_missing(planned.plan, standing)))
+            result.trained.add(outcome)
+            standing = RaceStanding.read(out, race.design)
+            result.standing, again = standing, set()
+            if outcome.left or outcome.queued or outcome.lost:
+                return result
+        observer.looked(standing)
+        return result
 
 
 @contextmanager
@@ -160,49 +180,14 @@ def alone(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
         held.release()
 
 
-@dataclass
-class _Driver:
-    race: RegisteredRace
-    plan: Plan
-    options: RunOptions
-    out: Path
-    command: str
-    observer: RaceObserver
-    quiet: bool
-
-    def go(self) -> RaceResult:
-        design = self.race.design
-        standing = RaceStanding.read(self.out, design)
-        result = RaceResult(self.race, standing)
-        again = {spec.run_id for spec in _retried(standing.runs)}
-        while again or not (standing.over or standing.hopeless):
-            self.observer.looked(standing)
-            wanted = again or set(self._ids(standing))
-            outcome = self._train(replace(self.plan, only=frozenset(wanted)))
-            result.trained.add(outcome)
-            standing = RaceStanding.read(self.out, design)
-            result.standing, again = standing, set()
-            if outcome.left or outcome.queued or outcome.lost:
-                return result
-        self.observer.looked(standing)
-        return result
-
-    def _train(self, plan: Plan) -> SweepOutcome:
-        from imitbench.bench.progress import make_observer
-
-        with make_observer(quiet=self.quiet) as observer:
-            return carry_out(
-                [plan], self.options, out=self.out, command=self.command, observer=observer
-            )
-
-    def _ids(self, standing: RaceStanding) -> Iterator[str]:
-        """Yields the ids of the runs that the next look needs and that have no outcome."""
-        done = {run.spec.run_id for run in standing.runs}
-        last = {(need.method, need.environment): need.last for need in standing.found.needed}
-        for spec in self.plan:
-            wanted = spec.seed < last.get((spec.algo, spec.environment.id), 0)
-            if wanted and spec.run_id not in done:
-                yield spec.run_id
+def _missing(plan: Plan, standing: RaceStanding) -> Iterator[str]:
+    """Yields the ids of the runs that the next look needs and that have no outcome."""
+    done = {run.spec.run_id for run in standing.runs}
+    last = {(need.method, need.environment): need.last for need in standing.found.needed}
+    for spec in plan:
+        wanted = spec.seed < last.get((spec.algo, spec.environment.id), 0)
+        if wanted and spec.run_id not in done:
+            yield spec.run_id
 
 
 def _by_cell(runs: tuple[PublishedRun, ...]) -> dict[tuple[str, str], list[PublishedRun]]:

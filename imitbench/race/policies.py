@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.provenance import now
 from imitbench.bench.seeding import derive_seed
@@ -41,9 +42,6 @@ from imitbench.store.races import (
 )
 from imitbench.util.files import digest_files
 from imitbench.version import __version__
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
 
 DEFAULT_MARGIN = 0.05
 """As a score: where there are none, the user states a margin of returns."""

@@ -102,7 +102,6 @@ class _Updater:
         self._adam = FlatAdam(self._parameters)
 
     def fits(self, algorithm: DQN) -> bool:
-        """Whether this belongs to the algorithm's current policy and optimizer."""
         policy = algorithm.policy
         return (
             policy is self._policy

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,13 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 
+from imitbench.rewards.reward_function import RewardFn
+from imitbench.rewards.reward_wrapper import WrappedRewardCallback
 from imitbench.rl.lean_algorithm import LeanAlgorithm
 from imitbench.rl.numpy_policy import NumpyPolicy, why_no_numpy_policy
 from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings, is_of_actor
 from imitbench.rl.rollout import (
     ReturnScaling,
-    RewardFn,
     Rollout,
     RolloutRecorder,
     estimate_advantages,
@@ -73,7 +74,6 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
     critic_only: bool = False
     last_rollout: Rollout | None = None
     _updater: PPOUpdater | None = None
-    _unsaved: ClassVar[list[str]] = ["reward_fn", "return_scaling", "last_rollout", "_updater"]
 
     def _why_not_possible(self) -> str | None:
         if type(self.rollout_buffer) is not RolloutBuffer:
@@ -295,14 +295,12 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         return self._updater
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), *self._unsaved]
+        own = ["reward_fn", "return_scaling", "last_rollout", "_updater"]
+        return [*super()._excluded_save_params(), *own]
 
 
-class LearntReturns(BaseCallback):
+class LearntReturns(WrappedRewardCallback):
     """Logs the mean return of episodes under the rewards of `PPO.reward_fn`.
-
-    At the end of each rollout, it logs `rollout/ep_rew_wrapped_mean`, like the callback of
-    `imitbench.rewards.reward_wrapper.RewardVecEnvWrapper` for wrapped environments.
 
     Args:
         n_envs: Number of environments.
@@ -315,8 +313,7 @@ class LearntReturns(BaseCallback):
     """
 
     def __init__(self, n_envs: int, ep_history: int = 100) -> None:
-        super().__init__()
-        self.episode_rewards: deque[float] = deque(maxlen=ep_history)
+        super().__init__(deque(maxlen=ep_history))
         self.returns = np.zeros(n_envs, dtype=np.float64)
         self.steps = np.zeros(n_envs, dtype=np.int64)
 
@@ -324,9 +321,6 @@ class LearntReturns(BaseCallback):
         """Discards the current episodes, which were interrupted."""
         self.returns[:] = 0.0
         self.steps[:] = 0
-
-    def _on_step(self) -> bool:
-        return True
 
     def _on_rollout_end(self) -> None:
         assert isinstance(self.model, PPO), "this callback requires the lean PPO"
@@ -359,9 +353,7 @@ class LearntReturns(BaseCallback):
         self.returns += rollout.rews[start:end].sum(axis=0, dtype=np.float64)
 
     def _log(self) -> None:
-        if self.episode_rewards:
-            mean = sum(self.episode_rewards) / len(self.episode_rewards)
-            self.logger.record("rollout/ep_rew_wrapped_mean", mean)
+        super()._on_rollout_end()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state of the current episodes and the history of returns."""

@@ -5,7 +5,7 @@ Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -203,24 +203,6 @@ class PPOUpdater:
             + settings.vf_coef * last["value_loss"][-1]
         )
         return UpdateResult(len(means), stopped, log)
-
-    def gradient(self, samples: Samples, settings: UpdateSettings) -> dict[str, Array]:
-        """Computes the gradient of the loss of a single minibatch, without clipping.
-
-        Args:
-            samples: The minibatch.
-            settings: Hyper-parameters.
-
-        Returns:
-            Gradient of each parameter of the policy by name.
-        """
-        self.numpy_policy.load()
-        epoch = _Epoch(samples, replace(settings, batch_size=len(samples)))
-        features = self._differentiate(epoch, slice(len(samples)))
-        self.numpy_policy.network.backward(features, self._by_output, self._by_values)
-        return {
-            name: each.copy() for name, each in self.numpy_policy.network.gradient.named.items()
-        }
 
     def _run(self, epoch: _Epoch) -> bool:
         """Takes a step for each minibatch; returns whether the KL divergence exceeded its limit."""

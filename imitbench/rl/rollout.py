@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,9 @@ import numpy.typing as npt
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
-Array = npt.NDArray[Any]
-RewardFn = Callable[[Array, Array, Array, Array], Array]
-"""Computes rewards of transitions from observations, actions, next observations and dones.
+from imitbench.rewards.reward_function import RewardFn
 
-The first axis of each argument is the transition; the result has shape (transitions,).
-"""
+Array = npt.NDArray[Any]
 
 _EPSILON = 1e-8
 _CLIP = 10.0

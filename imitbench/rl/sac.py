@@ -186,7 +186,6 @@ class _Updater:
         self._critic_adam = FlatAdam(self._critic_parameters)
 
     def fits(self, algorithm: SAC) -> bool:
-        """Whether this belongs to the algorithm's current policy and optimizers."""
         policy = algorithm.policy
         return (
             policy is self._policy

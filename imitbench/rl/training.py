@@ -178,7 +178,9 @@ def _buffer_state(buffer: BaseBuffer) -> dict[str, Any]:
     """Returns the filled part of a ring buffer."""
     buffer = _holding_transitions(buffer)
     arrays = {
-        name: _map(value, lambda array: array[: buffer.size()])
+        name: {key: array[: buffer.size()] for key, array in value.items()}
+        if isinstance(value, dict)
+        else value[: buffer.size()]
         for name, value in vars(buffer).items()
         if isinstance(value, np.ndarray | dict) and name != "obs_shape"
     }
@@ -200,12 +202,6 @@ def _holding_transitions(buffer: BaseBuffer) -> BaseBuffer:
     while isinstance(buffer, ReplayBufferRewardWrapper):
         buffer = buffer.replay_buffer
     return buffer
-
-
-def _map(value: Any, function: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: function(array) for key, array in value.items()}
-    return function(value)
 
 
 def _as_list(kept: deque[Any] | None) -> list[Any] | None:

@@ -6,13 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch as th
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.sac.policies import SACPolicy
 
 from imitbench.bench.protocol import Evaluator
@@ -20,17 +20,12 @@ from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.data.rollout import flatten_trajectories
+from imitbench.data.types import TrajectoryWithRew
 from imitbench.policies.tabular import TabularPolicy
+from imitbench.records.episodes import Episodes
 from imitbench.records.runs import ReferenceScores, RunResult, RunSpec
 from imitbench.stats.normalization import has_scale
 from imitbench.stats.strata import FloatArray
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
-    from imitbench.data.types import TrajectoryWithRew
-    from imitbench.records.episodes import Episodes
-
 
 _BATCH = 4096
 _LEAST_PROBABILITY = 1e-12

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def tune(
     """
     runners = [StudyRunner(request, scope, root, observer) for scope in request.scopes]
     with ExitStack() as stack:
-        stack.enter_context(_alone(root))
+        stack.callback(_lease(root).release)
         for runner in runners:
             runner.begin()
         pool = _JobPool(executor, runners, observer, at_once)
@@ -108,8 +108,7 @@ def check_request(request: TuneRequest, root: Path) -> None:
         StudySettings.of(request, scope).check(study_folder(root, scope))
 
 
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
+def _lease(root: Path) -> lease.Lease:
     """Ensures that no other process tunes in a folder.
 
     Raises:
@@ -122,43 +121,34 @@ def _alone(root: Path) -> Iterator[None]:
     held = lease.acquire(root, wait=False)
     if held is None:
         raise InputError(f"{root}: another process is tuning there; wait for it, or give --name")
-    try:
-        yield
-    finally:
-        held.release()
+    return held
 
 
+@dataclass
 class _JobPool:
     """The jobs in flight."""
 
-    def __init__(
-        self,
-        executor: Executor,
-        runners: Sequence[StudyRunner],
-        observer: TuningObserver,
-        at_once: int,
-    ) -> None:
-        self.outcome = TuningOutcome()
-        self._executor = executor
-        self._runners = runners
-        self._observer = observer
-        self._at_once = at_once
-        self._jobs: dict[Path, TrialJob] = {}
+    executor: Executor
+    runners: Sequence[StudyRunner]
+    observer: TuningObserver
+    at_once: int
+    outcome: TuningOutcome = field(default_factory=TuningOutcome)
+    jobs: dict[Path, TrialJob] = field(default_factory=dict)
 
     def recover(self) -> dict[Path, TrialJob]:
         """Takes over the jobs that an earlier process submitted."""
-        for path in self._executor.adopt():
+        for path in self.executor.adopt():
             with suppress(InputError):  # it was completed in the meantime
                 job = TrialJob.read(path)
-                if any(runner.has(job) for runner in self._runners):
-                    self._jobs[path] = job
-        return dict(self._jobs)
+                if any(runner.has(job) for runner in self.runners):
+                    self.jobs[path] = job
+        return dict(self.jobs)
 
     def work(self, interruption: InterruptFlag) -> None:
         """Runs until nothing is left or the user interrupts."""
         self._fill()
-        while self._jobs and not interruption.seen:
-            for event in self._executor.poll(_POLL_S):
+        while self.jobs and not interruption.seen:
+            for event in self.executor.poll(_POLL_S):
                 self._handle(event)
             if not interruption.seen:
                 self._fill()
@@ -167,39 +157,39 @@ class _JobPool:
 
     def leave(self) -> None:
         """Stops workers, unless they outlive this process."""
-        if self._executor.outlives:
-            self.outcome.queued = sum(path.exists() for path in self._jobs)
+        if self.executor.outlives:
+            self.outcome.queued = sum(path.exists() for path in self.jobs)
             return
-        self._executor.kill()
-        for path in self._jobs:
+        self.executor.kill()
+        for path in self.jobs:
             with suppress(OSError):  # the disk may be the cause of the error
                 path.unlink(missing_ok=True)
-        self._jobs.clear()
+        self.jobs.clear()
 
     def _fill(self) -> None:
-        for runner in self._runners:
-            while len(self._jobs) < self._at_once and (job := runner.take()) is not None:
+        for runner in self.runners:
+            while len(self.jobs) < self.at_once and (job := runner.take()) is not None:
                 path = job.write()
-                self._jobs[path] = job
-                self._executor.submit([path])
+                self.jobs[path] = job
+                self.executor.submit([path])
 
     def _wind_down(self) -> None:
         self.outcome.stopped = True
-        if not self._executor.outlives:
-            self._observer.stopping()
-            self._executor.stop()
-            for event in self._executor.poll(0.0):
+        if not self.executor.outlives:
+            self.observer.stopping()
+            self.executor.stop()
+            for event in self.executor.poll(0.0):
                 if event.kind == "finished":
                     self._handle(event)
         self.leave()
 
     def _handle(self, event: JobEvent) -> None:
-        job = self._jobs[event.job]
+        job = self.jobs[event.job]
         if event.kind == "started":
-            self._observer.started(job)
+            self.observer.started(job)
             return
         if event.kind == "stopped":  # by another process: resume it
-            self._executor.submit([event.job])
+            self.executor.submit([event.job])
             return
         if event.kind == "lost":
             raise InputError(
@@ -209,10 +199,10 @@ class _JobPool:
         if event.kind == "died":
             how, *further = event.detail.splitlines()
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
-        del self._jobs[event.job]
+        del self.jobs[event.job]
         event.job.unlink(missing_ok=True)
-        self._observer.ended(job)
-        [runner] = [runner for runner in self._runners if runner.has(job)]
+        self.observer.ended(job)
+        [runner] = [runner for runner in self.runners if runner.has(job)]
         runner.finished(job)
 
 

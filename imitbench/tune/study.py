@@ -11,19 +11,17 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import optuna
-from optuna.trial import FrozenTrial, TrialState
+from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
+from optuna.trial import TrialState
 
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import Scalar
 from imitbench.tune.storage import STUDY_NAME, StudyLocation, open_storage
 from imitbench.tune.trial_job import PRUNED
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-    from optuna.storages import BaseStorage
 
 State = Literal["running", "complete", "pruned", "failed"]
 _STATES: dict[TrialState, State] = {
@@ -31,6 +29,7 @@ _STATES: dict[TrialState, State] = {
     TrialState.PRUNED: "pruned",
     TrialState.FAIL: "failed",
 }
+_WITH_VALUE = (TrialState.COMPLETE, TrialState.PRUNED)
 _VALUES, _FAILURE = "values", "failure"
 
 
@@ -140,22 +139,18 @@ def _study(storage: BaseStorage) -> optuna.Study:
 
 
 def _trials(study: optuna.Study) -> list[Trial]:
-    return [_trial(trial) for trial in study.get_trials(deepcopy=False)]
-
-
-def _trial(found: FrozenTrial) -> Trial:
-    value = None
-    if found.state in (TrialState.COMPLETE, TrialState.PRUNED):
-        value = found.value
-    return Trial(
-        number=found.number,
-        id=found._trial_id,
-        state=_STATES.get(found.state, "running"),
-        values=dict(found.user_attrs[_VALUES]),
-        value=value,
-        pruned_at=found.user_attrs.get(PRUNED),
-        failure=found.user_attrs.get(_FAILURE),
-    )
+    return [
+        Trial(
+            number=found.number,
+            id=found._trial_id,
+            state=_STATES.get(found.state, "running"),
+            values=dict(found.user_attrs[_VALUES]),
+            value=found.value if found.state in _WITH_VALUE else None,
+            pruned_at=found.user_attrs.get(PRUNED),
+            failure=found.user_attrs.get(_FAILURE),
+        )
+        for found in study.get_trials(deepcopy=False)
+    ]
 
 
 @contextmanager

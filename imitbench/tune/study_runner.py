@@ -6,9 +6,10 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from optuna.storages import BaseStorage
 
 from imitbench.bench.job import JOBS_FOLDER
 from imitbench.errors import InputError
@@ -24,13 +25,9 @@ from imitbench.tune.held_out_comparison import (
 from imitbench.tune.objectives import UnsuitableObjectiveError
 from imitbench.tune.request import StudyScope, StudySettings, TuneRequest, distributions
 from imitbench.tune.storage import StudyLocation
+from imitbench.tune.study import Trial, TrialStudy
 from imitbench.tune.trial_job import TrackingSettings, TrialJob, TrialLocation
 from imitbench.util.files import atomic_write_text
-
-if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
-
-    from imitbench.tune.study import Trial, TrialStudy
 
 SEARCH, HELD_OUT = "search", "held-out"
 COMPARISON_FILE = "contest.json"
@@ -113,8 +110,6 @@ class StudyRunner:
             storage: Storage of the study.
             recovered: Jobs of this study that are still queued or running.
         """
-        from imitbench.tune.study import TrialStudy
-
         request = self._request
         space = distributions(request.algorithm, request.space)
         self._study: TrialStudy = TrialStudy(storage, space, request.defaults, request.seed)
@@ -170,11 +165,6 @@ class StudyRunner:
         trial = self._at_work.pop(number)
         if not self._settle(trial):
             self._again.append(trial)
-
-    @property
-    def trials(self) -> list[Trial]:
-        """All trials so far."""
-        return self._study.trials
 
     def _next_trial(self) -> Trial | None:
         if self._again:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from imitbench.bench.learner import (
     no_checkpoint,
 )
 from imitbench.bench.stopping import StopRequest
+from imitbench.data.types import TrajectoryWithRew
 from imitbench.records.runs import Budget, ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
@@ -39,10 +40,6 @@ from imitbench.tune.trial_job import (
     TrialReporter,
     trial_reporter,
 )
-
-if TYPE_CHECKING:
-    from imitbench.data.types import TrajectoryWithRew
-
 
 Report = Callable[[int, float], None]
 """Called with a point, from 1, and the objective there; may raise to end the training."""

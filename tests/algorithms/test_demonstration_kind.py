@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from imitbench.algorithms.demonstration_fit import split_kinds
+from imitbench.algorithms.base import split_kinds
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.types import Trajectory
 

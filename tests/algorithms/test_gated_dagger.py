@@ -12,7 +12,7 @@ from support.dagger import Corridor, quiet_logger
 from imitbench.algorithms.bc_heads import BCWithHead
 from imitbench.algorithms.dagger import SimpleDAggerTrainer
 from imitbench.algorithms.ensemble_dagger import EnsembleDAgger
-from imitbench.algorithms.expert_queries import QueryCounts
+from imitbench.algorithms.gated_dagger import QueryCounts
 from imitbench.algorithms.novelty_dagger import NoveltyDAgger
 from imitbench.policies.action_heads import DeterministicPolicy, EnsemblePolicy, FlowPolicy
 from imitbench.util.state_file import load_state, save_state

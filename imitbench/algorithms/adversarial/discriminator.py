@@ -131,7 +131,7 @@ def endless_batches(
         ValueError: Demonstrations are empty, not finite, fewer than a batch, of other shapes, or
             lack next observations.
     """
-    given = base.as_transitions(demonstrations)
+    _, given = base.split_kinds(demonstrations)
     if not isinstance(given, types.TransitionsMinimal):
         return checked_batches(given, batch_size)
     if not isinstance(given, types.Transitions):

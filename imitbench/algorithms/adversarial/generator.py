@@ -61,9 +61,6 @@ class Generator(ABC):
 
     Args:
         algorithm: Algorithm of Stable-Baselines3; its environment is replaced.
-        venv: Environments to act in.
-        reward_fn: Maps batches of observations, actions, next observations and dones to rewards,
-            shape (batch,); `None` keeps the environment's own.
 
     Attributes:
         venv_train: The environment as the algorithm sees it.
@@ -71,9 +68,8 @@ class Generator(ABC):
 
     venv_train: VecEnv
 
-    def __init__(self, algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None) -> None:
+    def __init__(self, algorithm: BaseAlgorithm) -> None:
         self.algorithm = algorithm
-        self._venv = venv
 
     @abstractmethod
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
@@ -85,21 +81,12 @@ class Generator(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the algorithm; excludes that of the environments."""
-        return {"algorithm": algorithm_state(self.algorithm), **self._own_state()}
+        """State of the algorithm and its records; excludes that of the environments."""
+        return {"algorithm": algorithm_state(self.algorithm)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         load_algorithm_state(self.algorithm, state["algorithm"])
-        self._load_own_state(state)
-
-    @abstractmethod
-    def _own_state(self) -> dict[str, Any]:
-        """The subclass's state between rounds."""
-
-    @abstractmethod
-    def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Restores what `_own_state` returned."""
 
 
 class StepRewardGenerator(Generator):
@@ -108,11 +95,12 @@ class StepRewardGenerator(Generator):
     Args:
         algorithm: See `Generator`.
         venv: Environments to act in.
-        reward_fn: See `Generator`.
+        reward_fn: Maps batches of observations, actions, next observations and dones to rewards,
+            shape (batch,); `None` keeps the environment's own.
     """
 
     def __init__(self, algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None) -> None:
-        super().__init__(algorithm, venv, reward_fn)
+        super().__init__(algorithm)
         self._recorder = BufferingWrapper(venv)
         self._callback: BaseCallback | None = None
         self.venv_train = self._recorder
@@ -137,13 +125,16 @@ class StepRewardGenerator(Generator):
             list(lengths),
         )
 
-    def _own_state(self) -> dict[str, Any]:
-        state = {"recorder": self._recorder.state_dict()}
+    def state_dict(self) -> dict[str, Any]:
+        """See `Generator.state_dict`."""
+        state = {**super().state_dict(), "recorder": self._recorder.state_dict()}
         if isinstance(self.venv_train, RewardVecEnvWrapper):
             state["rewards"] = self.venv_train.state_dict()
         return state
 
-    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
         self._recorder.load_state_dict(state["recorder"])
         if isinstance(self.venv_train, RewardVecEnvWrapper):
             self.venv_train.load_state_dict(state["rewards"])
@@ -155,11 +146,11 @@ class RolloutRewardGenerator(Generator):
     Args:
         algorithm: PPO whose lean path is in use; its environment is replaced.
         venv: Environments to act in.
-        reward_fn: See `Generator`.
+        reward_fn: See `StepRewardGenerator`.
     """
 
     def __init__(self, algorithm: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
-        super().__init__(algorithm, venv, reward_fn)
+        super().__init__(algorithm)
         algorithm.reward_fn = reward_fn
         self.venv_train = venv
         algorithm.set_env(venv)
@@ -170,10 +161,13 @@ class RolloutRewardGenerator(Generator):
         continue_learning(self.algorithm, timesteps, self._recorder, learn_kwargs)
         return self._recorder.pop()
 
-    def _own_state(self) -> dict[str, Any]:
-        return self._recorder.state_dict()
+    def state_dict(self) -> dict[str, Any]:
+        """See `Generator.state_dict`."""
+        return super().state_dict() | self._recorder.state_dict()
 
-    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
         self._recorder.load_state_dict(state)
 
 
@@ -225,7 +219,7 @@ def make_generator(
     Args:
         algorithm: An algorithm of Stable-Baselines3, or `imitbench.rl.ppo.PPO`.
         venv: Environments to act in.
-        reward_fn: See `Generator`.
+        reward_fn: See `StepRewardGenerator`.
     """
     if isinstance(algorithm, PPO) and algorithm.lean:
         return RolloutRewardGenerator(algorithm, venv, reward_fn)
@@ -240,7 +234,7 @@ def venv_with_rewards(
     Args:
         generator: Generator that is trained in `venv`, or `None`.
         venv: The environment without the wrapper.
-        reward_fn: See `Generator`.
+        reward_fn: See `StepRewardGenerator`.
 
     Returns:
         The generator's wrapper if it has one, else a new one, which resets `venv`.

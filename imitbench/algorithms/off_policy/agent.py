@@ -137,6 +137,7 @@ class Agent(ABC):
         n_critics: As given.
         critics: All critics; members are ordered by critic, then by seed.
         targets: Their targets.
+        learned: The network that defines the policy.
         exported: The network of the exported policy, one perceptron of each seed: the one that is
             learned, or with `policy_tau` below 1 its moving average, which changes less from update
             to update (Polyak and Juditsky 1992, "Acceleration of Stochastic Approximation by
@@ -147,6 +148,7 @@ class Agent(ABC):
     """
 
     absorbing: bool = False
+    learned: StackedMlp
     exported: StackedMlp
 
     def __init__(
@@ -164,11 +166,6 @@ class Agent(ABC):
         self.critics = StackedMlp(self._shape, streams.torch * n_critics, streams.device)
         self.targets = self.critics.copy()
         self._critic_adam = Adam(self.critics.vector, options.critic_learning_rate)
-
-    @property
-    @abstractmethod
-    def learned(self) -> StackedMlp:
-        """The network that defines the policy."""
 
     def restart_average(self) -> None:
         """Sets the exported policy to the learned one."""
@@ -253,8 +250,9 @@ class Agent(ABC):
         if self.exported is not self.learned:
             self.exported.follow(self.learned, self.options.policy_tau)
 
-    def _export(self) -> StackedMlp:
-        return self.learned if self.options.policy_tau == 1 else self.learned.copy()
+    def _learn_policy_of(self, learned: StackedMlp) -> None:
+        self.learned = learned
+        self.exported = learned if self.options.policy_tau == 1 else learned.copy()
 
     def _critics(
         self, obs: th.Tensor, critics: Critics, acts: th.Tensor | None = None
@@ -306,7 +304,7 @@ class SoftActorCritic(Agent):
         self._actions = actions
         sizes = (features, *options.hidden_sizes, 2 * actions)
         self.actor = StackedMlp(sizes, streams.torch, streams.device)
-        self.exported = self._export()
+        self._learn_policy_of(self.actor)
         start = math.log(options.temperature)
         self.log_temperature = th.full((len(streams),), start, device=streams.device)
         self.log_temperature.requires_grad_()
@@ -316,11 +314,6 @@ class SoftActorCritic(Agent):
         self.prior: Callable[[th.Tensor], th.Tensor] | None = None
         self._actor_adam = Adam(self.actor.vector, rate)
         self._temperature_adam = Adam(self.log_temperature, rate)
-
-    @property
-    def learned(self) -> StackedMlp:
-        """The actor."""
-        return self.actor
 
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """Q(s, a) by each critic; see `Agent.values`."""
@@ -434,12 +427,7 @@ class SoftQ(Agent):
         self, features: int, actions: int, options: AgentOptions, streams: SeedStreams
     ) -> None:
         super().__init__(features, actions, options, streams, 1)
-        self.exported = self._export()
-
-    @property
-    def learned(self) -> StackedMlp:
-        """The critic."""
-        return self.critics
+        self._learn_policy_of(self.critics)
 
     def values(self, obs: th.Tensor, acts: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """Q(s, a) by the critic; see `Agent.values`."""

@@ -195,8 +195,7 @@ class PWIL(OffPolicyTrainer):
         count = min(self.prefill, self.options.buffer_size)
         if not count:
             return
-        assert self._expert is not None, "training is ready"
-        batch = self._expert.take(np.stack([np.resize(each, count) for each in self._kept]))
+        batch = self.expert.take(np.stack([np.resize(each, count) for each in self._kept]))
         rows = {**vars(batch), "rewards": th.full_like(batch.rewards, self.alpha)}
         for seed in range(len(self.streams)):
             self._replay.add(seed, {name: values[seed] for name, values in rows.items()})

@@ -123,8 +123,6 @@ def _initial(sizes: Sequence[int], generator: th.Generator) -> th.Tensor:
 
 
 class _Pass(th.autograd.Function):
-    """A pass through a stack."""
-
     @staticmethod
     def forward(
         ctx: Any, x: th.Tensor, more: th.Tensor | None, vector: th.Tensor, stack: StackedMlp
@@ -171,8 +169,6 @@ class _Pass(th.autograd.Function):
 
 
 class _InputGradients(th.autograd.Function):
-    """Derivatives of a stack's output by its inputs."""
-
     @staticmethod
     def forward(ctx: Any, x: th.Tensor, vector: th.Tensor, stack: StackedMlp) -> th.Tensor:
         trace = _hidden(x, stack)

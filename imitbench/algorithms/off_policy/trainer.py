@@ -140,11 +140,12 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._collector = Collector(venv, self._encoders, self.streams)
         self.agent = self._make_agent()
         self.agent.absorbing = absorbing
+        space = venv.action_space
         self._replay = TransitionStore(
             len(self.streams),
             self.options.buffer_size,
             self._encoders[0].features,
-            self._action_shape,
+            () if isinstance(space, spaces.Discrete) else (spaces.flatdim(space),),
             device,
         )
         self._demonstrations: list[Rows] = []
@@ -152,9 +153,10 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self.num_timesteps = 0
         self.n_updates = 0
         self._ready = False
-        spaces_of = venv.observation_space, venv.action_space
         self._updates: dict[Hashable, Callable[[], dict[str, th.Tensor]]] = {}
-        self._policies = [make_policy(self.agent, *spaces_of).to(device) for _ in seeds]
+        self._policies = [
+            make_policy(self.agent, venv.observation_space, space).to(device) for _ in seeds
+        ]
         super().__init__(
             demonstrations=demonstrations,
             custom_logger=custom_logger,
@@ -261,7 +263,6 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     def initial_obs(self, count: int) -> th.Tensor:
         """Draws observations in which demonstrations begin; shape (seeds, count, features)."""
-        assert self._expert is not None, "training is ready"
         starts = [np.flatnonzero(rows["starts"]) for rows in self._demonstrations]
 
         def fill(host: th.Tensor) -> None:
@@ -269,7 +270,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             index = [start[numbers] for start, numbers in zip(starts, drawn, strict=True)]
             host.copy_(th.from_numpy(np.stack(index)))
 
-        return self._expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
+        return self.expert.take(self.streams.given(fill, (len(starts), count), th.int64)).obs
 
     # Demonstrations and policy.
 
@@ -456,11 +457,6 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """The agent of a method for continuous actions."""
         assert isinstance(self.agent, SoftActorCritic), "check_off_policy_spaces refused others"
         return self.agent
-
-    @property
-    def _action_shape(self) -> tuple[int, ...]:
-        space = self.venv.action_space
-        return () if isinstance(space, spaces.Discrete) else (spaces.flatdim(space),)
 
     def _make_agent(self) -> Agent:
         space, features = self.venv.action_space, self._encoders[0].features

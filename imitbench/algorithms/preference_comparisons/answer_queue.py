@@ -18,13 +18,13 @@ import errno
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -40,6 +40,7 @@ from imitbench.algorithms.preference_comparisons.gatherers import (
 )
 from imitbench.data.types import TrajectoryWithRewPair
 from imitbench.errors import InputError
+from imitbench.records.runs import Record
 from imitbench.util.files import fsync_directory
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.text_line import one_line
@@ -47,14 +48,11 @@ from imitbench.util.text_line import one_line
 ANSWERS = "answers.jsonl"
 """Name of the file of answers in the folder of a queue."""
 
-
 _LONGEST_LINE = 4096  # bytes
 
 
-class QueueAnswer(BaseModel):
+class QueueAnswer(Record):
     """A line of the file of answers."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     pair: str = Field(pattern=r"^[0-9a-f]{64}$")
     preference: float | None = Field(ge=0, le=1)
@@ -274,15 +272,11 @@ class QueueGatherer(PreferenceGatherer):
         if new:
             self.folder.mkdir(parents=True, exist_ok=True)
             number = len(list(self.folder.glob("pairs-*.safetensors")))
-            first, second = (list(side) for side in zip(*new.values(), strict=True))
-            unknown = np.full(len(new), np.nan, dtype=np.float32)
             # The same set is not written twice, after an interruption.
             name = next(iter(new))[:16]
             if not list(self.folder.glob(f"pairs-*-{name}.safetensors")):
-                dataset_storage.write_file(
-                    self.folder / f"pairs-{number:05d}-{name}.safetensors",
-                    dataset_storage.pack(PreferenceArrays(first, second, unknown, None)),
-                )
+                file = self.folder / f"pairs-{number:05d}-{name}.safetensors"
+                dataset_storage.write_file(file, _unanswered(new.values()))
             self.logger.log(f"{len(new)} pairs wait for answers in {self.folder}")
         return digests
 
@@ -313,13 +307,7 @@ class QueueGatherer(PreferenceGatherer):
 
     def state_dict(self) -> dict[str, Any]:
         """Pairs that wait for an answer, and the number of answers so far."""
-        unknown = np.full(len(self._open), np.nan, dtype=np.float32)
-        first, second = (
-            [pair[0] for pair in self._open.values()],
-            [pair[1] for pair in self._open.values()],
-        )
-        packed = dataset_storage.pack(PreferenceArrays(first, second, unknown, None))
-        return {"open": packed, "answered": self._answered}
+        return {"open": _unanswered(self._open.values()), "answered": self._answered}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
@@ -327,6 +315,13 @@ class QueueGatherer(PreferenceGatherer):
         pairs = zip(content.fragments1, content.fragments2, strict=True)
         self._open = {pair_digest(*pair): pair for pair in pairs}
         self._answered = state["answered"]
+
+
+def _unanswered(pairs: Collection[TrajectoryWithRewPair]) -> dict[str, Any]:
+    """Packs pairs as a preference data set whose preferences are all NaN."""
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    unknown = np.full(len(pairs), np.nan, dtype=np.float32)
+    return dataset_storage.pack(PreferenceArrays(first, second, unknown, None))
 
 
 def _are_equal(pair: TrajectoryWithRewPair) -> bool:

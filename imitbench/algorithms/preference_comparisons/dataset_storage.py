@@ -24,12 +24,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
 from imitbench.data.types import DictObs, Observation, TrajectoryWithRew
 from imitbench.errors import InputError, MissingPathError
+from imitbench.records.runs import Record
 from imitbench.untrusted.files import require_size
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
@@ -84,16 +85,12 @@ _PICKLE = b"\x80"
 _HEADER_SIZE_BYTES = 8
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Group(Record):
     obs_keys: Annotated[list[str], Field(min_length=1)] | None
     """Keys of dictionary observations, `None` for plain arrays."""
 
 
-class _Header(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Header(Record):
     version: Literal[1]
     max_size: int | None = Field(ge=1)
     groups: list[_Group]
@@ -257,20 +254,10 @@ def _cut(arrays: Mapping[str, Any], number: int, group: _Group) -> list[Trajecto
         raise ValueError(f"{number}/lengths and {number}/terminal are not valid for fragments")
     # Python integers: sums of invalid lengths cannot overflow to valid ones.
     steps = sum(lengths.tolist())
-    acts, rews = (
-        _split(_get(arrays, f"{number}/{name}", "biuf", None), steps, lengths, number, name)
-        for name in ("acts", "rews")
-    )
+    acts, rews = (_split(arrays, f"{number}/{name}", steps, lengths) for name in ("acts", "rews"))
     names = ["obs"] if group.obs_keys is None else [f"obs/{key}" for key in group.obs_keys]
     columns = [
-        _split(
-            _get(arrays, f"{number}/{name}", "biuf", None),
-            steps + len(lengths),
-            lengths + 1,
-            number,
-            name,
-        )
-        for name in names
+        _split(arrays, f"{number}/{name}", steps + len(lengths), lengths + 1) for name in names
     ]
     fragments = []
     for index, end in enumerate(terminal.tolist()):
@@ -283,9 +270,10 @@ def _cut(arrays: Mapping[str, Any], number: int, group: _Group) -> list[Trajecto
     return fragments
 
 
-def _split(array: Array, rows: int, lengths: Array, number: int, name: str) -> list[Array]:
+def _split(arrays: Mapping[str, Any], name: str, rows: int, lengths: Array) -> list[Array]:
+    array = _get(arrays, name, _NUMBERS, None)
     if array.ndim == 0 or len(array) != rows:
-        raise ValueError(f"{number}/{name} has shape {array.shape}; its fragments need {rows} rows")
+        raise ValueError(f"{name} has shape {array.shape}; its fragments need {rows} rows")
     return np.split(array, np.cumsum(lengths)[:-1])
 
 

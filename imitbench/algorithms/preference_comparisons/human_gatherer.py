@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Literal, TextIO, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
 from imitbench.algorithms.preference_comparisons.gatherers import PreferenceGatherer, Preferences
 from imitbench.data.render_wrapper import RENDERED_KEY, load_frame
 from imitbench.data.types import AnyPath, Trajectory, TrajectoryWithRewPair
 from imitbench.errors import InputError
+from imitbench.records.runs import Record
 from imitbench.util.files import fsync_directory
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.text_line import one_line
@@ -69,10 +70,8 @@ _START = b'{"pair":'
 Choice = Literal["left", "right", "tie", "skip"]
 
 
-class Answer(BaseModel):
+class Answer(Record):
     """The answer to one pair."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     choice: Choice
     swapped: bool
@@ -87,9 +86,7 @@ class Answer(BaseModel):
         return float((self.choice == "left") != self.swapped)
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Line(Record):
     pair: str = Field(min_length=1)
     answer: Answer | None
     """`None` removes an earlier answer."""
@@ -287,12 +284,8 @@ class SynchronousHumanGatherer(PreferenceGatherer):
             else:
                 answer = Answer(choice=command, swapped=swaps[index])
                 self._answers.record(pending.pop(0), answer)
-        return np.array([self._preference(digest) for digest in digests], dtype=np.float32)
-
-    def _preference(self, digest: str) -> float:
-        answer = self._answers.get(digest)
-        assert answer is not None, "every pair has an answer"
-        return answer.preference()
+        answers = dict(self._answers.items())
+        return np.array([answers[digest].preference() for digest in digests], dtype=np.float32)
 
     def _take_back(
         self,

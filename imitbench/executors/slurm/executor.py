@@ -215,7 +215,7 @@ class SlurmExecutor(Executor):
             SchedulerError: The scheduler does not answer.
         """
         submissions = list(read_submissions(self._out))
-        queued = [task for task in open_tasks(submissions) if task.queued is not None]
+        queued = [task for task in open_tasks(submissions) if task.state is not None]
         names = {task.array for task in queued}
         self._submissions += [own for own in submissions if names & set(own.names)]
         jobs = [job for task in queued for job in task.jobs]
@@ -264,7 +264,7 @@ class SlurmExecutor(Executor):
         now = time.monotonic()
         for task in tasks:
             jobs = [job for job in task.jobs if job in self._waiting]
-            if task.queued is None:
+            if task.state is None:
                 since = [self._missing.setdefault(job, now) for job in jobs]
                 if jobs and now - min(since) >= _FORGOTTEN_S:
                     events += [JobEvent(job, "lost") for job in jobs]
@@ -272,7 +272,7 @@ class SlurmExecutor(Executor):
                 continue
             for job in jobs:
                 self._missing.pop(job, None)
-            if task.queued.state == "RUNNING" and jobs and jobs[0] not in self._running:
+            if task.state == "RUNNING" and jobs and jobs[0] not in self._running:
                 self._running.add(jobs[0])
                 events.append(JobEvent(jobs[0], "started"))
         return events

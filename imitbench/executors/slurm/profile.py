@@ -8,9 +8,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.records.runs import Record
 
 _TIME = re.compile(
     r"(?:(?P<days>\d+)-(?P<day_hours>\d+)(?::(?P<day_minutes>\d+)(?::(?P<day_seconds>\d+))?)?)"
@@ -24,10 +25,6 @@ _MEBIBYTES = {"M": 1, "G": 2**10, "T": 2**20}
 _LINE = r"^[^\n\r\x00]*$"
 _Line = Annotated[str, Field(pattern=_LINE)]
 _Word = Annotated[str, Field(pattern=r"^[^\s\x00]+$")]
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _as_time(value: Any) -> Any:
@@ -44,7 +41,7 @@ def _as_memory(value: Any) -> Any:
     return value
 
 
-class Container(_Document):
+class Container(Record):
     """Image that tasks run in; imitbench must be installed in it.
 
     Attributes:
@@ -61,7 +58,7 @@ class Container(_Document):
     python: _Word = "python3"
 
 
-class Profile(_Document):
+class Profile(Record):
     """Resources that one task of a job array requests, and its environment.
 
     Attributes:

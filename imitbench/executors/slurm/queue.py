@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.executors.slurm import SLURM_FOLDER
+from imitbench.records.runs import Record
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 
@@ -30,25 +31,6 @@ _DEFAULT_MAX_ARRAY = 1001  # SLURM's own default
 
 class SchedulerError(InputError):
     """A SLURM command failed; the message has its output."""
-
-
-@dataclass(frozen=True)
-class QueuedTask:
-    """A task that is waiting or running.
-
-    Attributes:
-        array: Name of its job array.
-        index: Index of the task in the array.
-        job_id: Id in SLURM, for example `1234_5`.
-        state: `PENDING`, `RUNNING` and so on.
-        reason: Why it waits, if it does.
-    """
-
-    array: str
-    index: int
-    job_id: str
-    state: str
-    reason: str
 
 
 def is_available() -> bool:
@@ -69,29 +51,29 @@ def require_slurm() -> None:
         )
 
 
-def queued_tasks(arrays: Sequence[str]) -> list[QueuedTask]:
-    """Returns the tasks of arrays that are in the queue.
+def task_states(arrays: Sequence[str]) -> dict[tuple[str, int], str]:
+    """Returns the states of the tasks of arrays that are in the queue: `PENDING`, `RUNNING` etc.
 
     Args:
         arrays: Names of job arrays.
+
+    Returns:
+        States by name of the array and index of the task.
 
     Raises:
         SchedulerError: The scheduler does not answer.
     """
     if not arrays:
-        return []
+        return {}
     answer = _run(
-        *("squeue", "--noheader", "--array", f"--name={','.join(arrays)}"),
-        "--format=%j|%F|%K|%T|%r",
+        "squeue", "--noheader", "--array", f"--name={','.join(arrays)}", "--format=%j|%K|%T"
     )
-    tasks = []
+    states = {}
     for line in answer.splitlines():
-        name, job, index, state, reason = line.strip().split("|", 4)
+        name, index, state = line.strip().split("|")
         # A job that is not an array has no index.
-        alone = not index.isdecimal()
-        job_id = job if alone else f"{job}_{index}"
-        tasks.append(QueuedTask(name, 0 if alone else int(index), job_id, state, reason))
-    return tasks
+        states[name, int(index) if index.isdecimal() else 0] = state
+    return states
 
 
 def cancel_arrays(arrays: Sequence[str]) -> None:
@@ -145,11 +127,7 @@ def _run(*command: str) -> str:
 _FILE = "submission.json"
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class TaskArray(_Document):
+class TaskArray(Record):
     """A job array.
 
     Attributes:
@@ -161,7 +139,7 @@ class TaskArray(_Document):
     tasks: list[list[str]]
 
 
-class SlurmSubmission(_Document):
+class SlurmSubmission(Record):
     """Arrays that were submitted together.
 
     Attributes:
@@ -226,15 +204,13 @@ class OpenTask:
 
     Attributes:
         array: Name of its array.
-        index: Index of the task in the array.
         jobs: Paths of the unfinished job files.
-        queued: State in the queue; `None` if the scheduler no longer knows the task.
+        state: State in the queue; `None` if the scheduler no longer knows the task.
     """
 
     array: str
-    index: int
     jobs: list[Path]
-    queued: QueuedTask | None
+    state: str | None
 
 
 def read_submissions(out: Path) -> Iterator[SlurmSubmission]:
@@ -261,11 +237,8 @@ def open_tasks(submissions: Iterable[SlurmSubmission]) -> list[OpenTask]:
         if (jobs := [path for path in map(Path, task) if path in left])
     }
     names = list(dict.fromkeys(name for name, _ in waiting))
-    queued = {(task.array, task.index): task for task in queued_tasks(names)}
-    return [
-        OpenTask(name, index, jobs, queued.get((name, index)))
-        for (name, index), jobs in waiting.items()
-    ]
+    states = task_states(names)
+    return [OpenTask(place[0], jobs, states.get(place)) for place, jobs in waiting.items()]
 
 
 def existing(jobs: Iterable[Path]) -> set[Path]:
@@ -301,7 +274,7 @@ def queue_states(out: Path) -> Counter[str]:
     if not (out / SLURM_FOLDER).is_dir() or not is_available():
         return Counter()
     tasks = open_tasks(read_submissions(out))
-    return Counter(task.queued.state for task in tasks if task.queued is not None)
+    return Counter(task.state for task in tasks if task.state is not None)
 
 
 def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
@@ -313,7 +286,7 @@ def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
     Raises:
         SchedulerError: The scheduler does not answer; nothing was cancelled.
     """
-    queued = [task for task in open_tasks(submissions) if task.queued is not None]
+    queued = [task for task in open_tasks(submissions) if task.state is not None]
     for task in queued:
         for job in task.jobs:
             job.unlink(missing_ok=True)  # otherwise the task would requeue itself
