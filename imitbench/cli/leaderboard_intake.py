@@ -144,7 +144,7 @@ def _examine(
     quiet: bool,
 ) -> Intake:
     from imitbench.bench.provenance import now
-    from imitbench.published.results_sources import compare_with
+    from imitbench.published.results_sources import compare_with, submission_folders
     from imitbench.published.validation import validate
     from imitbench.published.verification import public_draw
     from imitbench.report.leaderboard.intake import Intake
@@ -152,7 +152,7 @@ def _examine(
     validation = validation or validate(folder)
     if not validation.valid:
         return Intake(folder, validation, None)
-    validation = compare_with(validation, [place for place in places if _holds_others(place)])
+    validation = compare_with(validation, [p for p in places if len(submission_folders(p)) > 1])
     content = validation.submission
     if public_seed is None:
         public_seed = f"random numbers of {now()[:10]}: {secrets.token_hex(16)}"
@@ -162,12 +162,6 @@ def _examine(
     )
     record = make_record(content, drawn, found, by=by, seed=seed, public_seed=public_seed)
     return Intake(folder, validation, record)
-
-
-def _holds_others(place: Path) -> bool:
-    from imitbench.published.results_sources import submission_folders
-
-    return len(submission_folders(place)) > 1
 
 
 def _write(

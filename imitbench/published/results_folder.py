@@ -31,7 +31,7 @@ from imitbench.records.bundled_cards import bundled_suite, environment_of
 from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
-from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, canonical_digest
+from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, SealedRecord
 from imitbench.store.comparability import current_run_ids
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
@@ -73,7 +73,7 @@ class SuiteSummary(Record):
     environments: list[str]
 
 
-class Manifest(Record):
+class Manifest(SealedRecord):
     """`manifest.json`.
 
     Attributes:
@@ -104,11 +104,6 @@ class Manifest(Record):
         if document.get("supersedes") is None:
             document.pop("supersedes", None)
         return document
-
-    @property
-    def own_digest(self) -> str:
-        """Returns the correct value of `digest`."""
-        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
 
 
 class ResultLine(Record):
@@ -227,11 +222,10 @@ def export_results(
         files={name: text_digest(texts[name]) for name in sorted(texts)},
         supersedes=supersedes,
     )
-    manifest = manifest.model_copy(update={"digest": manifest.own_digest})
     with new_folder(folder) as draft:
         for name, text in texts.items():
             atomic_write_text(draft / name, text)
-        atomic_write_text(draft / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+        atomic_write_text(draft / MANIFEST_FILE, manifest.sealed().text())
 
 
 def race_file(race: RegisteredRace) -> str:

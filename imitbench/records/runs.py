@@ -524,7 +524,7 @@ class SealedRecord(Record):
     """
 
     if TYPE_CHECKING:
-        digest: str = ""
+        digest: str | None = ""
 
     @property
     def own_digest(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from imitbench.report import html_tables, report_tables, text
 from imitbench.report.html_charts import AxisScale, legend, profile_chart, race_charts
-from imitbench.report.html_data import data_element
+from imitbench.report.html_data import json_element, payload
 from imitbench.report.html_markup import (
     Markup,
     block,
@@ -66,7 +66,7 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
         tag("main", *main, id="results"),
         tag("footer", tag("p", f"Made by imitbench {__version__}. {protocol}.")),
         tag("dialog", id="run", aria_labelledby="run-title"),
-        data_element(report, known, colors),
+        json_element(payload(report, known, colors)),
     )
     suites = dict.fromkeys(section.suite for section in report.sections)
     title = " · ".join(["imitbench report", *suites])

@@ -271,12 +271,8 @@ def _outcome(directory: RunDirectory) -> PublishedRun | None:
     spec = directory.read_spec()
     if directory.is_done:
         return PublishedRun(spec, directory.read_result())
-    try:
-        return PublishedRun(spec, failure=directory.read_failure())
-    except InputError:
-        if directory.failure_is_on_record:  # damaged
-            raise
-        return None  # another process has begun it again
+    failure = directory.failure_on_record()
+    return None if failure is None else PublishedRun(spec, failure=failure)
 
 
 @dataclass(frozen=True)
