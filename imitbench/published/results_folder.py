@@ -24,14 +24,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
 from imitbench.records.bundled_cards import bundled_suite, environment_of
 from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
-from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, SealedRecord
+from imitbench.records.runs import (
+    AbbreviatedRecord,
+    Provenance,
+    Record,
+    ReferenceScores,
+    RunSpec,
+    SealedRecord,
+)
 from imitbench.store.comparability import current_run_ids
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
@@ -73,7 +79,7 @@ class SuiteSummary(Record):
     environments: list[str]
 
 
-class Manifest(SealedRecord):
+class Manifest(AbbreviatedRecord, SealedRecord):
     """`manifest.json`.
 
     Attributes:
@@ -88,6 +94,7 @@ class Manifest(SealedRecord):
             with the same digest hold the same results. Folders without it are refused.
     """
 
+    optional = ("supersedes",)
     format: Literal["imitbench-results"] = "imitbench-results"
     version: Literal[1] = 1
     imitbench: str
@@ -97,13 +104,6 @@ class Manifest(SealedRecord):
     files: dict[str, str]
     supersedes: str | None = None
     digest: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        if document.get("supersedes") is None:
-            document.pop("supersedes", None)
-        return document
 
 
 class ResultLine(Record):

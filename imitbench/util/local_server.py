@@ -390,7 +390,9 @@ class LocalServer(ThreadingHTTPServer):
             return False
         if self.host in _ANY:
             own = socket.gethostname().lower()
-            return name in (*_LOOPBACK, own, f"{own}.local") or _is_address(name)
+            return name in (*_LOOPBACK, own, f"{own}.local") or (
+                _address(name.strip("[]")) is not None
+            )
         own = f"[{self.host}]" if ":" in self.host else self.host
         return name == own.lower() or (is_loopback(self.host) and name in _LOOPBACK)
 
@@ -440,20 +442,15 @@ class LocalServer(ThreadingHTTPServer):
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def _is_address(name: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _shut(connection: socket.socket) -> None:
