@@ -241,7 +241,9 @@ def _own_rows(
     for failure in report.failures:
         here = failure.suite == section.suite and failure.env in section.environments
         if here and is_in_group(failure, section.conditions):
-            failures[failure.algo].append(_failure(failure, rows, sources))
+            entry = rows.entries[failure.run_id]
+            failed = BoardFailure(failure, entry.run, sources[entry.source].name)
+            failures[failure.algo].append(failed)
     made = []
     unchecked = {source.name for source in sources if source.failed}
     refuted = {source.name for source in sources if source.refuted}
@@ -298,11 +300,6 @@ def _run(row: ScoreRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> B
     name = sources[entry.source].name
     folder = episodes_folder(name, row.suite)
     return BoardRun(row, entry.run, name, f"{folder}/{entry.run.spec.run_id}.csv")
-
-
-def _failure(row: FailureRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> BoardFailure:
-    entry = rows.entries[row.run_id]
-    return BoardFailure(row, entry.run, sources[entry.source].name)
 
 
 _MEASURED = {"raw_return", "termination_rate", "mean_length", "env_steps", "train_s", "wall_s",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from imitbench.cards.catalog import algorithm_directory, algorithm_names
+from imitbench.cards.catalog import algorithm_directory
 from imitbench.cards.tuned import TUNED_FILE, TunedValues, read_tuned
 from imitbench.published.results_sources import ResultsSource
 from imitbench.published.verification import AGREEING
@@ -106,8 +106,6 @@ class TuningCost:
 
 @cache
 def _bundled(name: str) -> Mapping[str, TunedValues]:
-    if name not in algorithm_names():
-        return {}
     path = algorithm_directory(name) / TUNED_FILE
     return read_tuned(path).environments if path.is_file() else {}
 
