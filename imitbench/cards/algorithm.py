@@ -406,11 +406,7 @@ class AlgorithmCard(LocatedCard):
         ]
 
     def recorded(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Returns hyper-parameters as in records: without later keys that have no effect.
-
-        Args:
-            values: Values of hyper-parameters by name.
-        """
+        """Returns hyper-parameters as in records: without later keys that have no effect."""
         return {
             name: value
             for name, value in values.items()
