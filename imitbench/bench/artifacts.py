@@ -259,9 +259,6 @@ def count_trajectories(location: ArtifactLocation) -> int:
 def demonstrated_returns(location: ArtifactLocation) -> npt.NDArray[np.float64]:
     """Returns the undiscounted returns of the whole episodes in a set of demonstrations.
 
-    Args:
-        location: Location of the set.
-
     Returns:
         One return per trajectory that is marked as the end of an episode, shape `(episodes,)`;
         empty if no rewards were recorded.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from imitbench.bench import artifacts, provenance
+from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
+from imitbench.bench.provenance import cpu_model, package_versions
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
 from imitbench.executors.devices import explain_cuda, find_cuda
@@ -43,11 +45,11 @@ def check_installation(out: Path) -> list[InstallationCheck]:
     """
     checks: list[tuple[str, Callable[[], str]]] = [
         ("machine", _machine),
-        ("packages", _packages),
+        ("packages", lambda: ", ".join(f"{n} {v}" for n, v in package_versions().items())),
         ("device", _device),
         ("results folder", lambda: _results_folder(out)),
         ("algorithms", lambda: ", ".join(load_algorithm(n).name for n in algorithm_names())),
-        *_suite_checks(),
+        *((f"suite {name}", partial(_suite, name)) for name in suite_names()),
     ]
     return [_check(what, check) for what, check in checks]
 
@@ -61,11 +63,7 @@ def _check(what: str, check: Callable[[], str]) -> InstallationCheck:
 
 def _machine() -> str:
     cores = len(os.sched_getaffinity(0))
-    return f"Python {platform.python_version()}, {cores} cores, {provenance.cpu_model()}"
-
-
-def _packages() -> str:
-    return ", ".join(f"{name} {v}" for name, v in provenance.package_versions().items())
+    return f"Python {platform.python_version()}, {cores} cores, {cpu_model()}"
 
 
 def _device() -> str:
@@ -86,11 +84,6 @@ def _results_folder(out: Path) -> str:
     if free < _LEAST_FREE_BYTES:
         raise OSError(f"{out}: only {free / 1e6:.0f} MB free; free some space or choose --out")
     return f"{out.resolve()}: writable, {free / 1e9:.0f} GB free"
-
-
-def _suite_checks() -> Iterator[tuple[str, Callable[[], str]]]:
-    for name in suite_names():
-        yield f"suite {name}", lambda name=name: _suite(name)  # type: ignore[misc]
 
 
 def _suite(name: str) -> str:

@@ -207,9 +207,6 @@ class PackedLearner(Learner):
 class LearnerWrapper(Learner):
     """Forwards all calls to another learner.
 
-    Args:
-        learner: Learner that receives the calls.
-
     Attributes:
         learner: Learner that receives the calls.
     """

@@ -134,11 +134,7 @@ class _OpenCell:
 
 @contextmanager
 def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
-    """Yields the observer that shows progress in the way that fits the output.
-
-    Args:
-        quiet: Whether to show nothing.
-    """
+    """Yields the observer that shows progress in the way that fits the output."""
     if quiet:
         yield SweepObserver()
         return

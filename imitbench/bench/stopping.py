@@ -95,21 +95,20 @@ def signal_handlers(
 
 
 class InterruptFlag:
-    """Records whether Ctrl-C was pressed, or a signal requested a stop."""
+    """Records whether Ctrl-C was pressed, or a signal requested a stop.
+
+    Attributes:
+        seen: Whether an interrupt was received.
+    """
 
     def __init__(self) -> None:
-        self._seen = False
-
-    @property
-    def seen(self) -> bool:
-        """Whether an interrupt was received."""
-        return self._seen
+        self.seen = False
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         # Schedulers may repeat a signal; only a second Ctrl-C means that the user is in a hurry.
-        if self._seen and number == signal.SIGINT:
+        if self.seen and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self._seen = True
+        self.seen = True
 
 
 @contextmanager

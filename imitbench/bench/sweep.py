@@ -403,7 +403,7 @@ class _Sweep:
             return "done"
         if self._executor.outlives and untouched:
             return "lost"
-        return _failure_on_record(directory) or "open"
+        return directory.failure_on_record() or "open"
 
     def _finished(self, run: RunSpec, failure: RunFailure | None) -> None:
         if failure is None:
@@ -411,13 +411,3 @@ class _Sweep:
         else:
             self._outcome.failed.append((run, failure))
         self._observer.finished(run, failure)
-
-
-def _failure_on_record(directory: RunDirectory) -> RunFailure | None:
-    """Returns why a run failed; `None` if unknown or if another process restarted the run."""
-    try:
-        return directory.read_failure()
-    except InputError:
-        if directory.failure_is_on_record:  # damaged
-            raise
-        return None

@@ -20,11 +20,10 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
@@ -213,7 +212,8 @@ class _RunAttempt(Monitor):
         for claim in self.claims:
             claim.directory.begin(claim.spec, rebuild=rebuild)
         opened = self.directory.log.open("a", 1, encoding="utf-8", errors="backslashreplace")
-        with opened as log, _output_to(log):
+        # What a learner prints goes to the run's log.
+        with opened as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
             print(f"-- {provenance.now()} on {socket.gethostname()}: {self._attempt_in_words()}")
             self._refer_to_log()
             try:
@@ -370,13 +370,6 @@ class _RunAttempt(Monitor):
             references=self.job.references,
             provenance=self._provenance(spec),
         )
-
-
-@contextlib.contextmanager
-def _output_to(log: TextIO) -> Iterator[None]:
-    """Sends what a learner prints to the run's log."""
-    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-        yield
 
 
 Doer = Callable[[Path, StopRequest, bool], None]

@@ -399,17 +399,14 @@ class AlgorithmCard(LocatedCard):
 
     def earlier_values(self) -> list[dict[str, Scalar]]:
         """Returns all hyper-parameters for each earlier version of the defaults."""
-        return [{**self.resolve({}), **self._checked(values)} for values in self.earlier_defaults]
-
-    def _checked(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        return {name: self.hyperparameters[name].check(value) for name, value in values.items()}
+        return [
+            self.resolve({})
+            | {name: self.hyperparameters[name].check(value) for name, value in values.items()}
+            for values in self.earlier_defaults
+        ]
 
     def recorded(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Returns hyper-parameters as in records: without later keys that have no effect.
-
-        Args:
-            values: Values of hyper-parameters by name.
-        """
+        """Returns hyper-parameters as in records: without later keys that have no effect."""
         return {
             name: value
             for name, value in values.items()

@@ -132,19 +132,14 @@ def open_page(
     from imitbench.labelling.queue import is_queue
 
     names = [check_name(name) for name in annotator or ["me"]]
+    page = _Page(names, host, port, not no_browser, quiet, json)
     if folder is not None and (queue or is_queue(folder)):
         if demos or policy or pairs_from or to or make_only:
             raise InputError(
                 f"{folder}: is the queue of a training, whose pairs are shown; leave out --demos, "
                 "--policy, --pairs-from, --to and --make-only"
             )
-        _show_queue(
-            folder,
-            (env, suite),
-            question,
-            goal,
-            _Page(names, host, port, not no_browser, quiet, json),
-        )
+        _show_queue(folder, (env, suite), question, goal, page)
         return
     if folder is not None and (env or demos or policy or pairs_from or to):
         raise InputError(
@@ -166,7 +161,7 @@ def open_page(
     labels = LabelSet(folder)
     labels.check_clips()
     if not make_only:
-        _serve(labels, _Page(names, host, port, not no_browser, quiet, json))
+        _serve(labels, page)
     elif json:
         _print_set(labels, {})
 

@@ -12,6 +12,8 @@ from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
 from imitbench.cli.leaderboard_verify import SubmissionFolder, verify_submission
 from imitbench.cli.options import argument, option
+from imitbench.cli.output import Column, by_word, count, note, print_json, print_table, print_text
+from imitbench.errors import InputError
 
 if TYPE_CHECKING:
     from imitbench.published.findings import Finding
@@ -53,7 +55,6 @@ def validate_submission(
 
     Example: imitbench leaderboard validate results/theirs --against results/ours
     """
-    from imitbench.cli.output import print_json
     from imitbench.published.opening import results_location
     from imitbench.published.race_checks import compare_registered
     from imitbench.published.results_sources import compare_with
@@ -91,7 +92,6 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
 
 
 def _print_validation(submission: Path, validation: Validation, *, quiet: bool) -> None:
-    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
     from imitbench.published.findings import CHECKS, MEANINGS
 
     def verdict(problems: list[Finding]) -> str:
@@ -193,8 +193,6 @@ def build_site(
 
     Example: imitbench leaderboard build --results results --out site
     """
-    from imitbench.cli.output import count, note, print_json
-    from imitbench.errors import InputError
     from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
@@ -265,8 +263,6 @@ def write_card(
 
     Example: imitbench leaderboard model-card model/README.md --algo bc --results published
     """
-    from imitbench.cli.output import count, note, print_json
-    from imitbench.errors import InputError
     from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
@@ -285,11 +281,7 @@ def write_card(
         note(f"{card}: {count(entries, 'result')} of {algo}")
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Build a leaderboard, and check submissions.",
-)
+app = options.command_group("Build a leaderboard, and check submissions.")
 app.command("build")(build_site)
 app.command("validate")(validate_submission)
 app.command("verify")(verify_submission)

@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.leaderboard_verify import By, Jobs, PublicSeed, Runs, SubmissionFolder
+from imitbench.cli.leaderboard_verify import (
+    By,
+    Jobs,
+    PublicSeed,
+    Runs,
+    SubmissionFolder,
+    check_name,
+    make_record,
+    train_again,
+)
 from imitbench.cli.options import argument, option
+from imitbench.cli.output import count, note, print_json, print_text, typed_command
+from imitbench.errors import InputError
+from imitbench.util import files
+from imitbench.version import __version__
 
 if TYPE_CHECKING:
     from imitbench.published.validation import Validation
@@ -61,11 +74,6 @@ def take_in(
 
     Example: imitbench leaderboard intake submissions/theirs --public-seed "beacon round 4711"
     """
-    from imitbench.cli.leaderboard_verify import check_name
-    from imitbench.cli.output import note, print_json, print_text
-    from imitbench.errors import InputError
-    from imitbench.util import files
-
     check_name(by)
     if public_seed is not None and not public_seed.strip():
         raise InputError("--public-seed: is empty")
@@ -98,7 +106,6 @@ def _submissions(
     folder: Path, results: Sequence[str]
 ) -> tuple[dict[Path, Validation | None], list[Path]]:
     """Returns the submissions to take in, validated if several are here, and the site's results."""
-    from imitbench.errors import InputError
     from imitbench.published.opening import results_location
     from imitbench.published.results_folder import MANIFEST_FILE
     from imitbench.published.results_sources import (
@@ -137,8 +144,7 @@ def _examine(
     quiet: bool,
 ) -> Intake:
     from imitbench.bench.provenance import now
-    from imitbench.cli.leaderboard_verify import make_record, train_again
-    from imitbench.published.results_sources import compare_with
+    from imitbench.published.results_sources import compare_with, submission_folders
     from imitbench.published.validation import validate
     from imitbench.published.verification import public_draw
     from imitbench.report.leaderboard.intake import Intake
@@ -146,7 +152,7 @@ def _examine(
     validation = validation or validate(folder)
     if not validation.valid:
         return Intake(folder, validation, None)
-    validation = compare_with(validation, [place for place in places if _holds_others(place)])
+    validation = compare_with(validation, [p for p in places if len(submission_folders(p)) > 1])
     content = validation.submission
     if public_seed is None:
         public_seed = f"random numbers of {now()[:10]}: {secrets.token_hex(16)}"
@@ -156,12 +162,6 @@ def _examine(
     )
     record = make_record(content, drawn, found, by=by, seed=seed, public_seed=public_seed)
     return Intake(folder, validation, record)
-
-
-def _holds_others(place: Path) -> bool:
-    from imitbench.published.results_sources import submission_folders
-
-    return len(submission_folders(place)) > 1
 
 
 def _write(
@@ -175,7 +175,6 @@ def _write(
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.intake import render_comment
     from imitbench.report.leaderboard.site import write_site
-    from imitbench.util import files
 
     comment = render_comment(found) if found else "Nothing was submitted.\n"
     notes: list[str] = []
@@ -202,8 +201,6 @@ def _check_old(out: Path) -> None:
     """Checks that only an earlier outcome would be replaced."""
     import json
 
-    from imitbench.errors import InputError
-
     try:
         known = json.loads((out / _OUTCOME).read_bytes())["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -224,7 +221,6 @@ def init_board(
 
     Example: imitbench leaderboard init board
     """
-    from imitbench.cli.output import note
     from imitbench.templates.board_repository import write_board_repository
 
     write_board_repository(folder)
@@ -245,11 +241,8 @@ def rescore_submission(
 
     Example: imitbench leaderboard rescore submissions/mine submissions/mine-2
     """
-    from imitbench.cli.output import count, note, print_json, typed_command
     from imitbench.published.results_folder import export_results, rescore
     from imitbench.published.submission import read_strictly
-    from imitbench.util import files
-    from imitbench.version import __version__
 
     files.check_place(to)
     found = read_strictly(submission)

@@ -11,6 +11,21 @@ import typer
 
 from imitbench.cli import options
 from imitbench.cli.options import argument, option
+from imitbench.cli.output import (
+    Column,
+    by_word,
+    count,
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    print_text,
+    typed_command,
+)
+from imitbench.errors import InputError
+from imitbench.util.files import is_empty
+from imitbench.util.name_lists import split_names
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -78,10 +93,6 @@ def verify_submission(
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
-    from imitbench.cli.output import note, print_json
-    from imitbench.errors import InputError
-    from imitbench.util.files import is_empty
-
     if keep is not None and not is_empty(keep):
         raise InputError(f"--keep {keep}: is not empty; name a new folder")
     if public_seed is not None and seed:
@@ -93,7 +104,6 @@ def verify_submission(
 
     from imitbench.bench.request import PluginSelection
     from imitbench.published.verification import public_draw, write_verification
-    from imitbench.util.name_lists import split_names
 
     if public_seed is not None:
         seed = public_draw(content.digest, public_seed)
@@ -126,9 +136,6 @@ def check_name(by: str | None) -> None:
     Raises:
         InputError: It is empty or too long, or not one line.
     """
-    from imitbench.errors import InputError
-    from imitbench.util.text_line import one_line
-
     if by is not None and not (by.strip() and one_line(by, 100) == by):
         raise InputError("--by: must be one line of 1 to 100 characters")
 
@@ -157,7 +164,6 @@ def train_again(
     Returns:
         The draw, and the outcomes of the runs that could be trained.
     """
-    from imitbench.cli.output import make_notifier
     from imitbench.conformance.reproduction import compare_run, sample_runs
 
     notify = make_notifier(quiet=quiet)
@@ -183,7 +189,6 @@ def make_record(
     public_seed: str | None,
 ) -> Verification:
     """Returns the record of a verification, see `record_verification`."""
-    from imitbench.cli.output import typed_command
     from imitbench.conformance.reproduction import record_verification
 
     return record_verification(
@@ -205,8 +210,6 @@ def _read_valid(submission: Path) -> Submission:
     Raises:
         InputError: It has no published results, or they contradict themselves.
     """
-    from imitbench.cli.output import note
-    from imitbench.errors import InputError
     from imitbench.published.validation import validate
 
     validation = validate(submission)
@@ -224,8 +227,6 @@ def _read_valid(submission: Path) -> Submission:
 
 
 def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
-    from imitbench.cli.output import note
-
     for refused in drawn.refused:
         note(f"not drawn: {refused.label}: {refused.why}")
     for run in drawn.runs:
@@ -235,7 +236,6 @@ def _tell_draw(drawn: ReproductionSample, seed: int) -> None:
 def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
     from imitbench.bench.progress import make_observer
     from imitbench.bench.sweep import carry_out
-    from imitbench.cli.output import typed_command
     from imitbench.executors.options import RunOptions
 
     options = RunOptions(jobs=jobs)
@@ -275,7 +275,6 @@ def _reproduction_document(
 
 def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
     """Prints the outcomes of runs that were trained again."""
-    from imitbench.cli.output import Column, by_word, count, note, print_table, print_text
     from imitbench.published.verification import VERDICT_TEXTS
 
     words = {**VERDICT_TEXTS, "different": "DIFFERENT", "failed": "FAILED here"}

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imitbench.records.runs import RunFailure, RunSpec
-    from imitbench.records.selection import Selection
     from imitbench.store.failure_groups import FailureGroup
     from imitbench.store.run_dir import RunDirectory
 

@@ -9,12 +9,15 @@ import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
+from imitbench.cli.output import count, make_notifier, note, print_json
 from imitbench.cli.record_options import with_options_of
+from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
+from imitbench.util.name_lists import split_names
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
-    from imitbench.bench.request import PluginSelection, UnresumableRuns
+    from imitbench.bench.request import PluginSelection
 
 
 @with_options_of(RunOptions, device="auto", force=False, pack=None)
@@ -46,16 +49,14 @@ def resume(
     """
     from imitbench.bench.request import PluginSelection, plan_missing
     from imitbench.bench.summary import SweepSummary
-    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.executors.registry import resolve
-    from imitbench.util.name_lists import split_names
 
     resolved = resolve(context.obj)
     plugins = PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite))
     notify = make_notifier(quiet=quiet)
     missing = plan_missing(out, notify, plugins)
     for each in missing.left_out:
-        note(_line(each))
+        note(f"skipped: {count(each.runs, 'run')} of `{each.command}`: {each.why}")
     races = _Races(out, plugins, resolved, json=json, quiet=quiet)
     if not dry_run:
         races.carry_on()
@@ -79,8 +80,6 @@ class _Races:
     def __init__(
         self, out: Path, plugins: PluginSelection, options: RunOptions, *, json: bool, quiet: bool
     ) -> None:
-        from imitbench.cli.output import make_notifier, note
-        from imitbench.errors import InputError
         from imitbench.race.driver import RaceStanding
         from imitbench.race.planning import plan_registered
         from imitbench.store.races import read_races
@@ -121,9 +120,3 @@ class _Races:
     def document(self) -> dict[str, Any]:
         """Returns what `--json` prints on races; nothing without any."""
         return {"races": self.done} if self.done else {}
-
-
-def _line(each: UnresumableRuns) -> str:
-    from imitbench.cli.output import count
-
-    return f"skipped: {count(each.runs, 'run')} of `{each.command}`: {each.why}"

@@ -8,8 +8,10 @@ import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
+from imitbench.cli.output import make_notifier
 from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
+from imitbench.util.name_lists import split_names
 
 
 @with_options_of(RunOptions)
@@ -39,10 +41,8 @@ def run(
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
     from imitbench.bench.request import environments_by_suite, lock_in_use, plan_requests
-    from imitbench.cli.output import make_notifier
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
-    from imitbench.util.name_lists import split_names
 
     resolved, folder = resolve(context.obj), Path.cwd()
     algorithms, seed_list = split_names("--algo", algo), parse_seeds(seeds)

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from imitbench.dashboard.curves import CurveReader
-from imitbench.dashboard.files import OpenFile, open_file
+from imitbench.dashboard.files import OpenFile, find_videos, open_file, open_video
 from imitbench.dashboard.run_table import RunTable, published_row, read_published_runs
-from imitbench.dashboard.videos import find_videos, open_video
 from imitbench.errors import InputError
 from imitbench.published.opening import ResultsLocation
 from imitbench.records.runs import RunFailure, RunResult, RunSpec

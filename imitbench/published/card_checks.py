@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
-from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, BudgetUnit, Scalar
+from imitbench.cards.algorithm import STEP_UNITS, Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, ScoreOne, mismatch
 from imitbench.cards.tuned import load_tuned
@@ -28,10 +28,6 @@ from imitbench.util.hub_client import RepoKind
 from imitbench.util.text_line import one_line
 
 _RERUN = "run it again with `imitbench run`"
-
-
-def _says_tuned(variant: str) -> bool:
-    return variant.split(",")[0] == "tuned"
 
 
 @cache
@@ -99,11 +95,6 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
         )
 
 
-def _units(card: AlgorithmCard) -> tuple[BudgetUnit, ...]:
-    """Returns the units that runs of a method may be recorded with."""
-    return STEP_UNITS if card.budget_unit == "replay_steps" else (card.budget_unit,)
-
-
 def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     card = bundled_algorithm(spec.algo)
     if card is None:
@@ -129,7 +120,8 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
                 parameter.check(values[name])
             except ValueError as error:
                 fail("algorithm", f"{name} {one_line(error)}")
-    tuned = _tuned(card.name).get(spec.environment.id) if _says_tuned(spec.variant) else None
+    says_tuned = spec.variant.split(",")[0] == "tuned"
+    tuned = _tuned(card.name).get(spec.environment.id) if says_tuned else None
     bases = [tuned] if tuned is not None else [card.resolve({}), *card.earlier_values()]
     label, *earlier = (
         variant_label(
@@ -142,7 +134,8 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         fail("algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its settings {due}")
     if spec.pack is not None and not card.packs:
         fail("algorithm", f"a pack of {spec.pack} seeds; it trains one seed at a time")
-    if spec.budget.unit not in _units(card):
+    units = STEP_UNITS if card.budget_unit == "replay_steps" else (card.budget_unit,)
+    if spec.budget.unit not in units:
         fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")
     needs = card.needs
     for what, has, due_there in (

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from imitbench.cards.catalog import algorithm_directory, algorithm_names
+from imitbench.cards.catalog import algorithm_directory
 from imitbench.cards.tuned import TUNED_FILE, TunedValues, Tuning, read_tuned
 from imitbench.errors import InputError
 from imitbench.published.findings import Findings
@@ -313,8 +313,6 @@ def _tuned_values(spec: RunSpec) -> TunedValues | None:
 
 @cache
 def _bundled(name: str) -> Mapping[str, TunedValues]:
-    if name not in algorithm_names():
-        return {}
     path = algorithm_directory(name) / TUNED_FILE
     return read_tuned(path).environments if path.is_file() else {}
 

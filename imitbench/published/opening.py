@@ -199,7 +199,10 @@ def _external_tables(location: ResultsLocation, notify: Notify) -> pa.Table | No
     if location.has_runs:  # its own database has them
         return None
     if location.board is not None:
-        return external_table(_board_header(location.path), location.board)
+        name, source = default_name(location.path), location.path.name
+        header = ExternalHeader(name=name, tool="leaderboard", imitbench=__version__,
+                                source=source, files={}, notes=[], digest="")  # fmt: skip
+        return external_table(header, location.board)
     try:
         imports = read_imports(location.path)
     except InputError as error:
@@ -209,18 +212,6 @@ def _external_tables(location: ResultsLocation, notify: Notify) -> pa.Table | No
 
     tables = [external_table(each.header, each.runs) for each in imports]
     return pa.concat_tables(tables) if tables else None
-
-
-def _board_header(path: Path) -> ExternalHeader:
-    return ExternalHeader(
-        name=default_name(path),
-        tool="leaderboard",
-        imitbench=__version__,
-        source=path.name,
-        files={},
-        notes=[],
-        digest="",
-    )
 
 
 def _merge(opened: Sequence[tuple[Path, Path]], home: Path, notify: Notify) -> Path:

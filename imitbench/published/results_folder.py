@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from imitbench.errors import InputError
 from imitbench.published.disclosure import DISCLOSURE_FILE, Disclosure, disclosure_text
@@ -33,7 +32,14 @@ from imitbench.records.bundled_cards import bundled_suite, environment_of
 from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
-from imitbench.records.runs import Provenance, Record, ReferenceScores, RunSpec, canonical_digest
+from imitbench.records.runs import (
+    AbbreviatedRecord,
+    Provenance,
+    Record,
+    ReferenceScores,
+    RunSpec,
+    SealedRecord,
+)
 from imitbench.store.comparability import current_run_ids
 from imitbench.store.races import RegisteredRace, read_races
 from imitbench.store.run_dir import RunDirectory
@@ -76,7 +82,7 @@ class SuiteSummary(Record):
     environments: list[str]
 
 
-class Manifest(Record):
+class Manifest(AbbreviatedRecord, SealedRecord):
     """`manifest.json`.
 
     Attributes:
@@ -91,6 +97,7 @@ class Manifest(Record):
             with the same digest hold the same results. Folders without it are refused.
     """
 
+    optional = ("supersedes",)
     format: Literal["imitbench-results"] = "imitbench-results"
     version: Literal[1] = 1
     imitbench: str
@@ -100,18 +107,6 @@ class Manifest(Record):
     files: dict[str, str]
     supersedes: str | None = None
     digest: str | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        if document.get("supersedes") is None:
-            document.pop("supersedes", None)
-        return document
-
-    @property
-    def own_digest(self) -> str:
-        """Returns the correct value of `digest`."""
-        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
 
 
 class ResultLine(Record):
@@ -232,13 +227,12 @@ def export_results(
         files={name: text_digest(texts[name]) for name in sorted(texts)},
         supersedes=supersedes,
     )
-    manifest = manifest.model_copy(update={"digest": manifest.own_digest})
     with new_folder(folder) as draft:
         for name, text in texts.items():
             atomic_write_text(draft / name, text)
         if disclosures:
             atomic_write_text(draft / DISCLOSURE_FILE, disclosure_text(disclosures))
-        atomic_write_text(draft / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+        atomic_write_text(draft / MANIFEST_FILE, manifest.sealed().text())
 
 
 def race_file(race: RegisteredRace) -> str:

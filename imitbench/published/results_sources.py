@@ -122,7 +122,8 @@ def find_results(
     found = [_find_results(folder) for folder in folders]
     notes = [note for each in found for note in each.notes]
     sources = _different([source for each in found for source in each.sources], notes)
-    sources = _compared(sources)
+    copies = find_copies({source.name: source.runs for source in sources if source.name})
+    sources = [replace(one, alarms=(*one.alarms, *copies.get(one.name, ()))) for one in sources]
     locations = verification_folders(folders) if verifications is None else verifications
     sources = _linked(_verified(sources, locations, notes), notes)
     notes += [
@@ -231,14 +232,6 @@ def compare_with(validation: Validation, folders: Sequence[Path]) -> Validation:
             runs[name or "own runs"] = list(source.runs)
     copies = find_copies(runs, only=[own]).get(own, [])
     return replace(validation, alarms=(*validation.alarms, *copies))
-
-
-def _compared(sources: list[ResultsSource]) -> list[ResultsSource]:
-    """Returns published sources with alarms for runs that another one has as well."""
-    copies = find_copies({source.name: source.runs for source in sources if source.name})
-    return [
-        replace(source, alarms=(*source.alarms, *copies.get(source.name, ()))) for source in sources
-    ]
 
 
 def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSource]:

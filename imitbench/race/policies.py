@@ -33,7 +33,7 @@ from imitbench.stats.normalization import has_scale
 from imitbench.stats.sequential import Race
 from imitbench.store.races import (
     RegisteredPolicyRace,
-    policy_race_folder,
+    race_folder,
     read_batch,
     read_policy_races,
     read_returns,
@@ -209,7 +209,7 @@ def run_policy_race(
     check_no_submission(out)
     check_writable(out)
     race = register_policy_race(out, planned.race)
-    design, folder = race.design, policy_race_folder(out, race)
+    design, folder = race.design, race_folder(out, race)
     with alone(folder, waiting):
         result = PolicyRaceResult(
             race, design.replay(read_returns(folder, design)), _others(out, race)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
@@ -21,7 +22,7 @@ from pydantic import Field, model_validator
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import EnvironmentSpec, Record, ReferenceScores, canonical_digest
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.stats.sequential import Look, Race, SequentialDesign, race
+from imitbench.stats.sequential import Look, Race, SequentialDesign, race, seeds_used
 from imitbench.stats.spending import DEFAULT_EXPONENT
 from imitbench.util.numbers import Finite
 
@@ -211,15 +212,8 @@ class RaceDesign(_Design):
 
     def used(self, found: Race) -> dict[tuple[str, str], int]:
         """Returns the number of seeds that a race has asked for, by method and environment."""
-        looks = self.sequential.looks
-        used = dict.fromkeys(((m, e) for m in self.methods for e in self.environments), 0)
-        for look in found.looks:
-            env = look.environment
-            if env is None and len(self.environments) == 1:
-                env = self.environments[0]  # which is not looked at separately
-            if env is not None:
-                for method in look.pair:
-                    used[method, env] = max(used[method, env], looks[look.look])
+        cells = product(self.methods, self.environments)
+        used = seeds_used(found, cells, self.environments, self.sequential)
         if found.needed:
             asked = max(need.last for need in found.needed)
             used |= dict.fromkeys(self._racing(found), asked)

@@ -47,7 +47,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class _Abbreviated(Record):
+class AbbreviatedRecord(Record):
     """A record with fields that are serialized only if they are not `None`.
 
     Such fields were added later: identities and files of earlier records stay as they were.
@@ -64,7 +64,7 @@ class _Abbreviated(Record):
         return document
 
 
-class EnvironmentSpec(_Abbreviated):
+class EnvironmentSpec(AbbreviatedRecord):
     """The environment that a run trains and is evaluated on.
 
     Attributes:
@@ -184,7 +184,7 @@ class Protocol(Record):
     version: Literal[1] = 1
 
 
-class RunSpec(_Abbreviated):
+class RunSpec(AbbreviatedRecord):
     """One algorithm on one environment with one seed: everything that determines the numbers.
 
     Attributes:
@@ -265,7 +265,7 @@ class RunSpec(_Abbreviated):
         return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
 
 
-class _WithScoreOne(_Abbreviated):
+class _WithScoreOne(AbbreviatedRecord):
     """Fields of references that are serialized only for environments without an expert.
 
     Attributes:
@@ -311,7 +311,7 @@ were hidden, and nobody looked for other ways; `peeks`, `check-algo` found one; 
 process with environments of its own; `reward`, its card asks for them."""
 
 
-class Provenance(_Abbreviated):
+class Provenance(AbbreviatedRecord):
     """Versions, host and command of a result. Never part of a run's identity.
 
     Attributes:
@@ -524,7 +524,7 @@ class SealedRecord(Record):
     """
 
     if TYPE_CHECKING:
-        digest: str = ""
+        digest: str | None = ""
 
     @property
     def own_digest(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -246,7 +247,10 @@ def read_reported_races(
     for path in dict.fromkeys(paths):
         try:
             for design, runs in _designs(ResultsLocation.of(path)):
-                if design.digest not in found and _selects(selection, design):
+                cells = product(design.environments, design.methods)
+                if design.digest not in found and any(
+                    selection.selects(design.suite, *cell) for cell in cells
+                ):
                     race = design.replay(design.outcomes(runs))
                     found[design.digest] = ReportedRace(design, race)
         except InputError as error:
@@ -264,11 +268,3 @@ def _designs(location: ResultsLocation) -> Iterator[tuple[RaceDesign, Sequence[P
         submission = read_submission(folder, StrictFindings(folder))
         for race in submission.races:
             yield race.design, submission.published
-
-
-def _selects(selection: Selection, design: RaceDesign) -> bool:
-    return any(
-        selection.selects(design.suite, env, method)
-        for method in design.methods
-        for env in design.environments
-    )

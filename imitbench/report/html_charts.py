@@ -198,7 +198,7 @@ def race_charts(race: ReportedRace) -> Markup:
 def _race_chart(race: ReportedRace, pair: tuple[str, str], environment: str | None) -> Markup:
     design = race.design
     looks = race_tables.looks_of(race.found, pair, environment)
-    outcome = race_tables.outcome_text(race.found, pair, environment)
+    outcome = race_tables.verdict_word(race.found.outcomes[pair, environment], race.found)
     title = f"{pair[0]} against {pair[1]}, {environment or 'overall'}: {outcome}"
     if not looks:
         return tag("h3", title)

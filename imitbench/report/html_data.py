@@ -17,17 +17,6 @@ from imitbench.store.run_details import ReportDetails
 DIGITS = 7
 
 
-def data_element(report: Report, details: ReportDetails, colors: dict[str, int]) -> Markup:
-    """Returns the runs and learning curves of a report as of `json_element`.
-
-    Args:
-        report: Report on the page.
-        details: Single runs and learning curves of the report.
-        colors: Palette index of each algorithm that has a color.
-    """
-    return json_element(_payload(report, details, colors))
-
-
 def json_element(payload: Any, *, digits: int = DIGITS) -> Markup:
     """Returns a script element with JSON data, which browsers do not execute.
 
@@ -51,7 +40,8 @@ def published(provenance: Provenance) -> dict[str, Any]:
     return provenance.model_dump(exclude={"host"})
 
 
-def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> dict[str, Any]:
+def payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> dict[str, Any]:
+    """Returns single runs and learning curves, with the palette index of algorithms."""
     names: dict[str, int] = {}
     metrics: dict[str, int] = {}
     origins: dict[str, int] = {}

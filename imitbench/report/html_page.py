@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from imitbench.report import html_tables, report_tables, text
 from imitbench.report.html_charts import AxisScale, legend, profile_chart, race_charts
-from imitbench.report.html_data import data_element
+from imitbench.report.html_data import json_element, payload
 from imitbench.report.html_markup import (
     Markup,
     block,
@@ -57,7 +57,8 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
     if report.sections:
         main.append(_reading(report))
     if known.runs:
-        main.append(_provenance(known))
+        counts = Counter(origin(run.provenance, run.spec.device) for run in known.runs.values())
+        main.append(block("provenance", "Provenance", provenance_table(counts)))
     protocol = text.protocol(report)
     protocol = protocol[0].upper() + protocol[1:]
     body = join(
@@ -66,7 +67,7 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
         tag("main", *main, id="results"),
         tag("footer", tag("p", f"Made by imitbench {__version__}. {protocol}.")),
         tag("dialog", id="run", aria_labelledby="run-title"),
-        data_element(report, known, colors),
+        json_element(payload(report, known, colors)),
     )
     suites = dict.fromkeys(section.suite for section in report.sections)
     title = " · ".join(["imitbench report", *suites])
@@ -231,12 +232,6 @@ def _drill(index: int, number: int, section: Section) -> Markup:
     )
     summary = tag("summary", *parts)
     return tag("details", summary, content, id=f"s{index}-e{number}", class_="environment")
-
-
-def _provenance(details: ReportDetails) -> Markup:
-    """Returns the block of versions, hardware and commands, with the number of runs of each."""
-    counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
-    return block("provenance", "Provenance", provenance_table(counts))
 
 
 def _comparison(comparison: SectionComparison, colors: dict[str, int]) -> Iterator[Markup]:

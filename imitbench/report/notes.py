@@ -58,7 +58,8 @@ def section_notes(
         notes += _control_notes(result, rows) if result.role == "control" else ()
     notes += _scale_notes(references)
     notes += _reference_notes(rows, references)
-    if any(_few_seeds(result) for result in results):
+    known = [result for result in results if result.iqm is not None and result.iqm.known]
+    if any(result.seeds[0] < ENOUGH_SEEDS for result in known):
         notes.append(
             f"Intervals from fewer than {ENOUGH_SEEDS} seeds per environment tend to be too narrow."
         )
@@ -221,8 +222,3 @@ def _follows(row: ScoreRow, reference: ReferenceRow) -> bool:
     due = normalize(row.raw_return, reference.random, reference.expert)
     finite = math.isfinite(due) and math.isfinite(row.score)
     return not finite or math.isclose(due, row.score, rel_tol=1e-6, abs_tol=1e-6)
-
-
-def _few_seeds(result: AlgorithmResult) -> bool:
-    known = result.iqm is not None and result.iqm.known
-    return known and result.seeds[0] < ENOUGH_SEEDS

@@ -414,7 +414,7 @@ def _race(reported: ReportedRace, pair: tuple[str, str]) -> Figure:
             axes.plot((at, at), (look.low, look.high), color=PALETTE[0], linewidth=4, alpha=0.5)
         axes.plot(seeds, [look.difference for look in looks], "o-", color=PALETTE[0], lw=1)
         axes.set_xlim(0, design.max_seeds + 1)
-        outcome = race_tables.outcome_text(found, pair, environment)
+        outcome = race_tables.verdict_word(found.outcomes[pair, environment], found)
         axes.set_title(f"{_name(environment or 'overall')}: {outcome}", fontsize=8.5)
         axes.set_xlabel("seeds", fontsize=8)
         axes.tick_params(labelsize=7.5)

@@ -180,19 +180,7 @@ def looks_table(design: RaceDesign, found: Race) -> Table:
     return Table(
         title=f"Looks: {design.title}",
         columns=make_columns(
-            (
-                *_PAIR,
-                "decision",
-                "look",
-                "seeds",
-                "difference",
-                "low",
-                "high",
-                "iqm",
-                "p",
-                "boundary",
-            ),
-            4,
+            (*_PAIR, "decision", "look", "seeds", *_DIFFERENCE, "iqm", "p", "boundary"), 4
         ),
         names=4,
         rows=tuple(rows),
@@ -217,11 +205,6 @@ def looks_of(found: Race, pair: tuple[str, str], environment: str | None) -> lis
 def half_width(look: Look) -> float:
     """Returns the difference that about decides at a look: half of the repeated interval."""
     return (look.high - look.low) / 2
-
-
-def outcome_text(found: Race, pair: tuple[str, str], environment: str | None) -> str:
-    """Returns the decision on a comparison; `racing` if there is none yet."""
-    return verdict_word(found.outcomes[pair, environment], found)
 
 
 def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:

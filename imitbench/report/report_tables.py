@@ -237,7 +237,7 @@ def _references(section: Section) -> Table:
             Column("Environment", "name"),
             Column("Version", "text", rank=1),
             Column("Random (score 0)"),
-            Column(text.score_one_heading(section)),
+            Column("Score 1" if text.score_one_flag(section.score_one) else "Expert (score 1)"),
         ),
         rows=tuple(
             (

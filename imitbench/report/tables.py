@@ -98,7 +98,9 @@ def build_report(
     """
     method = StatisticsSettings(episodes, replicates, seed, LEVEL, failed_runs)
     rows = sorted(scores, key=lambda row: (row.suite, row.env, row.algo, row.seed, row.run_id))
-    failed = sorted(failures, key=_failure_order)
+    failed = sorted(failures, key=lambda row: (
+        row.suite, row.env, row.algo, row.seed, row.run_id, row.phase, row.error_type, row.message
+    ))  # fmt: skip
     sections = [
         section
         for suite in sorted({row.suite for row in rows} | {row.suite for row in failed})
@@ -202,11 +204,6 @@ def _ordered(
     ranks = {result.algorithm: rank for rank, result in enumerate(results)}
     shown = [row for row in rows if row.env in environments]
     return tuple(sorted(shown, key=lambda row: (row.env, ranks[row.algo], row.seed, row.run_id)))
-
-
-def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
-    run = (row.suite, row.env, row.algo, row.seed, row.run_id)
-    return *run, row.phase, row.error_type, row.message
 
 
 def is_in_group(row: RunRow, conditions: Conditions) -> bool:

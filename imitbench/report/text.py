@@ -174,11 +174,6 @@ def _ordered(kinds: Iterable[ScoreOne]) -> list[ScoreOne]:
     return [kind for kind in get_args(ScoreOne) if kind in found]
 
 
-def score_one_heading(section: Section) -> str:
-    """Returns the heading of a column with the returns of score 1."""
-    return "Score 1" if score_one_flag(section.score_one) else "Expert (score 1)"
-
-
 def score_one_return(row: ReferenceRow) -> str:
     """Returns the return of score 1, with whose it is if it is not an expert's."""
     shown = raw(row.expert)

@@ -74,12 +74,7 @@ def count_failures(
 
 @dataclass(frozen=True)
 class MissingCell:
-    """One algorithm on one environment.
-
-    Attributes:
-        algorithm: Name of the algorithm.
-        environment: Name of the environment.
-    """
+    """One algorithm on one environment."""
 
     algorithm: str
     environment: str

@@ -17,10 +17,10 @@ from imitbench.stats.looks import Levels, Outcome, look_at
 from imitbench.stats.sequential import (
     Comparison,
     Pair,
-    Race,
     Runs,
     SequentialDesign,
     race,
+    seeds_used,
     shares,
 )
 from imitbench.stats.strata import FloatArray
@@ -312,20 +312,4 @@ def _replayed(
         listed = [None if score != score else score for score in scores[at].tolist()]
         runs.setdefault(method, {})[env] = listed
     found = race(cast(Runs, runs), pairs, environments, design, first=look)
-    return found.outcomes, _used(found, cells, environments, design)
-
-
-def _used(
-    found: Race,
-    cells: Mapping[Cell, FloatArray],
-    environments: Sequence[str],
-    design: SequentialDesign,
-) -> dict[Cell, int]:
-    used = dict.fromkeys(cells, 0)
-    for look in found.looks:
-        if look.environment is None and len(environments) > 1:
-            continue
-        env = look.environment or environments[0]
-        for method in look.pair:
-            used[method, env] = max(used[method, env], design.looks[look.look])
-    return used
+    return found.outcomes, seeds_used(found, cells, environments, design)

@@ -27,7 +27,7 @@ of plain differences, and without equivalence.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
@@ -51,6 +51,7 @@ __all__ = [
     "Runs",
     "SequentialDesign",
     "race",
+    "seeds_used",
 ]
 
 Pair: TypeAlias = tuple[str, str]
@@ -180,6 +181,23 @@ class Race:
     looks: tuple[Look, ...]
     outcomes: dict[Comparison, Outcome]
     needed: tuple[Needed, ...]
+
+
+def seeds_used(
+    found: Race,
+    cells: Iterable[tuple[str, str]],
+    environments: Sequence[str],
+    design: SequentialDesign,
+) -> dict[tuple[str, str], int]:
+    """Returns the number of seeds that the looks so far took, by method and environment."""
+    used = dict.fromkeys(cells, 0)
+    for look in found.looks:
+        if look.environment is None and len(environments) > 1:
+            continue
+        env = look.environment or environments[0]  # a single one is not looked at separately
+        for method in look.pair:
+            used[method, env] = max(used[method, env], design.looks[look.look])
+    return used
 
 
 def race(

@@ -314,9 +314,6 @@ def collected(out: Path) -> Iterator[CollectedFolder]:
     The database of such a folder is in the user's cache, where the next call finds it; if that
     cannot be written either, in a temporary folder, which is removed at the end.
 
-    Args:
-        out: Root of the results folder.
-
     Raises:
         InputError: As for `imitbench.store.collector.collect`.
     """

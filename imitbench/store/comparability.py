@@ -51,9 +51,6 @@ class Conditions:
 
         A method that uses no demonstrations is the same for any number of them; if it also uses
         no expert, it is the same for any source.
-
-        Args:
-            whole: Conditions of the other runs.
         """
         return (
             (self.suite, self.budget) == (whole.suite, whole.budget)

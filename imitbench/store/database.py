@@ -148,9 +148,6 @@ def exclusive_writer(out: Path) -> Iterator[None]:
     The lock ends with the process in any case. On file systems without locks, it does nothing:
     each writer then replaces the whole database, and the last one wins.
 
-    Args:
-        out: Root of the results folder.
-
     Raises:
         InputError: Another process does not finish in time, or the folder cannot be written.
     """

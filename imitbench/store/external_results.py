@@ -338,10 +338,6 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
 def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResults:
     """Adds a suite's references to runs, which makes their scores comparable with own ones.
 
-    Args:
-        results: Results without the references.
-        suite: Card of the suite.
-
     Returns:
         The same results; completed runs on the suite's environments that have a return, but
         neither a score nor references, get the suite's references.

@@ -103,9 +103,6 @@ def read_failure_groups(out: Path, wanted: Callable[[RunSpec], bool] = lambda _:
 def group_failures(failures: Iterable[tuple[RunSpec, RunFailure]]) -> list[FailureGroup]:
     """Groups failures whose messages differ only in numbers, ids and paths.
 
-    Args:
-        failures: Runs with their failures.
-
     Returns:
         Groups, the largest first; groups of equal size in order of their first failure.
     """

@@ -68,11 +68,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveRun(TrainingProgress):
-    """A run that is being done.
-
-    Attributes:
-        spec: Specification of the run.
-    """
+    """A run that is being done."""
 
     spec: RunSpec
 
@@ -191,10 +187,6 @@ def _last_lines(path: Path) -> list[str]:
 
 def find_live_run(out: Path, directory: RunDirectory) -> LiveRun | None:
     """Reads how far a run of a results folder is.
-
-    Args:
-        out: Root of the results folder.
-        directory: Directory of the run.
 
     Returns:
         Its progress; `None` while no process is working on it.

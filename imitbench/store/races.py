@@ -12,11 +12,11 @@ episodes when it is done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -39,7 +39,25 @@ _DESIGN, _REQUEST = "design.json", "request.json"
 _ID_LENGTH = 16
 
 
-class RegisteredRace(SealedRecord):
+class _RegisteredDesign(SealedRecord):
+    """A registered design; subclasses have its fields, in the order of their files."""
+
+    FOLDER: ClassVar[str]
+    if TYPE_CHECKING:
+        design: RaceDesign | PolicyDesign
+        registered_at: str
+
+    @property
+    def id(self) -> str:
+        """Start of the design's digest, which names the race."""
+        return self.design.digest[:_ID_LENGTH]
+
+
+_R = TypeVar("_R", bound=_RegisteredDesign)
+_S = TypeVar("_S", bound=SealedRecord)
+
+
+class RegisteredRace(_RegisteredDesign):
     """A design, and when it was registered (`design.json`).
 
     Attributes:
@@ -49,6 +67,7 @@ class RegisteredRace(SealedRecord):
         digest: SHA-256 over all of the above.
     """
 
+    FOLDER: ClassVar = RACES_FOLDER
     format: Literal["imitbench-race"] = "imitbench-race"
     version: Literal[1] = 1
     design: RaceDesign
@@ -56,11 +75,6 @@ class RegisteredRace(SealedRecord):
     command: str
     imitbench: str
     digest: str = ""
-
-    @property
-    def id(self) -> str:
-        """Start of the design's digest, which names the race."""
-        return self.design.digest[:_ID_LENGTH]
 
 
 def parse_race(text: str | bytes, name: str | None, where: str) -> RegisteredRace:
@@ -74,21 +88,12 @@ def parse_race(text: str | bytes, name: str | None, where: str) -> RegisteredRac
     Raises:
         InputError: The text is no such record, or was changed after the registration.
     """
-    try:
-        race = RegisteredRace.model_validate_json(text)
-    except ValidationError as error:
-        raise InputError(f"{where}: not the design of a race ({first_problem(error)})") from error
-    if race.digest != race.own_digest or name not in (None, race.id):
-        raise InputError(
-            f"{where}: was changed after it was registered; restore it, or start another race in "
-            "another --out"
-        )
-    return race
+    return _parse(RegisteredRace, text, name, where)
 
 
-def race_folder(out: Path, race: RegisteredRace) -> Path:
+def race_folder(out: Path, race: RegisteredRace | RegisteredPolicyRace) -> Path:
     """Returns the folder of a race in a results folder."""
-    return out / RACES_FOLDER / race.id
+    return out / race.FOLDER / race.id
 
 
 def read_races(out: Path) -> list[RegisteredRace]:
@@ -97,11 +102,7 @@ def read_races(out: Path) -> list[RegisteredRace]:
     Raises:
         InputError: A design cannot be read, or was changed after its registration.
     """
-
-    def read(path: Path) -> RegisteredRace:
-        return parse_race(_content(path), path.parent.name, str(path))
-
-    return _read_designs(out / RACES_FOLDER, read)
+    return _read_designs(out, RegisteredRace)
 
 
 def read_request(out: Path, race: RegisteredRace) -> SweepRequest | None:
@@ -271,12 +272,8 @@ def _outcome(directory: RunDirectory) -> PublishedRun | None:
     spec = directory.read_spec()
     if directory.is_done:
         return PublishedRun(spec, directory.read_result())
-    try:
-        return PublishedRun(spec, failure=directory.read_failure())
-    except InputError:
-        if directory.failure_is_on_record:  # damaged
-            raise
-        return None  # another process has begun it again
+    failure = directory.failure_on_record()
+    return None if failure is None else PublishedRun(spec, failure=failure)
 
 
 @dataclass(frozen=True)
@@ -353,20 +350,11 @@ def _seeds(seeds: Iterable[int]) -> str:
     return f"seed{'s' * (len(known) > 1)} {named}"
 
 
-class _Sealed(SealedRecord):
+class RegisteredPolicyRace(_RegisteredDesign):
+    """As `RegisteredRace`, of two given policies; no episode had been run at `registered_at`."""
+
+    FOLDER: ClassVar = POLICY_RACES_FOLDER
     digest: str = ""
-
-
-class RegisteredPolicyRace(_Sealed):
-    """A design, and when it was registered (`design.json`).
-
-    Attributes:
-        registered_at: ISO 8601 time in UTC; no episode had been run by then.
-        command: The command that the user typed.
-        imitbench: Version that registered it.
-        digest: SHA-256 over all of the above.
-    """
-
     format: Literal["imitbench-policy-race"] = "imitbench-policy-race"
     version: Literal[1] = 1
     design: PolicyDesign
@@ -374,13 +362,8 @@ class RegisteredPolicyRace(_Sealed):
     command: str
     imitbench: str
 
-    @property
-    def id(self) -> str:
-        """Start of the design's digest, which names the race."""
-        return self.design.digest[:_ID_LENGTH]
 
-
-class EpisodeBatch(_Sealed):
+class EpisodeBatch(SealedRecord):
     """Episodes of one policy between two looks.
 
     Attributes:
@@ -391,18 +374,11 @@ class EpisodeBatch(_Sealed):
         digest: SHA-256 over all of the above.
     """
 
+    digest: str = ""
     design: str
     side: str
     look: Annotated[int, Field(ge=0)]
     returns: list[Finite]
-
-
-_S = TypeVar("_S", bound=_Sealed)
-
-
-def policy_race_folder(out: Path, race: RegisteredPolicyRace) -> Path:
-    """Returns the folder of a race in a results folder."""
-    return out / POLICY_RACES_FOLDER / race.id
 
 
 def read_policy_races(out: Path) -> list[RegisteredPolicyRace]:
@@ -411,14 +387,7 @@ def read_policy_races(out: Path) -> list[RegisteredPolicyRace]:
     Raises:
         InputError: A design cannot be read, or was changed after its registration.
     """
-
-    def read(path: Path) -> RegisteredPolicyRace:
-        race = _read(RegisteredPolicyRace, path, "the design of a race")
-        if race.id != path.parent.name:
-            raise _edited(path)
-        return race
-
-    return _read_designs(out / POLICY_RACES_FOLDER, read)
+    return _read_designs(out, RegisteredPolicyRace)
 
 
 def register_policy_race(out: Path, race: RegisteredPolicyRace) -> RegisteredPolicyRace:
@@ -438,7 +407,7 @@ def register_policy_race(out: Path, race: RegisteredPolicyRace) -> RegisteredPol
         for present in read_policy_races(out):
             if present.id == race.id:
                 return present
-        atomic_write_text(policy_race_folder(out, race) / _DESIGN, race.sealed().text())
+        atomic_write_text(race_folder(out, race) / _DESIGN, race.sealed().text())
         return race.sealed()
 
 
@@ -451,7 +420,7 @@ def read_batch(folder: Path, design: PolicyDesign, side: str, look: int) -> list
     path = _batch_path(folder, side, look)
     if not path.exists():
         return None
-    batch = _read(EpisodeBatch, path, "a batch of episodes")
+    batch = _validated(EpisodeBatch, _content(path), path, "a batch of episodes")
     if (batch.design, batch.side, batch.look) != (design.digest, side, look) or (
         len(batch.returns) != design.episodes_in(look)
     ):
@@ -488,28 +457,36 @@ def _batch_path(folder: Path, side: str, look: int) -> Path:
     return folder / f"{side}-{look:04d}.json"
 
 
-def _read(kind: type[_S], path: Path, what: str) -> _S:
+def _parse(kind: type[_R], text: str | bytes, name: str | None, where: str) -> _R:
+    did = "registered" if kind is RegisteredRace else "written"
+    race = _validated(kind, text, where, "the design of a race", did)
+    if name not in (None, race.id):
+        raise _edited(where, did)
+    return race
+
+
+def _validated(
+    kind: type[_S], text: str | bytes, where: str | Path, what: str, did: str = "written"
+) -> _S:
     try:
-        record = kind.model_validate_json(_content(path))
+        record = kind.model_validate_json(text)
     except ValidationError as error:
-        raise InputError(f"{path}: not {what} ({first_problem(error)})") from error
+        raise InputError(f"{where}: not {what} ({first_problem(error)})") from error
     if record.digest != record.own_digest:
-        raise _edited(path)
+        raise _edited(where, did)
     return record
 
 
-def _edited(path: Path) -> InputError:
+def _edited(where: str | Path, did: str = "written") -> InputError:
     return InputError(
-        f"{path}: was changed after it was written; restore it, or start another race in another "
+        f"{where}: was changed after it was {did}; restore it, or start another race in another "
         "--out"
     )
 
 
-_Registered = TypeVar("_Registered", RegisteredRace, RegisteredPolicyRace)
-
-
-def _read_designs(folder: Path, read: Callable[[Path], _Registered]) -> list[_Registered]:
-    found = [read(path) for path in sorted(folder.glob(f"*/{_DESIGN}"))]
+def _read_designs(out: Path, kind: type[_R]) -> list[_R]:
+    paths = sorted((out / kind.FOLDER).glob(f"*/{_DESIGN}"))
+    found = [_parse(kind, _content(path), path.parent.name, str(path)) for path in paths]
     return sorted(found, key=lambda race: (race.registered_at, race.id))
 
 

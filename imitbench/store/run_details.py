@@ -72,9 +72,6 @@ class ReportDetails:
 def read_details(connection: DuckDBPyConnection) -> ReportDetails:
     """Reads details of the runs that `imitbench.store.database.read_scores` returns.
 
-    Args:
-        connection: Connection to the database.
-
     Raises:
         ValidationError: A stored specification or provenance is malformed.
     """
@@ -94,10 +91,6 @@ def read_details(connection: DuckDBPyConnection) -> ReportDetails:
 
 def read_episodes(connection: DuckDBPyConnection, run_ids: Sequence[str]) -> int | None:
     """Returns the evaluation episodes per run of completed runs.
-
-    Args:
-        connection: Connection to the database.
-        run_ids: Ids of the runs.
 
     Returns:
         Episodes per run; `None` if runs differ in it, or there are no runs.

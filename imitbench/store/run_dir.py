@@ -315,6 +315,19 @@ class RunDirectory:
         """Reads `error.json`; raises as `read_spec` does."""
         return self._read_record("error.json", RunFailure)
 
+    def failure_on_record(self) -> RunFailure | None:
+        """Reads why the run failed; `None` if unknown, or if another process has begun it again.
+
+        Raises:
+            InputError: The record is damaged.
+        """
+        try:
+            return self.read_failure()
+        except InputError:
+            if self.failure_is_on_record:
+                raise
+            return None
+
     def _write_record(self, name: str, record: Record) -> None:
         self._confirm_claim()
         atomic_write_text(self.path / name, record.model_dump_json(indent=1) + "\n")

@@ -159,9 +159,6 @@ def _completed(spec: RunSpec, result: RunResult, path: str | None) -> dict[str, 
 def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
     """Combines the rows of several runs.
 
-    Args:
-        runs: Rows of each run.
-
     Returns:
         Rows by table; empty tables are omitted. The columns are in no particular order.
     """

@@ -44,9 +44,6 @@ class FolderScan:
 def scan_outcomes(out: Path) -> FolderScan:
     """Walks a results folder for runs that completed or failed, and for imported results.
 
-    Args:
-        out: Root of the results folder.
-
     Returns:
         Sources found, each kind in the order of the paths.
 

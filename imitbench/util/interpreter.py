@@ -11,10 +11,6 @@ be on the path.
 import os
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    pass
-
 # What `-P` does, which exists since Python 3.11: `-c` puts an empty entry first on the path.
 _WITHOUT_FOLDER = (
     "import sys; sys.path[:] = [entry for entry in sys.path if entry]; import runpy; "

@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, TypeVar
 
@@ -389,7 +389,10 @@ class LocalServer(ThreadingHTTPServer):
         if port != str(self.port) and not self._forwarded:
             return False
         if self.host in _ANY:
-            return name in (*_LOOPBACK, *_own_names()) or _is_address(name)
+            own = socket.gethostname().lower()
+            return name in (*_LOOPBACK, own, f"{own}.local") or (
+                _address(name.strip("[]")) is not None
+            )
         own = f"[{self.host}]" if ":" in self.host else self.host
         return name == own.lower() or (is_loopback(self.host) and name in _LOOPBACK)
 
@@ -439,25 +442,15 @@ class LocalServer(ThreadingHTTPServer):
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-
-
-def _own_names() -> Iterator[str]:
-    name = socket.gethostname().lower()
-    yield from (name, f"{name}.local")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
+        return None
 
 
 def _shut(connection: socket.socket) -> None:

@@ -142,7 +142,7 @@ class _PickleMachine:
         elif name in _READ:
             self._stack.append(self._memo[int(argument)])
         elif name in _WRITE:
-            self._memo[int(argument)] = self._top()
+            self._memo[int(argument)] = self.top()
         elif name in _INSTRUCTIONS:
             _INSTRUCTIONS[name](self, argument)
         else:  # extension codes, persistent ids, out-of-band buffers
@@ -152,16 +152,10 @@ class _PickleMachine:
         self._stack.append(value)
 
     def memoize(self, _argument: Any) -> None:
-        self._memo[len(self._memo)] = self._top()
-
-    def duplicate(self, _argument: Any) -> None:
-        self._stack.append(self._top())
+        self._memo[len(self._memo)] = self.top()
 
     def drop(self, _argument: Any) -> None:
         self._stack.pop()
-
-    def drop_to_mark(self, _argument: Any) -> None:
-        self._above_mark()
 
     def name(self, argument: str) -> None:
         module, _, name = argument.partition(" ")
@@ -173,38 +167,18 @@ class _PickleMachine:
             raise RefusedPickleError("damaged, or not a pickle (a name that is not text)")
         self._import(module, name)
 
-    def tuple_above_mark(self, _argument: Any) -> None:
-        self._stack.append(tuple(self._above_mark()))
-
     def tuple_of(self, count: int) -> None:
         values = [self.pop() for _ in range(count)]
         self._stack.append(tuple(reversed(values)))
 
-    def list_above_mark(self, _argument: Any) -> None:
-        self._stack.append(self._above_mark())
-
     def dict_above_mark(self, _argument: Any) -> None:
-        values = self._above_mark()
+        values = self.above_mark()
         self._stack.append({})
-        self._set_items(values)
-
-    def frozenset_above_mark(self, _argument: Any) -> None:
-        # Sets are read as lists; no caller looks up elements in them.
-        self._stack.append(self._above_mark())
-
-    def append(self, _argument: Any) -> None:
-        value = self.pop()
-        self._extend([value])
-
-    def append_above_mark(self, _argument: Any) -> None:
-        self._extend(self._above_mark())
+        self.set_items(values)
 
     def set_item(self, _argument: Any) -> None:
         value, key = self.pop(), self.pop()
-        self._set_items([key, value])
-
-    def set_above_mark(self, _argument: Any) -> None:
-        self._set_items(self._above_mark())
+        self.set_items([key, value])
 
     def call(self, _argument: Any) -> None:
         arguments, made_by = self.pop(), self.pop()
@@ -220,28 +194,28 @@ class _PickleMachine:
         self._stack.append(PickledObject(made_by, (*whole, names)))
 
     def call_named(self, argument: str) -> None:
-        arguments = self._above_mark()
+        arguments = self.above_mark()
         self.name(argument)
         self._stack.append(PickledObject(self.pop(), tuple(arguments)))
 
     def call_first(self, _argument: Any) -> None:
-        made_by, *arguments = self._above_mark()
+        made_by, *arguments = self.above_mark()
         self._stack.append(PickledObject(made_by, tuple(arguments)))
 
     def set_state(self, _argument: Any) -> None:
         state = self.pop()
-        target = self._top()
+        target = self.top()
         if not isinstance(target, PickledObject):
             raise RefusedPickleError("damaged, or not a pickle (state of a plain value)")
         target.state = state
 
-    def _top(self) -> Any:
+    def top(self) -> Any:
         value = self._stack[-1]
         if value is _MARK:
             raise RefusedPickleError("damaged, or not a pickle (a mark instead of a value)")
         return value
 
-    def _above_mark(self) -> list[Any]:
+    def above_mark(self) -> list[Any]:
         values: list[Any] = []
         while (value := self._stack.pop()) is not _MARK:
             values.append(value)
@@ -255,12 +229,12 @@ class _PickleMachine:
             raise RefusedPickleError(f"it refers to {shown}, which is not allowed")
         self._stack.append(found)
 
-    def _extend(self, values: list[Any]) -> None:
-        target = self._top()
+    def extend(self, values: list[Any]) -> None:
+        target = self.top()
         (target.items if isinstance(target, PickledObject) else target).extend(values)
 
-    def _set_items(self, values: list[Any]) -> None:
-        target = self._top()
+    def set_items(self, values: list[Any]) -> None:
+        target = self.top()
         for key, value in zip(values[::2], values[1::2], strict=True):
             if isinstance(target, PickledObject):
                 target.items.append((key, value))
@@ -276,7 +250,7 @@ class _PickleMachine:
         return arguments
 
 
-_INSTRUCTIONS: dict[str, Callable[[_PickleMachine, Any], None]] = {
+_INSTRUCTIONS: dict[str, Callable[[_PickleMachine, Any], object]] = {
     "NONE": lambda machine, _: machine.push(None),
     "NEWTRUE": lambda machine, _: machine.push(True),
     "NEWFALSE": lambda machine, _: machine.push(False),
@@ -288,18 +262,19 @@ _INSTRUCTIONS: dict[str, Callable[[_PickleMachine, Any], None]] = {
     "TUPLE1": lambda machine, _: machine.tuple_of(1),
     "TUPLE2": lambda machine, _: machine.tuple_of(2),
     "TUPLE3": lambda machine, _: machine.tuple_of(3),
-    "TUPLE": _PickleMachine.tuple_above_mark,
-    "LIST": _PickleMachine.list_above_mark,
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.above_mark())),
+    "LIST": lambda machine, _: machine.push(machine.above_mark()),
     "DICT": _PickleMachine.dict_above_mark,
-    "FROZENSET": _PickleMachine.frozenset_above_mark,
-    "APPEND": _PickleMachine.append,
-    "APPENDS": _PickleMachine.append_above_mark,
-    "ADDITEMS": _PickleMachine.append_above_mark,
+    # Sets are read as lists; no caller looks up elements in them.
+    "FROZENSET": lambda machine, _: machine.push(machine.above_mark()),
+    "APPEND": lambda machine, _: machine.extend([machine.pop()]),
+    "APPENDS": lambda machine, _: machine.extend(machine.above_mark()),
+    "ADDITEMS": lambda machine, _: machine.extend(machine.above_mark()),
     "SETITEM": _PickleMachine.set_item,
-    "SETITEMS": _PickleMachine.set_above_mark,
+    "SETITEMS": lambda machine, _: machine.set_items(machine.above_mark()),
     "POP": _PickleMachine.drop,
-    "POP_MARK": _PickleMachine.drop_to_mark,
-    "DUP": _PickleMachine.duplicate,
+    "POP_MARK": lambda machine, _: machine.above_mark(),
+    "DUP": lambda machine, _: machine.push(machine.top()),
     "MEMOIZE": _PickleMachine.memoize,
     "GLOBAL": _PickleMachine.name,
     "STACK_GLOBAL": _PickleMachine.name_on_stack,

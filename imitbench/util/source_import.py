@@ -279,9 +279,6 @@ class DefinedClass:
 def find_definition(cls: type) -> DefinedClass | None:
     """Returns where the source of a method defines a class.
 
-    Args:
-        cls: A class.
-
     Returns:
         The definition; `None` if the class is not from a method's source, or is not found in its
         module by its name, for example because it was made by a function.

@@ -23,7 +23,7 @@ from imitbench.published.results_sources import ResultsSource
 from imitbench.published.submission import read_strictly
 from imitbench.records.bundled_cards import role_of
 from imitbench.records.runs import RunSpec
-from imitbench.report.leaderboard.source_rows import make_rows
+from imitbench.report.leaderboard.board import make_rows
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.sweep_file import SweepFile, SweepRequest

@@ -16,7 +16,7 @@ from imitbench.published.results_folder import read_runs
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.runs import EnvironmentSpec, ReferenceScores
 from imitbench.report.curve_exports import read_curves
-from imitbench.report.leaderboard.source_rows import make_rows
+from imitbench.report.leaderboard.board import make_rows
 from imitbench.store import collector, database
 from imitbench.store.collector import CollectionSummary, collect
 

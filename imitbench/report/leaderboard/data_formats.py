@@ -197,6 +197,7 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
+_QUIET = "Mean score of the same policies taking their most likely actions."
 _OVERALL = (
     "Rank", "Algorithm", "Submitted by", "Values", "Mean score", "Worst task", "IQM score",
     "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
@@ -235,17 +236,8 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         f"Seeds are per environment. {conditions}",
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
-        *_deterministic(quiet, environments),
+        *([table(("Algorithm", *environments), quiet, names=1), _QUIET] if quiet else []),
         *(["\n".join(f"- {escape(note)}" for note in section.notes)] if section.notes else []),
-    ]
-
-
-def _deterministic(rows: list[tuple[str, ...]], environments: list[str]) -> list[str]:
-    if not rows:
-        return []
-    return [
-        table(("Algorithm", *environments), rows, names=1),
-        "Mean score of the same policies taking their most likely actions.",
     ]
 
 

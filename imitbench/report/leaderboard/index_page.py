@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.bundled_cards import card_of
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, fact, join, named, tag
 from imitbench.report.html_tables import TableCell, linked_to_itself
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_page
-from imitbench.report.leaderboard.method_page import card_of
 from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
 from imitbench.report.leaderboard.page import place_text, row_name
 from imitbench.report.leaderboard.row_facts import level, level_text, trained_again
@@ -183,7 +183,7 @@ def _row(
 ) -> Markup:
     known = [each for each in held if each is not None]
     row = known[0].at.row
-    card = card_of(row.specs)
+    card = card_of(row.specs[0]) if row.specs else None
     paper = card.paper if card else None
     shown: list[str] = [row_name(row, "")]
     if row.imported is not None:

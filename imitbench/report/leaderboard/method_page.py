@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from imitbench.cards.algorithm import AlgorithmCard, Paper
 from imitbench.cards.tuned import load_tuned
-from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.records.bundled_cards import card_of
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, block, code_block, fact, join, tag
@@ -41,7 +41,7 @@ def render_method(
     """
     row = shown[0].row
     specs = [spec for each in shown for spec in each.row.specs]
-    card = card_of(specs)
+    card = card_of(specs[0]) if specs else None
     main = [block("about", "What it is", *_about(card, name))]
     if card is not None and card.paper is not None:
         cite = code_block(bibtex(card.paper).splitlines(), "BibTeX of the paper")
@@ -73,14 +73,6 @@ def render_method(
         title=name,
         media=bool(filmed),
     )
-
-
-def card_of(specs: Sequence[RunSpec]) -> AlgorithmCard | None:
-    """Returns the card that ships with this package, if the runs used its implementation."""
-    if not specs or specs[0].implementation_digest is not None:
-        return None
-    card = bundled_algorithm(specs[0].algo)
-    return card if card is not None and card.implementation == specs[0].implementation else None
 
 
 def _about(card: AlgorithmCard | None, name: str) -> list[Markup]:
@@ -254,7 +246,7 @@ def command(suite: str, spec: RunSpec) -> str:
         parts += ["--n-demos", str(spec.demos.count)]
     if spec.source not in (None, "bundled"):
         parts += ["--source", str(spec.source)]
-    card = card_of([spec])
+    card = card_of(spec)
     if card is not None and spec.variant:
         usual = card.resolve({})
         for name, value in card.completed(spec.hyperparameters).items():

@@ -213,12 +213,7 @@ class BoardSection:
 
 @dataclass(frozen=True)
 class OnBoard:
-    """A row with its table.
-
-    Attributes:
-        part: The table.
-        row: The row.
-    """
+    """A row with its table."""
 
     part: BoardSection
     row: BoardRow
