@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch as th
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -330,10 +330,8 @@ ALGORITHM_FILE = "algorithm.json"
 STATE_FILE = "algorithm.state"
 
 
-class _Description(BaseModel):
+class _Description(BaseModel, extra="forbid", strict=True):
     """`algorithm.json`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-algorithm"] = "imitbench-algorithm"
     version: Literal[1] = 1

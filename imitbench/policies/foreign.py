@@ -20,7 +20,7 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
@@ -40,7 +40,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 _LOG_STD_RANGE = (-20.0, 2.0)
 
 
-class ForeignDescription(BaseModel):
+class ForeignDescription(BaseModel, extra="forbid", strict=True):
     """`policy.json` of a policy that another program wrote.
 
     Attributes:
@@ -56,8 +56,6 @@ class ForeignDescription(BaseModel):
         observation_space: JSON of the environment's space, filled in by the harness.
         action_space: JSON of the environment's space, filled in by the harness.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-foreign-policy"]
     version: Literal[1] = 1

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
@@ -28,15 +28,13 @@ from imitbench.util.tensor_storage import ArgumentCodec
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class PluginSource(BaseModel):
+class PluginSource(BaseModel, extra="forbid", strict=True, frozen=True):
     """The source of the method that defines classes of a stored policy.
 
     Attributes:
         name: Name of the method.
         digest: Digest of its source.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch as th
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 from safetensors import torch as safetensors_torch
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common import torch_layers
@@ -101,42 +101,34 @@ _TYPES: dict[str, type] = {
 }
 
 
-class _Weights(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Weights(BaseModel, extra="forbid", strict=True):
     file: Literal["policy.safetensors"] = "policy.safetensors"
     sha256: str
 
 
-class _Normalization(BaseModel):
+class _Normalization(BaseModel, extra="forbid", strict=True):
     """Settings of a `NormalizedPolicy`; its statistics are stored with the weights.
 
     `clip_obs` is null if nothing is clipped.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     epsilon: float = Field(ge=0)
     clip_obs: float | None = Field(ge=0)
 
 
-class _TimeFeature(BaseModel):
+class _TimeFeature(BaseModel, extra="forbid", strict=True):
     """Settings of a `TimeFeaturePolicy`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     max_steps: int = Field(ge=1)
 
 
-class _Description(BaseModel):
+class _Description(BaseModel, extra="forbid", strict=True):
     """`policy.json`.
 
     Spaces are those of the networks. `plugin` is the source of classes that are not of this package
     or Stable-Baselines3. The other optional fields describe wrappers between networks and
     environment.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-policy"] = "imitbench-policy"
     version: Literal[1] = 1
