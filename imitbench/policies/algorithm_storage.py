@@ -29,7 +29,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies.sb3_objects import OPTIMIZERS, class_in_text, class_of_object
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
-from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
+from imitbench.policies.storage import WEIGHTS_FILE
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.state_file import load_state, save_state
@@ -419,11 +419,6 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
         optimizers=state["optimizers"],
         variables=state["variables"],
     )
-
-
-def holds_policy(directory: Path) -> bool:
-    """Whether a folder contains a policy in this library's format."""
-    return (directory / DESCRIPTION_FILE).is_file()
 
 
 def _digest(path: Path) -> str:
