@@ -170,11 +170,7 @@ def is_foreign(directory: Path) -> bool:
     """Whether a folder contains the policy of another program."""
     try:
         document = json.loads(read_content(directory / DESCRIPTION_FILE))
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-    ):  # reported by the other format's reader
+    except (OSError, ValueError, RecursionError):  # the other format's reader tells
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 
@@ -274,28 +270,26 @@ def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tenso
         module.eval()
         return module
     if description.kind == "onnx":
-        return _OnnxProgram(program)
+        return _onnx_program(program)
     return _layers(parse_weights(program), _ACTIVATIONS[description.activation])
 
 
-class _OnnxProgram:
-    """An ONNX program, executed on one CPU thread."""
+def _onnx_program(program: bytes) -> Callable[[th.Tensor], th.Tensor]:
+    """Returns an ONNX program, executed on one CPU thread."""
+    onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX program")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions have no other common base class
+        raise ValueError(str(error)) from error
+    name = session.get_inputs()[0].name
 
-    def __init__(self, program: bytes) -> None:
-        onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX program")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        try:
-            self._session = onnxruntime.InferenceSession(
-                program, options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # its exceptions have no other common base class
-            raise ValueError(str(error)) from error
-        self._input = self._session.get_inputs()[0].name
-
-    def __call__(self, observations: th.Tensor) -> th.Tensor:
-        output = self._session.run(None, {self._input: observations.cpu().numpy()})[0]
+    def run(observations: th.Tensor) -> th.Tensor:
+        output = session.run(None, {name: observations.cpu().numpy()})[0]
         return th.as_tensor(np.asarray(output), device=observations.device)
+
+    return run
 
 
 def _layers(weights: dict[str, th.Tensor], activation: type[nn.Module]) -> nn.Module:
