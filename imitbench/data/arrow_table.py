@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from imitbench.data.arrow_numbers import arrow_view, numpy_view
 from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, infos_of, trajectory_of
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -62,11 +62,11 @@ class TableRow(NamedTuple):
         Raises:
             InputError: Lengths or data types do not match.
         """
+        rews = self.rews
+        if rews is not None and rews.dtype.kind != "f":
+            rews = rews.astype(float)
         try:
-            if self.rews is None:
-                return Trajectory(self.obs, self.acts, infos, self.terminal)
-            rews = self.rews if self.rews.dtype.kind == "f" else self.rews.astype(float)
-            return TrajectoryWithRew(self.obs, self.acts, infos, self.terminal, rews)
+            return trajectory_of(self.obs, self.acts, self.terminal, rews, infos)
         except ValueError as error:
             raise InputError(f"{where}, row {number}: {error}; remove the row") from error
 
@@ -225,20 +225,18 @@ def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array 
     return texts.cast(pa.list_(pa.string()))
 
 
-def check_columns(schema: pa.Schema, *, where: str, rewards: bool = False) -> None:
+def check_columns(schema: pa.Schema, *, where: str) -> None:
     """Checks that a schema names the columns of trajectories.
 
     Args:
         schema: Schema of a table or file.
         where: Name of the table in errors.
-        rewards: Whether rewards are required.
 
     Raises:
         InputError: A column is missing or duplicated, or its type declares entries larger
             than any observation.
     """
-    needed = ["obs", "acts", "terminal"] + ["rews"] * rewards
-    missing = [name for name in needed if name not in schema.names]
+    missing = [name for name in ("obs", "acts", "terminal") if name not in schema.names]
     if missing:
         names = one_line(", ".join(schema.names)) or "none"
         raise InputError(
@@ -423,11 +421,8 @@ def _offsets(lengths: Sequence[int]) -> pa.Array:
 def _infos_column(trajectories: Sequence[Trajectory]) -> pa.Array:
     texts: list[str] = []
     for row, trajectory in enumerate(trajectories):
-        if trajectory.infos is None:
-            texts += ["{}"] * len(trajectory)
-            continue
         try:
-            texts += encode_infos(trajectory.infos)
+            texts += encode_infos(infos_of(trajectory))
         except ValueError as error:
             raise InputError(f"trajectory {row}: {error}") from error
     lengths = [len(trajectory) for trajectory in trajectories]

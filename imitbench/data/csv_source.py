@@ -44,14 +44,8 @@ def open_csv(path: Path, *, single: bool = False) -> ArraysSource:
     groups = _groups(table.column_names, str(path))
     others = [n for n in table.column_names if n not in {c for g in groups.values() for c in g}]
     arrays = {name: _array(table, group, path) for name, group in groups.items()}
-    return ArraysSource(
-        MemoryReader(arrays),
-        where=str(path),
-        form="CSV",
-        single=single,
-        untyped=True,
-        others=tuple(others),
-    )
+    reader = MemoryReader(arrays, others)
+    return ArraysSource(reader, where=str(path), form="CSV", single=single, untyped=True)
 
 
 def csv_lines(row: TableRow, number: int) -> Iterator[str]:

@@ -127,8 +127,7 @@ class EpisodeBuffer:
                 one of the next episode. `None` for an unfinished episode.
         """
         start, end = int(self._start[env]), self._row
-        infos = np.empty(end - start, dtype=object)
-        infos[:] = [infos_of_step[env] for infos_of_step in self._infos[start:end]]
+        infos = [infos_of_step[env] for infos_of_step in self._infos[start:end]]
         parts = {}
         for key, rows in self._obs.items():
             parts[key] = rows[start : end + 1, env].copy()
@@ -137,7 +136,7 @@ class EpisodeBuffer:
         return TrajectoryWithRew(
             obs=DictObs(parts) if self._keyed else parts[""],
             acts=self._acts[start:end, env].copy(),
-            infos=infos,
+            infos=np.fromiter(infos, dtype=object),
             terminal=terminal is not None,
             rews=self._rews[start:end, env].astype(self._rewards_kind),
         )

@@ -18,7 +18,7 @@ from imitbench.data.arrow_numbers import numpy_view
 from imitbench.data.arrow_table import lists_to_arrays
 from imitbench.data.episode_folder import natural
 from imitbench.data.parquet_source import check_size, opened_parquet
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, trajectory_of
 from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
@@ -101,11 +101,8 @@ class LeRobotSource(EpisodeSource):
                 start += length
                 last = obs[start - 1 : start]
                 seen = np.concatenate([obs[part], last])
-                if rewards is None:
-                    yield Trajectory(seen, acts[part], None, True)
-                else:
-                    given = rewards[part].reshape(-1).astype(np.float64)
-                    yield TrajectoryWithRew(seen, acts[part], None, True, given)
+                given = None if rewards is None else rewards[part].reshape(-1).astype(np.float64)
+                yield trajectory_of(seen, acts[part], True, given)
 
     def _count(self, file: Path) -> list[int]:
         """Returns the numbers of frames of the episodes in a file, in their order."""

@@ -129,11 +129,7 @@ def _new_card(
     summary = ConversionSummary(folder.resolve().name, source.form, env_id)
     for chunk in source.chunks(with_infos=False):
         for row in chunk.rows:
-            if not summary.rows:
-                summary.observation, summary.action = (
-                    f"{values.dtype}{list(values.shape[1:])}" for values in (row.obs, row.acts)
-                )
-            summary.add(row)
+            summary.add(row, source.where)
     summary.digest = digest_files(folder, data)
     return RepoCard.parse(dataset_card(summary.to_json()))
 

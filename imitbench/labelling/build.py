@@ -15,7 +15,7 @@ from imitbench.algorithms.preference_comparisons.dataset import PreferenceDatase
 from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.preference_table import read_preferences
-from imitbench.data.types import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import TrajectoryWithRew, with_rewards
 from imitbench.errors import InputError
 from imitbench.experts.video import check_rendering
 from imitbench.labelling.clips import (
@@ -365,11 +365,4 @@ def _pairs_in(file: Path) -> list[_RecordedPair]:
     if file.suffix == ".safetensors":
         dataset = PreferenceDataset.load(file)
         return list(zip(dataset.fragments1, dataset.fragments2, strict=True))
-    return [(_rewarded(row.first), _rewarded(row.second)) for row in read_preferences(file)]
-
-
-def _rewarded(fragment: Trajectory) -> TrajectoryWithRew:
-    if isinstance(fragment, TrajectoryWithRew):
-        return fragment
-    unknown = np.full(len(fragment), np.nan)
-    return TrajectoryWithRew(fragment.obs, fragment.acts, None, bool(fragment.terminal), unknown)
+    return [(with_rewards(row.first), with_rewards(row.second)) for row in read_preferences(file)]
