@@ -65,7 +65,8 @@ def csv_lines(row: TableRow, number: int) -> Iterator[str]:
             int(done),
             *obs[step + 1].tolist(),
         ]
-        yield f"{number},{','.join(_written(value) for value in numbers)}\n"
+        written = (repr(int(v) if isinstance(v, bool) else v) for v in numbers)
+        yield f"{number},{','.join(written)}\n"
 
 
 def csv_header(row: TableRow) -> str:
@@ -90,10 +91,6 @@ def csv_header(row: TableRow) -> str:
 
 def _columns(name: str, values: Array) -> list[str]:
     return [name] if values.ndim == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
-
-
-def _written(value: float | int | bool) -> str:
-    return repr(int(value)) if isinstance(value, bool) else repr(value)
 
 
 def _read(path: Path) -> pa.Table:

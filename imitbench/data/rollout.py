@@ -156,21 +156,17 @@ def generate_trajectories(
             if finished:
                 trajectories += finished
                 timesteps += sum(map(len, finished))
-                if _enough(sample_until, trajectories, timesteps):
+                if isinstance(sample_until, _AtLeast):
+                    enough = sample_until.met(timesteps, len(trajectories))
+                else:
+                    enough = sample_until(trajectories)
+                if enough:
                     buffer.stop(dones)
                     if not buffer.any_active:
                         break
             acts, state = act(obs, state, dones)
     order = rng.permutation(len(trajectories))
     return [trajectories[i] for i in order]
-
-
-def _enough(
-    sample_until: GenTrajTerminationFn, trajectories: list[TrajectoryWithRew], timesteps: int
-) -> bool:
-    if isinstance(sample_until, _AtLeast):
-        return sample_until.met(timesteps, len(trajectories))
-    return sample_until(trajectories)
 
 
 def generate_transitions(

@@ -91,7 +91,9 @@ class ForeignPolicy(BasePolicy):
         super().__init__(observation_space, action_space)
         self.description = description
         self.register_buffer("program", th.frombuffer(bytearray(program), dtype=th.uint8))
-        _check_output(description, action_space)
+        discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
+        if description.output != "actions" and (description.output == "logits") != discrete:
+            raise InputError(f"output: {description.output} are not actions of {action_space}")
         try:
             self._network = _open(description, program)
             if isinstance(self._network, nn.Sequential):
@@ -224,12 +226,6 @@ def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:
         return space_from_json(document)
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> None:
-    discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-    if description.output != "actions" and (description.output == "logits") != discrete:
-        raise InputError(f"output: {description.output} are not actions of {space}")
 
 
 def _check_sizes(

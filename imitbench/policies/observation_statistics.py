@@ -17,7 +17,6 @@ from imitbench.policies.pickled_values import ADMITTED, array_of
 from imitbench.policies.sb3_zip import TRUST_HINT
 from imitbench.untrusted.files import read_content
 from imitbench.util.safe_unpickler import (
-    PickledName,
     PickledObject,
     RefusedPickleError,
     names_in,
@@ -88,16 +87,12 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:
-        return _statistics(read_safely(data, _admitted))
+        return _statistics(read_safely(data, lambda name: _OURS(name) or ADMITTED(name)))
     except RefusedPickleError as error:
         raise InputError(
             f"{path}: the VecNormalize statistics cannot be read without unpickling: {error}; "
             f"{TRUST_HINT}"
         ) from error
-
-
-def _admitted(name: PickledName) -> bool:
-    return _OURS(name) or ADMITTED(name)
 
 
 def _statistics(found: Any) -> ObservationStatistics | None:

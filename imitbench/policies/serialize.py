@@ -138,7 +138,8 @@ def load_stable_baselines_model(
             spaces do not fit.
     """
     source = _find_model(Path(path))
-    if _statistics_missing(source, venv):
+    zip_with_statistics = source.is_file() and (source.parent / STATISTICS_FILE).is_file()
+    if zip_with_statistics and unwrap_vec_normalize(venv) is None:
         raise NormalizedObservationsError(
             f"{source.parent / STATISTICS_FILE}: the model was trained on observations normalized "
             "by these statistics; wrap the environment in VecNormalize.load(…), which unpickles "
@@ -266,12 +267,6 @@ def _find_model(path: Path) -> Path:
 def _folder_of(path: Path) -> Path:
     """Returns the folder for a file name given to `save_stable_model`."""
     return path.parent if path.name == _DEFAULT_FILE else path.with_suffix("")
-
-
-def _statistics_missing(source: Path, venv: VecEnv) -> bool:
-    """Whether a zip has statistics that the environment does not apply."""
-    present = source.is_file() and (source.parent / STATISTICS_FILE).is_file()
-    return present and unwrap_vec_normalize(venv) is None
 
 
 def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> None:
