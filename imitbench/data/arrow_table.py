@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from imitbench.data.arrow_numbers import arrow_view, numpy_view
 from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, infos_of, trajectory_of
@@ -31,6 +30,15 @@ COLUMNS = ("obs", "acts", "infos", "terminal", "rews")
 
 _LONGEST_LIST = 2**31 - 1  # Arrow's `list` has 32-bit offsets
 _LARGEST_ENTRY = 2**28  # numbers in one observation; a larger declared size is refused
+# Arrow's own conversions import pandas, which takes almost a second and 20 MB.
+_KINDS: dict[pa.DataType, np.dtype[Any]] = {
+    getattr(pa, name)(): np.dtype(name)
+    for name in (
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        *(f"float{bits}" for bits in (16, 32, 64)),
+    )
+}
+_TYPES = {dtype: kind for kind, dtype in _KINDS.items()}
 
 
 class TableRow(NamedTuple):
@@ -412,6 +420,39 @@ def _compact(arrays: list[Array]) -> list[Array]:
         small = [array.astype(np.float32) for array in arrays]
     exact = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, small, strict=True))
     return small if exact else arrays
+
+
+def numpy_view(numbers: pa.Array) -> Array:
+    """Returns a read-only view of an Arrow array.
+
+    Args:
+        numbers: Integers or floats of any width, or booleans, which are copied; no nulls.
+
+    Returns:
+        Shape `(len(numbers),)`, with the same type and width.
+    """
+    if pa.types.is_boolean(numbers.type):
+        return numpy_view(pc.cast(numbers, pa.uint8())).view(np.bool_)
+    dtype = _KINDS[numbers.type]
+    buffer = numbers.buffers()[1]
+    if buffer is None or not len(numbers):
+        return np.empty(0, dtype)
+    view = np.frombuffer(buffer, dtype, len(numbers), numbers.offset * dtype.itemsize)
+    view.flags.writeable = False
+    return view
+
+
+def arrow_view(numbers: Array) -> pa.Array:
+    """Returns an Arrow array that shares NumPy's memory if that is contiguous.
+
+    Args:
+        numbers: Shape `(n,)`; integers, floats or booleans, which are copied.
+    """
+    if numbers.dtype == np.bool_:
+        return pc.cast(arrow_view(numbers.view(np.uint8)), pa.bool_())
+    native = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("="))
+    kind = _TYPES[native.dtype]
+    return pa.Array.from_buffers(kind, len(native), [None, pa.py_buffer(native)])
 
 
 def _offsets(lengths: Sequence[int]) -> pa.Array:

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from imitbench.data.arrow_numbers import numpy_view
-from imitbench.data.arrow_table import TableRow
+from imitbench.data.arrow_table import TableRow, numpy_view
 from imitbench.data.plain_arrays import NAMES, ArraysSource, MemoryReader
 from imitbench.errors import InputError
 from imitbench.untrusted.csv_text import check_header

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from imitbench.data.arrow_numbers import numpy_view
-from imitbench.data.arrow_table import lists_to_arrays
+from imitbench.data.arrow_table import lists_to_arrays, numpy_view
 from imitbench.data.episode_folder import natural
 from imitbench.data.parquet_source import check_size, opened_parquet
 from imitbench.data.trajectories import Trajectory, trajectory_of

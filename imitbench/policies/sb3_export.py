@@ -25,8 +25,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from imitbench.policies.algorithm_storage import policy_arguments
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor, SAC1024Policy
 from imitbench.policies.hub_policy import STATISTICS_FILE
-from imitbench.policies.normalized import NormalizedPolicy
-from imitbench.policies.observation_statistics import ObservationStatistics
+from imitbench.policies.observation_statistics import NormalizedPolicy, ObservationStatistics
 from imitbench.policies.sb3_objects import POLICIES, STABLE_BASELINES_CLASSES
 from imitbench.policies.space_check import spaces_only
 from imitbench.policies.time_feature import TimeFeaturePolicy

@@ -30,7 +30,7 @@ from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_architecture import build_policy
 from imitbench.policies.sb3_objects import STABLE_BASELINES_CLASSES
 from imitbench.policies.sb3_zip import read_sb3_zip

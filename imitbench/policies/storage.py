@@ -29,7 +29,7 @@ from imitbench.policies.action_heads import (
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.plugin_classes import (
     PluginSource,
     PolicyCodec,

@@ -14,7 +14,7 @@ from support.sb3_models import MODELS, NORMALIZED, SHORT, SMALL, ppo
 
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.expert import load_expert_policy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_export import export_sb3_zip
 from imitbench.policies.time_feature import TimeFeaturePolicy
 
