@@ -89,12 +89,8 @@ class PreferenceRow:
     answers: list[RecordedAnswer] = field(default_factory=list)
 
 
-def preferences_to_table(rows: Sequence[PreferenceRow]) -> pa.Table:
-    """Converts rows to a table; rewards are left out unless all fragments have finite ones.
-
-    Raises:
-        InputError: There are no rows, or the fragments do not fit into one table.
-    """
+def _to_table(rows: Sequence[PreferenceRow]) -> pa.Table:
+    """Converts rows to a table; rewards are left out unless all fragments have finite ones."""
     if not rows:
         raise InputError("there are no answers to write: answer some pairs first")
     fragments = [fragment for row in rows for fragment in (row.first, row.second)]
@@ -138,11 +134,11 @@ def write_preferences(file: Path, rows: Sequence[PreferenceRow]) -> None:
     """Writes a Parquet file; its bytes depend only on the rows.
 
     Raises:
-        InputError: See `preferences_to_table`.
+        InputError: There are no rows, or the fragments do not fit into one table.
         OSError: The file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(preferences_to_table(rows), file, **PARQUET_OPTIONS)
+    pq.write_table(_to_table(rows), file, **PARQUET_OPTIONS)
 
 
 def read_preferences(file: Path) -> list[PreferenceRow]:

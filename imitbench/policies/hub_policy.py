@@ -38,11 +38,14 @@ def find_policy(folder: Path, repo: str) -> Path | None:
         Folder with a policy in this library's format, or else path of a zip of
         Stable-Baselines3; `None` if neither exists.
     """
-    for own in (folder / name for name in _OWN_FOLDERS):
-        if (own / _OWN_FILES[0]).is_file():
-            return own
     archive = folder / archive_name(repo)
-    return archive if archive.is_file() else None
+    return own_policy_folder(folder) or (archive if archive.is_file() else None)
+
+
+def own_policy_folder(folder: Path) -> Path | None:
+    """Returns the folder of a policy in this library's format: this one, or `policy` in it."""
+    folders = (folder / name for name in _OWN_FOLDERS)
+    return next((own for own in folders if (own / _OWN_FILES[0]).is_file()), None)
 
 
 def fetch_policy(organization: str, algo: str, env_name: str, revision: str | None) -> Path:

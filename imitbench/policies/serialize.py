@@ -29,7 +29,7 @@ from imitbench.policies.algorithm_storage import (
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
-from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy
+from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy, own_policy_folder
 from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_architecture import build_policy
 from imitbench.policies.sb3_objects import STABLE_BASELINES_CLASSES
@@ -250,9 +250,8 @@ def _load_from_hub(
 
 def _find_model(path: Path) -> Path:
     """Finds a folder in this library's format, or a file of Stable-Baselines3."""
-    for folder in (path, path / "policy"):
-        if (folder / storage.DESCRIPTION_FILE).is_file():
-            return folder
+    if own := own_policy_folder(path):
+        return own
     for file in (path, path / _DEFAULT_FILE, path.with_name(f"{path.name}.zip")):
         if file.is_file():
             return file
