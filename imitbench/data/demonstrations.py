@@ -11,18 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.data.arrow_table import table_rows, table_to_trajectories, trajectories_to_table
-from imitbench.data.demonstration_checks import validate_demonstrations
 from imitbench.data.parquet_source import ParquetSource, parquet_files, read_whole
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, with_rewards
 from imitbench.errors import InputError
 from imitbench.util.files import atomic_write_bytes
-
-__all__ = [
-    "read_demonstrations",
-    "read_trajectories",
-    "validate_demonstrations",
-    "write_demonstrations",
-]
 
 PARQUET_OPTIONS: dict[str, Any] = {
     "compression": "zstd",

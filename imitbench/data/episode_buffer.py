@@ -99,7 +99,10 @@ class EpisodeBuffer:
             self._obs[key][row + 1] = value
         if not dones.any():
             return []
-        finished = [self._cut(int(i)) for i in np.flatnonzero(dones & self._active)]
+        finished = [
+            self._slice(env, _by_key(maybe_unwrap_dictobs(infos[env]["terminal_observation"])))
+            for env in np.flatnonzero(dones & self._active).tolist()
+        ]
         self._start[dones] = row + 1
         return finished
 
@@ -112,11 +115,6 @@ class EpisodeBuffer:
         part = self._slice(env, terminal=None)
         self._start[env] = self._row
         return part
-
-    def _cut(self, env: int) -> TrajectoryWithRew:
-        """Copies the episode that ends with the latest step of `env`."""
-        terminal = _by_key(maybe_unwrap_dictobs(self._infos[-1][env]["terminal_observation"]))
-        return self._slice(env, terminal)
 
     def _slice(self, env: int, terminal: Mapping[str, Any] | None) -> TrajectoryWithRew:
         """Copies the current steps of `env`.

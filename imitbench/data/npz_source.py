@@ -196,8 +196,7 @@ class NpzMember:
 
     def take(self, count: int) -> Array:
         """Returns the next `count` entries as a writable array."""
-        shape = (count, *self.shape[1:])
-        return self._read(shape)
+        return self._read((count, *self.shape[1:]))
 
     def take_all(self) -> Array:
         """Returns the whole array, of which nothing may have been read yet."""

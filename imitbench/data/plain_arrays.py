@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from imitbench.data.npz_source import NpzMember, opened_npz
 from imitbench.data.trajectories import Trajectory, trajectory_of
-from imitbench.data.trajectory_source import EpisodeSource
+from imitbench.data.trajectory_source import LAST_REPEATED, EpisodeSource
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.arrays import check_shape
 from imitbench.untrusted.files import require_ordinary
@@ -241,10 +241,7 @@ class ArraysSource(EpisodeSource):
     def _remarks(self) -> tuple[str, ...]:
         remarks = []
         if not self._has_last and "next_obs" not in self._reader.shapes:
-            remarks.append(
-                "without next_obs, the last observation of each episode is repeated as the one "
-                "after its last action"
-            )
+            remarks.append(f"without next_obs, {LAST_REPEATED}")
         if self._reader.others:
             remarks.append(f"not read: {one_line(', '.join(self._reader.others), 120)}")
         return tuple(remarks)

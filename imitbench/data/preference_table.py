@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from imitbench.data.arrow_table import table_to_trajectories, trajectories_to_table
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.parquet_source import check_size, opened_parquet
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, trajectory_of
 from imitbench.errors import InputError
 
 _ANSWER = pa.struct(
@@ -123,11 +123,9 @@ def _to_table(rows: Sequence[PreferenceRow]) -> pa.Table:
 
 
 def _bare(fragment: Trajectory, rewarded: bool) -> Trajectory:
-    if rewarded and isinstance(fragment, TrajectoryWithRew):
-        return TrajectoryWithRew(
-            fragment.obs, fragment.acts, None, fragment.terminal, fragment.rews.astype(float)
-        )
-    return Trajectory(fragment.obs, fragment.acts, None, fragment.terminal)
+    known = rewarded and isinstance(fragment, TrajectoryWithRew)
+    rews = fragment.rews.astype(float) if known else None  # type: ignore[attr-defined]
+    return trajectory_of(fragment.obs, fragment.acts, fragment.terminal, rews)
 
 
 def write_preferences(file: Path, rows: Sequence[PreferenceRow]) -> None:

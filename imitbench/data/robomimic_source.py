@@ -18,7 +18,12 @@ import numpy.typing as npt
 from imitbench.data.episode_folder import natural
 from imitbench.data.hdf5 import group_of, import_h5py, numbers_of
 from imitbench.data.trajectories import Trajectory, trajectory_of
-from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
+from imitbench.data.trajectory_source import (
+    LAST_REPEATED,
+    EpisodeSource,
+    choice_note,
+    choose_features,
+)
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -64,14 +69,9 @@ class RobomimicSource(EpisodeSource):
             sizes = {name: _flat_size(sensors, name) for name in sensors}
             self._sensors = choose_features(obs, sizes, where=self.where)
             self._has_next = "next_obs" in first
-        missing = (
-            "without next_obs, the last observation of each episode is repeated as the one after "
-            "its last action"
-        )
-        self.notes = (
-            choice_note(self._sensors, sizes),
-            *([] if self._has_next else [missing]),
-        )
+        self.notes = (choice_note(self._sensors, sizes),)
+        if not self._has_next:
+            self.notes += (f"without next_obs, {LAST_REPEATED}",)
 
     def __len__(self) -> int:
         """Number of trajectories."""

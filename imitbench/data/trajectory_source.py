@@ -24,6 +24,9 @@ Array = npt.NDArray[Any]
 CHUNK_BYTES = 16 * 2**20
 """Approximate bytes of numbers in memory at a time while a data set is streamed."""
 
+LAST_REPEATED = "the last observation of each episode is repeated as the one after its last action"
+"""Note on a data set that does not say what followed the last action of an episode."""
+
 
 class TrajectoryChunk(NamedTuple):
     """Consecutive rows of a data set.
