@@ -117,8 +117,7 @@ def _read_rows(path: Path, rows: Sequence[int]) -> list[Trajectory]:
         )
     trajectories: list[Trajectory] = []
     for table in source.read_rows(rows, _NUMBERS):
-        numbered = rows[len(trajectories) :]
-        for index, row in enumerate(table_rows(table, where=str(path))):
-            number = numbered[index]
+        for row in table_rows(table, where=str(path)):
+            number = rows[len(trajectories)]
             trajectories.append(row.trajectory(infos=None, where=str(path), number=number))
     return trajectories
