@@ -7,7 +7,6 @@ library is not needed for loading.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,13 +58,11 @@ class Sb3ExportResult:
 
 
 def export_sb3_zip(
-    policy: BasePolicy,
-    path: Path,
-    *,
-    algorithm: str | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
+    policy: BasePolicy, path: Path, *, algorithm: str | None = None
 ) -> Sb3ExportResult:
     """Writes a policy like Stable-Baselines3's `model.save`.
+
+    Hyper-parameters have the defaults of Stable-Baselines3, except for a small replay buffer.
 
     Normalization of observations, by a `NormalizedPolicy` or a features extractor, is written as
     a `vec_normalize.pkl` next to the zip, for `VecNormalize.load`. A time feature requires
@@ -76,8 +73,6 @@ def export_sb3_zip(
             zero policies.
         path: Zip to write.
         algorithm: Name such as `ppo`; `None` for the first that has this class of policy.
-        hyperparameters: Arguments of the algorithm, plain values; others have the defaults of
-            Stable-Baselines3, except for a small replay buffer.
 
     Returns:
         The written files, and what they do not restore.
@@ -107,7 +102,7 @@ def export_sb3_zip(
         kwargs |= {"features_extractor_class": FlattenExtractor, "features_extractor_kwargs": {}}
         weights = {key: value for key, value in weights.items() if _NORM_WEIGHTS not in key}
         missing.append("separate statistics of the critics, if any: the actor's are used instead")
-    model = _model(cls, written_as, policy, kwargs, hyperparameters or {})
+    model = _model(cls, written_as, policy, kwargs)
     model.policy.load_state_dict(weights)
     model.observation_space = _portable(model.observation_space)
     model.action_space = _portable(model.action_space)
@@ -154,11 +149,10 @@ def _model(
     policy_class: type[BasePolicy],
     policy: BasePolicy,
     policy_kwargs: dict[str, Any],
-    hyperparameters: Mapping[str, Any],
 ) -> BaseAlgorithm:
-    settings = dict(hyperparameters)
+    settings: dict[str, Any] = {}
     if cls in (SAC, TD3, DQN):
-        settings.setdefault("buffer_size", _BUFFER_SIZE)
+        settings["buffer_size"] = _BUFFER_SIZE
     if cls is not DQN and cls is not TD3:
         acting: Any = getattr(policy, "actor", policy)
         settings["use_sde"] = bool(getattr(acting, "use_sde", False))

@@ -77,11 +77,6 @@ def test_missing_parts_are_listed(tmp_path):
     assert PPO.load(tmp_path / "model.zip").observation_space.shape == (4,)
 
 
-def test_hyperparameters_may_be_given(tmp_path):
-    export_sb3_zip(ppo().policy, tmp_path / "model.zip", hyperparameters={"gamma": 0.5})
-    assert PPO.load(tmp_path / "model.zip").gamma == 0.5
-
-
 def test_torchs_generator_is_not_changed(tmp_path):
     policy = ppo().policy
     before = th.get_rng_state()
