@@ -180,25 +180,21 @@ def _card(
         what = "no results.json" if results is None else "its environment is unknown; give --env"
         notes.append(f"the card states no mean reward: {what}")
         return card
-    card.metadata["model-index"] = [_model_index_entry(name, env_id, results)]
+    card.metadata["model-index"] = _model_index(name, env_id, results)
     return card
 
 
-def _model_index_entry(name: str, env_id: str, results: ReportedReturn) -> dict[str, Any]:
+def _model_index(name: str, env_id: str, results: ReportedReturn) -> list[dict[str, Any]]:
     """Returns a mean return in the hub's `model-index` format."""
+    from huggingface_hub.repocard_data import EvalResult, eval_results_to_model_index
+
     spread = "" if results.std is None else f" +/- {results.std:.2f}"
-    metric = {
-        "type": "mean_reward",
-        "value": f"{results.mean:.2f}{spread}",
-        "name": "mean_reward",
-    }
-    return {
-        "name": name,
-        "results": [
-            {
-                "task": {"type": "reinforcement-learning"},
-                "dataset": {"name": env_id, "type": env_id},
-                "metrics": [metric],
-            }
-        ],
-    }
+    result = EvalResult(
+        task_type="reinforcement-learning",
+        dataset_type=env_id,
+        dataset_name=env_id,
+        metric_type="mean_reward",
+        metric_value=f"{results.mean:.2f}{spread}",
+        metric_name="mean_reward",
+    )
+    return eval_results_to_model_index(name, [result])

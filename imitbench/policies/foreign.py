@@ -245,12 +245,9 @@ def _check_sizes(
     taken = math.prod(shape)
     if description.input == "flat" and network[0].in_features != taken:
         raise ValueError(f"layer 0: takes {network[0].in_features} numbers, not {taken}")
-    if isinstance(action_space, spaces.Box):
-        due = math.prod(action_space.shape) * (2 if description.output == "gaussian" else 1)
-    elif description.output == "logits":
-        due = flatdim(action_space)
-    else:
+    if not (isinstance(action_space, spaces.Box) or description.output == "logits"):
         return
+    due = flatdim(action_space) * (2 if description.output == "gaussian" else 1)
     if network[-1].out_features != due:
         raise ValueError(f"the last layer: returns {network[-1].out_features} numbers, not {due}")
 
