@@ -32,7 +32,6 @@ from imitbench.util.text_line import one_line
 Array = npt.NDArray[Any]
 
 _NAMES = ("obs", "acts", "rews", "terminal", "indices")
-# Deflate compresses equal bytes about a thousandfold, but real observations at most twofold.
 
 
 class NpzSource(EpisodeSource):

@@ -48,6 +48,30 @@ _NORM_TEXT = re.compile(r"\{'normalize_class': (<class '[\w.]+'>)\}")
 _RUNNING_NORM_KEYS = {"running_mean", "running_var", "count"}
 _EMA_NORM_KEYS = _RUNNING_NORM_KEYS | {"inv_learning_rate", "num_batches"}
 
+Weights = dict[str, th.Tensor]
+
+# Settings that follow from the weights, that concern only training, or that have no effect.
+_READ_ELSEWHERE = {
+    "net_arch",
+    "use_sde",
+    "full_std",
+    "n_critics",
+    "optimizer_class",
+    "optimizer_kwargs",
+    "ortho_init",
+    "log_std_init",
+    "device",
+}
+_PLAIN_SETTINGS: dict[str, tuple[type, ...]] = {
+    "squash_output": (bool,),
+    "use_expln": (bool,),
+    "clip_mean": (int, float),
+    "share_features_extractor": (bool,),
+    "normalize_images": (bool,),
+}
+_ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_TEXT_SETTINGS = {"activation_fn", "features_extractor_class", "features_extractor_kwargs"}
+
 
 def _extractor_by_weights(
     archive: Sb3Zip, found: dict[str, th.Tensor], observation_space: gym.Space[Any]
@@ -77,31 +101,6 @@ def _stated_kwargs(archive: Sb3Zip, stored: Any) -> dict[str, Any]:
     if not at_home or name not in NORMS:
         raise undetermined(archive, "policy_kwargs.features_extractor_kwargs", stored)
     return {"normalize_class": NORMS[name]}
-
-
-Weights = dict[str, th.Tensor]
-
-# Settings that follow from the weights, that concern only training, or that have no effect.
-_READ_ELSEWHERE = {
-    "net_arch",
-    "use_sde",
-    "full_std",
-    "n_critics",
-    "optimizer_class",
-    "optimizer_kwargs",
-    "ortho_init",
-    "log_std_init",
-    "device",
-}
-_PLAIN_SETTINGS: dict[str, tuple[type, ...]] = {
-    "squash_output": (bool,),
-    "use_expln": (bool,),
-    "clip_mean": (int, float),
-    "share_features_extractor": (bool,),
-    "normalize_images": (bool,),
-}
-_ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-_TEXT_SETTINGS = {"activation_fn", "features_extractor_class", "features_extractor_kwargs"}
 
 
 @dataclass
