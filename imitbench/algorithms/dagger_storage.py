@@ -99,7 +99,7 @@ def read_demos(folder: Path) -> list[Trajectory]:
     trajectories: list[Trajectory] = []
     for entry in demo_entries(folder):
         if (entry / _SHARD.parent).is_dir() or entry.suffix == ".parquet":
-            trajectories += read_trajectories(entry, with_infos=False)
+            trajectories += read_trajectories(entry)
         else:
             trajectories += load(entry)
     return trajectories

@@ -271,7 +271,7 @@ def demonstrated_returns(location: ArtifactLocation) -> npt.NDArray[np.float64]:
 
     found: list[float] = []
     for path in location.files():
-        table = read_whole(path, ["rews", "terminal"], rewards=False)
+        table = read_whole(path, ["rews", "terminal"])
         if "rews" not in table.column_names:
             return np.empty(0)
         whole = table.filter(table["terminal"])

@@ -310,7 +310,7 @@ def _task(
         folder=inputs.folder,
     )
     if inputs.demos_name is not None:
-        from imitbench.data.demonstrations import validate_demonstrations
+        from imitbench.data.demonstration_checks import validate_demonstrations
 
         validate_demonstrations(inputs.demos, obs, acts, where=inputs.demos_name)
     return task, np.random.default_rng(config.derive_training_seed("learner"))

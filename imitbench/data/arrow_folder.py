@@ -38,7 +38,7 @@ class ArrowSource(TableSource):
 
     def __init__(self, path: Path, *, trust: bool = False) -> None:
         self.where, self.trust = str(path), trust
-        self.files = arrow_files(path) if path.is_dir() else [path]
+        self.files = _arrow_files(path) if path.is_dir() else [path]
         self._count = sum(len(batch) for file in self.files for batch in _batches(file))
 
     def __len__(self) -> int:
@@ -55,15 +55,8 @@ class ArrowSource(TableSource):
                 yield from _slices(part)
 
 
-def arrow_files(folder: Path) -> list[Path]:
-    """Lists the Arrow files of a folder.
-
-    Args:
-        folder: Written by `datasets.Dataset.save_to_disk`.
-
-    Raises:
-        InputError: The JSON files are damaged, or name files that are missing or outside.
-    """
+def _arrow_files(folder: Path) -> list[Path]:
+    """Lists the Arrow files of a folder; its JSON files may not name any outside."""
     if (folder / _INFO_FILE).is_file():
         _read_json(folder / _INFO_FILE)
     path = folder / STATE_FILE
@@ -88,7 +81,7 @@ def validate_folder(folder: Path) -> None:
     Raises:
         InputError: A file is damaged, truncated or not a table of trajectories.
     """
-    for file in arrow_files(folder):
+    for file in _arrow_files(folder):
         for batch in _batches(file):
             _validate(batch, file)
 

@@ -17,10 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from imitbench.data.arrow_numbers import arrow_view, numpy_view
 from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, infos_of, trajectory_of
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -31,6 +30,15 @@ COLUMNS = ("obs", "acts", "infos", "terminal", "rews")
 
 _LONGEST_LIST = 2**31 - 1  # Arrow's `list` has 32-bit offsets
 _LARGEST_ENTRY = 2**28  # numbers in one observation; a larger declared size is refused
+# Arrow's own conversions import pandas, which takes almost a second and 20 MB.
+_KINDS: dict[pa.DataType, np.dtype[Any]] = {
+    getattr(pa, name)(): np.dtype(name)
+    for name in (
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        *(f"float{bits}" for bits in (16, 32, 64)),
+    )
+}
+_TYPES = {dtype: kind for kind, dtype in _KINDS.items()}
 
 
 class TableRow(NamedTuple):
@@ -62,11 +70,11 @@ class TableRow(NamedTuple):
         Raises:
             InputError: Lengths or data types do not match.
         """
+        rews = self.rews
+        if rews is not None and rews.dtype.kind != "f":
+            rews = rews.astype(float)
         try:
-            if self.rews is None:
-                return Trajectory(self.obs, self.acts, infos, self.terminal)
-            rews = self.rews if self.rews.dtype.kind == "f" else self.rews.astype(float)
-            return TrajectoryWithRew(self.obs, self.acts, infos, self.terminal, rews)
+            return trajectory_of(self.obs, self.acts, self.terminal, rews, infos)
         except ValueError as error:
             raise InputError(f"{where}, row {number}: {error}; remove the row") from error
 
@@ -225,20 +233,18 @@ def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array 
     return texts.cast(pa.list_(pa.string()))
 
 
-def check_columns(schema: pa.Schema, *, where: str, rewards: bool = False) -> None:
+def check_columns(schema: pa.Schema, *, where: str) -> None:
     """Checks that a schema names the columns of trajectories.
 
     Args:
         schema: Schema of a table or file.
         where: Name of the table in errors.
-        rewards: Whether rewards are required.
 
     Raises:
         InputError: A column is missing or duplicated, or its type declares entries larger
             than any observation.
     """
-    needed = ["obs", "acts", "terminal"] + ["rews"] * rewards
-    missing = [name for name in needed if name not in schema.names]
+    missing = [name for name in ("obs", "acts", "terminal") if name not in schema.names]
     if missing:
         names = one_line(", ".join(schema.names)) or "none"
         raise InputError(
@@ -416,6 +422,39 @@ def _compact(arrays: list[Array]) -> list[Array]:
     return small if exact else arrays
 
 
+def numpy_view(numbers: pa.Array) -> Array:
+    """Returns a read-only view of an Arrow array.
+
+    Args:
+        numbers: Integers or floats of any width, or booleans, which are copied; no nulls.
+
+    Returns:
+        Shape `(len(numbers),)`, with the same type and width.
+    """
+    if pa.types.is_boolean(numbers.type):
+        return numpy_view(pc.cast(numbers, pa.uint8())).view(np.bool_)
+    dtype = _KINDS[numbers.type]
+    buffer = numbers.buffers()[1]
+    if buffer is None or not len(numbers):
+        return np.empty(0, dtype)
+    view = np.frombuffer(buffer, dtype, len(numbers), numbers.offset * dtype.itemsize)
+    view.flags.writeable = False
+    return view
+
+
+def arrow_view(numbers: Array) -> pa.Array:
+    """Returns an Arrow array that shares NumPy's memory if that is contiguous.
+
+    Args:
+        numbers: Shape `(n,)`; integers, floats or booleans, which are copied.
+    """
+    if numbers.dtype == np.bool_:
+        return pc.cast(arrow_view(numbers.view(np.uint8)), pa.bool_())
+    native = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("="))
+    kind = _TYPES[native.dtype]
+    return pa.Array.from_buffers(kind, len(native), [None, pa.py_buffer(native)])
+
+
 def _offsets(lengths: Sequence[int]) -> pa.Array:
     return arrow_view(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
@@ -423,11 +462,8 @@ def _offsets(lengths: Sequence[int]) -> pa.Array:
 def _infos_column(trajectories: Sequence[Trajectory]) -> pa.Array:
     texts: list[str] = []
     for row, trajectory in enumerate(trajectories):
-        if trajectory.infos is None:
-            texts += ["{}"] * len(trajectory)
-            continue
         try:
-            texts += encode_infos(trajectory.infos)
+            texts += encode_infos(infos_of(trajectory))
         except ValueError as error:
             raise InputError(f"trajectory {row}: {error}") from error
     lengths = [len(trajectory) for trajectory in trajectories]

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from imitbench.data.arrow_table import TableRow, trajectories_to_table
 from imitbench.data.csv_source import csv_header, csv_lines
 from imitbench.data.dataset_card import dataset_card
-from imitbench.data.demonstration_checks import row_problem
+from imitbench.data.demonstration_checks import NO_REWARDS, describe, row_problem
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.json_lines import json_line
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource
@@ -57,7 +57,8 @@ class ShardWriter:
         """Adds a table as one row group; all tables must have the same schema."""
         if self._writer is None or self._size + table.nbytes > self._shard_bytes:
             self._close()
-            self._writer = pq.ParquetWriter(self._path(None), table.schema, **PARQUET_OPTIONS)
+            part = self._folder / f"{self._count}.part"
+            self._writer = pq.ParquetWriter(part, table.schema, **PARQUET_OPTIONS)
             self._count += 1
             self._size = 0
         self._writer.write_table(table, row_group_size=max(len(table), 1))
@@ -68,11 +69,6 @@ class ShardWriter:
         if kind is None:
             self._name_files()
 
-    def _path(self, total: int | None, index: int | None = None) -> Path:
-        index = self._count if index is None else index
-        name = f"{index}.part" if total is None else f"train-{index:05d}-of-{total:05d}.parquet"
-        return self._folder / name
-
     def _close(self) -> None:
         if self._writer is not None:
             self._writer.close()
@@ -81,10 +77,10 @@ class ShardWriter:
     def _name_files(self) -> None:
         """Renames the files when their number, which is part of each name, is known."""
         for index in range(self._count):
-            part = self._path(None, index)
+            part = self._folder / f"{index}.part"
             with part.open("rb") as stream:
                 os.fsync(stream.fileno())
-            part.rename(self._path(self._count, index))
+            part.rename(self._folder / f"train-{index:05d}-of-{self._count:05d}.parquet")
         fsync_directory(self._folder)
 
 
@@ -133,8 +129,32 @@ class ConversionSummary:
     digest: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def add(self, row: TableRow) -> None:
-        """Adds a validated row to the totals."""
+    def add(self, row: TableRow, where: str) -> None:
+        """Adds a validated row to the totals.
+
+        Args:
+            row: The row.
+            where: Name of the row in errors.
+
+        Raises:
+            InputError: Its types, shapes or rewards are not those of the first row.
+        """
+        kinds = describe(row.obs), describe(row.acts)
+        if not self.rows:
+            self.observation, self.action = kinds
+        for name, found, expected in (
+            ("observations", kinds[0], self.observation),
+            ("actions", kinds[1], self.action),
+        ):
+            if found != expected:
+                raise InputError(
+                    f"{where}: {name} are {found}, those of the first row are {expected}: "
+                    "convert data of one environment and one data type at a time"
+                )
+        if self.rows and (row.rews is not None) != bool(self.returns):
+            raise InputError(
+                f"{where}: some rows have rewards and some have none: convert one kind"
+            )
         length = len(row.acts)
         shortest, longest = self.lengths if self.rows else (length, length)
         self.lengths = (min(shortest, length), max(longest, length))
@@ -204,7 +224,6 @@ def convert_demonstrations(
     scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
         with ShardWriter(scratch / "data", shard_bytes) as writer:
-            kind: _RowFormat | None = None
             for chunk in source.chunks(with_infos=with_infos, limit=limit):
                 rows = chunk.rows
                 if source.untyped and environment is not None:
@@ -214,13 +233,11 @@ def convert_demonstrations(
                     where = f"{source.where}, row {number}"
                     if problem := row_problem(row, *spaces):
                         raise InputError(f"{where}: {problem}")
-                    kind = kind or _RowFormat.of(row)
-                    kind.check(row, where)
-                    summary.add(row)
+                    summary.add(row, where)
                 writer.write(_table(chunk._replace(rows=rows), source.where))
                 if progress is not None:
                     progress(summary.rows, total)
-        _finish(summary, kind, scratch, source.notes)
+        _finish(summary, scratch, source.notes)
         scratch.chmod(0o755)
         if replace and directory.exists():
             _exchange(scratch, directory)
@@ -229,35 +246,6 @@ def convert_demonstrations(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return summary
-
-
-@dataclass(frozen=True)
-class _RowFormat:
-    """Format of the first row, which all rows must share."""
-
-    obs: str
-    acts: str
-    rewards: bool
-
-    @classmethod
-    def of(cls, row: TableRow) -> _RowFormat:
-        return cls(_describe(row.obs), _describe(row.acts), row.rews is not None)
-
-    def check(self, row: TableRow, where: str) -> None:
-        other = _RowFormat.of(row)
-        for name, found, expected in (
-            ("observations", other.obs, self.obs),
-            ("actions", other.acts, self.acts),
-        ):
-            if found != expected:
-                raise InputError(
-                    f"{where}: {name} are {found}, those of the first row are {expected}: "
-                    "convert data of one environment and one data type at a time"
-                )
-        if other.rewards != self.rewards:
-            raise InputError(
-                f"{where}: some rows have rewards and some have none: convert one kind"
-            )
 
 
 def _table(chunk: TrajectoryChunk, where: str) -> pa.Table:
@@ -332,25 +320,15 @@ def _float32_error(values: Array) -> float | None:
     return float(np.nanmax(moved, initial=0.0))
 
 
-def _describe(values: Array) -> str:
-    return f"{values.dtype}{list(values.shape[1:])}"
-
-
-def _finish(
-    summary: ConversionSummary, kind: _RowFormat | None, folder: Path, remarks: Sequence[str]
-) -> None:
-    if kind is None:
+def _finish(summary: ConversionSummary, folder: Path, remarks: Sequence[str]) -> None:
+    if not summary.rows:
         raise InputError(f"{summary.source}: no trajectories to convert: request at least one")
     files = sorted((folder / "data").iterdir())
-    summary.observation, summary.action = kind.obs, kind.acts
     summary.files = len(files)
     summary.bytes = sum(file.stat().st_size for file in files)
     summary.digest = digest_files(folder, files)
-    if not kind.rewards:
-        summary.notes.append(
-            "there are no rewards: the return of the demonstrators is not known, so that a suite "
-            "needs an expert or score_one on its card"
-        )
+    if not summary.returns:
+        summary.notes.append(NO_REWARDS)
     if summary.unfinished:
         summary.notes.append(
             f"{summary.unfinished} of {summary.rows} trajectories are not marked as the end of "

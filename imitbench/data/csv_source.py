@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from imitbench.data.arrow_numbers import numpy_view
-from imitbench.data.arrow_table import TableRow
+from imitbench.data.arrow_table import TableRow, numpy_view
 from imitbench.data.plain_arrays import NAMES, ArraysSource, MemoryReader
 from imitbench.errors import InputError
 from imitbench.untrusted.csv_text import check_header
@@ -44,14 +43,8 @@ def open_csv(path: Path, *, single: bool = False) -> ArraysSource:
     groups = _groups(table.column_names, str(path))
     others = [n for n in table.column_names if n not in {c for g in groups.values() for c in g}]
     arrays = {name: _array(table, group, path) for name, group in groups.items()}
-    return ArraysSource(
-        MemoryReader(arrays),
-        where=str(path),
-        form="CSV",
-        single=single,
-        untyped=True,
-        others=tuple(others),
-    )
+    reader = MemoryReader(arrays, others)
+    return ArraysSource(reader, where=str(path), form="CSV", single=single, untyped=True)
 
 
 def csv_lines(row: TableRow, number: int) -> Iterator[str]:
@@ -71,7 +64,8 @@ def csv_lines(row: TableRow, number: int) -> Iterator[str]:
             int(done),
             *obs[step + 1].tolist(),
         ]
-        yield f"{number},{','.join(_written(value) for value in numbers)}\n"
+        written = (repr(int(v) if isinstance(v, bool) else v) for v in numbers)
+        yield f"{number},{','.join(written)}\n"
 
 
 def csv_header(row: TableRow) -> str:
@@ -96,10 +90,6 @@ def csv_header(row: TableRow) -> str:
 
 def _columns(name: str, values: Array) -> list[str]:
     return [name] if values.ndim == 1 else [f"{name}_{i}" for i in range(values.shape[1])]
-
-
-def _written(value: float | int | bool) -> str:
-    return repr(int(value)) if isinstance(value, bool) else repr(value)
 
 
 def _read(path: Path) -> pa.Table:

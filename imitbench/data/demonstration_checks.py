@@ -17,6 +17,12 @@ from imitbench.errors import InputError
 
 Array = npt.NDArray[Any]
 
+NO_REWARDS = (
+    "there are no rewards: the return of the demonstrators is not known, so that a suite needs an "
+    "expert or score_one on its card"
+)
+"""Note on a data set without rewards."""
+
 
 def validate_demonstrations(
     trajectories: Sequence[TrajectoryWithRew],
@@ -104,6 +110,11 @@ def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | Non
         f"{name} leave the bounds of the environment: {values[first]:g} at step {first[0]}, "
         f"bounds {low:g} to {high:g}"
     )
+
+
+def describe(values: Array) -> str:
+    """Returns data type and shape of each of some values, such as `float32[4]`."""
+    return f"{values.dtype}{list(values.shape[1:])}"
 
 
 def _length_problem(row: TableRow | TrajectoryWithRew) -> str | None:

@@ -7,23 +7,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.data.arrow_table import table_rows, table_to_trajectories, trajectories_to_table
-from imitbench.data.demonstration_checks import validate_demonstrations
 from imitbench.data.parquet_source import ParquetSource, parquet_files, read_whole
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, with_rewards
 from imitbench.errors import InputError
 from imitbench.util.files import atomic_write_bytes
-
-__all__ = [
-    "read_demonstrations",
-    "read_trajectories",
-    "validate_demonstrations",
-    "write_demonstrations",
-]
 
 PARQUET_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -91,28 +82,15 @@ def read_demonstrations(
     if rows is not None:
         trajectories = _read_rows(directory_or_file, rows)
     else:
-        trajectories = read_trajectories(directory_or_file, with_infos=False)
-    return [_with_rewards(trajectory) for trajectory in trajectories]
+        trajectories = read_trajectories(directory_or_file)
+    return [with_rewards(trajectory) for trajectory in trajectories]
 
 
-def _with_rewards(trajectory: Trajectory) -> TrajectoryWithRew:
-    if isinstance(trajectory, TrajectoryWithRew):
-        return trajectory
-    unknown = np.full(len(trajectory), np.nan)
-    return TrajectoryWithRew(
-        trajectory.obs, trajectory.acts, trajectory.infos, trajectory.terminal, unknown
-    )
-
-
-def read_trajectories(
-    directory_or_file: Path, *, with_infos: bool, rewards: bool = False
-) -> list[Trajectory]:
-    """Reads trajectories from Parquet.
+def read_trajectories(directory_or_file: Path) -> list[Trajectory]:
+    """Reads trajectories from Parquet, with `infos` None.
 
     Args:
         directory_or_file: See `read_demonstrations`.
-        with_infos: Whether to decode the infos; otherwise they are None.
-        rewards: Whether rewards are required.
 
     Returns:
         At least one trajectory, with rewards if the file has them.
@@ -120,11 +98,10 @@ def read_trajectories(
     Raises:
         InputError: See `read_demonstrations`.
     """
-    columns = _NUMBERS + ["infos"] * with_infos
     trajectories: list[Trajectory] = []
     for file in parquet_files(directory_or_file):
-        table = read_whole(file, columns, rewards=rewards)
-        trajectories += table_to_trajectories(table, where=str(file), with_infos=with_infos)
+        table = read_whole(file, _NUMBERS)
+        trajectories += table_to_trajectories(table, where=str(file), with_infos=False)
     if not trajectories:
         raise InputError(f"{directory_or_file}: no trajectories in it: record or fetch it again")
     return trajectories
@@ -140,8 +117,7 @@ def _read_rows(path: Path, rows: Sequence[int]) -> list[Trajectory]:
         )
     trajectories: list[Trajectory] = []
     for table in source.read_rows(rows, _NUMBERS):
-        numbered = rows[len(trajectories) :]
-        for index, row in enumerate(table_rows(table, where=str(path))):
-            number = numbered[index]
+        for row in table_rows(table, where=str(path)):
+            number = rows[len(trajectories)]
             trajectories.append(row.trajectory(infos=None, where=str(path), number=number))
     return trajectories

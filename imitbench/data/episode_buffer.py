@@ -99,7 +99,10 @@ class EpisodeBuffer:
             self._obs[key][row + 1] = value
         if not dones.any():
             return []
-        finished = [self._cut(int(i)) for i in np.flatnonzero(dones & self._active)]
+        finished = [
+            self._slice(env, _by_key(maybe_unwrap_dictobs(infos[env]["terminal_observation"])))
+            for env in np.flatnonzero(dones & self._active).tolist()
+        ]
         self._start[dones] = row + 1
         return finished
 
@@ -113,11 +116,6 @@ class EpisodeBuffer:
         self._start[env] = self._row
         return part
 
-    def _cut(self, env: int) -> TrajectoryWithRew:
-        """Copies the episode that ends with the latest step of `env`."""
-        terminal = _by_key(maybe_unwrap_dictobs(self._infos[-1][env]["terminal_observation"]))
-        return self._slice(env, terminal)
-
     def _slice(self, env: int, terminal: Mapping[str, Any] | None) -> TrajectoryWithRew:
         """Copies the current steps of `env`.
 
@@ -127,8 +125,7 @@ class EpisodeBuffer:
                 one of the next episode. `None` for an unfinished episode.
         """
         start, end = int(self._start[env]), self._row
-        infos = np.empty(end - start, dtype=object)
-        infos[:] = [infos_of_step[env] for infos_of_step in self._infos[start:end]]
+        infos = [infos_of_step[env] for infos_of_step in self._infos[start:end]]
         parts = {}
         for key, rows in self._obs.items():
             parts[key] = rows[start : end + 1, env].copy()
@@ -137,7 +134,7 @@ class EpisodeBuffer:
         return TrajectoryWithRew(
             obs=DictObs(parts) if self._keyed else parts[""],
             acts=self._acts[start:end, env].copy(),
-            infos=infos,
+            infos=np.fromiter(infos, dtype=object),
             terminal=terminal is not None,
             rews=self._rews[start:end, env].astype(self._rewards_kind),
         )

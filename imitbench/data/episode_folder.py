@@ -81,13 +81,9 @@ class EpisodeFolder(EpisodeSource):
 
 def _open(path: Path) -> EpisodeSource:
     if path.is_dir():
-        reader = open_npy_folder(path)
-        return ArraysSource(reader, where=str(path), form=".npy arrays", single=True)
+        return open_npy_folder(path, single=True)
     if path.suffix == ".csv":
         return open_csv(path, single=True)
     if path.suffix == ".jsonl":
         return JsonLinesSource(path)
-    arrays = NpzReader(path)
-    return ArraysSource(
-        arrays, where=str(path), form=".npz arrays", single=True, others=tuple(arrays.others)
-    )
+    return ArraysSource(NpzReader(path), where=str(path), form=".npz arrays", single=True)

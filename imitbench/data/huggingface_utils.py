@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from imitbench.data.arrow_table import check_columns, table_to_trajectories, trajectories_to_table
 from imitbench.data.infos import encode_infos
 from imitbench.data.observations import assert_not_dictobs
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, infos_of
 from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ def trajectories_to_dict(trajectories: Sequence[Trajectory]) -> dict[str, Sequen
     columns: dict[str, Sequence[Any]] = {
         "obs": [assert_not_dictobs(t.obs) for t in trajectories],
         "acts": [t.acts for t in trajectories],
-        "infos": [
-            ["{}"] * len(t) if t.infos is None else encode_infos(t.infos) for t in trajectories
-        ],
+        "infos": [encode_infos(infos_of(t)) for t in trajectories],
         "terminal": [t.terminal for t in trajectories],
     }
     rews = [t.rews for t in trajectories if isinstance(t, TrajectoryWithRew)]

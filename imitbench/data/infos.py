@@ -44,10 +44,8 @@ def decode_infos(texts: Iterable[str]) -> npt.NDArray[Any]:
         Dictionaries, shape `(T,)`. Text that is not a JSON object, or that jsonpickle would
         decode to objects, becomes `{"__opaque__": text}`.
     """
-    decoded = [{} if text == _EMPTY else _decode(text) for text in texts]
-    infos = np.empty(len(decoded), dtype=object)
-    infos[:] = decoded
-    return infos
+    decoded = ({} if text == _EMPTY else _decode(text) for text in texts)
+    return np.fromiter(decoded, dtype=object)
 
 
 def _encode(info: Mapping[str, Any], step: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from imitbench.data.arrow_table import TableRow
-from imitbench.data.demonstration_checks import bounds_problem, row_problem
+from imitbench.data.demonstration_checks import NO_REWARDS, bounds_problem, describe, row_problem
 from imitbench.data.trajectory_source import TrajectorySource
 from imitbench.errors import InputError
 
@@ -97,10 +97,7 @@ def inspect_demonstrations(
             "store rows with and without rewards separately"
         )
     elif unrewarded:
-        found.notes.append(
-            "there are no rewards: the return of the demonstrators is not known, so that a suite "
-            "needs an expert or score_one on its card"
-        )
+        found.notes.append(NO_REWARDS)
     for rows in outside.values():
         if rows:
             found.notes.append(f"row {rows[0][0]}: {rows[0][1]} ({len(rows)} rows in all)")
@@ -117,10 +114,10 @@ def _difference(row: TableRow, first: TableRow) -> str | None:
         ("observations", row.obs, first.obs),
         ("actions", row.acts, first.acts),
     ):
-        if (values.dtype, values.shape[1:]) != (others.dtype, others.shape[1:]):
+        if describe(values) != describe(others):
             return (
-                f"{name} are {values.dtype}{list(values.shape[1:])}, those of the first row are "
-                f"{others.dtype}{list(others.shape[1:])}: store them separately"
+                f"{name} are {describe(values)}, those of the first row are {describe(others)}: "
+                "store them separately"
             )
     return None
 

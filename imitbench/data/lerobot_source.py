@@ -14,12 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from imitbench.data.arrow_numbers import numpy_view
-from imitbench.data.arrow_table import lists_to_arrays
+from imitbench.data.arrow_table import lists_to_arrays, numpy_view
 from imitbench.data.episode_folder import natural
 from imitbench.data.parquet_source import check_size, opened_parquet
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
+from imitbench.data.trajectories import Trajectory, trajectory_of
+from imitbench.data.trajectory_source import (
+    LAST_REPEATED,
+    EpisodeSource,
+    choice_note,
+    choose_features,
+)
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -78,10 +82,7 @@ class LeRobotSource(EpisodeSource):
         self._columns = choose_features(obs, sizes, where=self.where)
         self._has_rewards = _REWARD in schema.names
         self._lengths = [self._count(file) for file in self._files]
-        self.notes = (
-            choice_note(self._columns, sizes),
-            "the last observation of each episode is repeated as the one after its last action",
-        )
+        self.notes = (choice_note(self._columns, sizes), LAST_REPEATED)
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -101,11 +102,8 @@ class LeRobotSource(EpisodeSource):
                 start += length
                 last = obs[start - 1 : start]
                 seen = np.concatenate([obs[part], last])
-                if rewards is None:
-                    yield Trajectory(seen, acts[part], None, True)
-                else:
-                    given = rewards[part].reshape(-1).astype(np.float64)
-                    yield TrajectoryWithRew(seen, acts[part], None, True, given)
+                given = None if rewards is None else rewards[part].reshape(-1).astype(np.float64)
+                yield trajectory_of(seen, acts[part], True, given)
 
     def _count(self, file: Path) -> list[int]:
         """Returns the numbers of frames of the episodes in a file, in their order."""

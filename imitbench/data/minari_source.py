@@ -27,7 +27,7 @@ from imitbench.util.files import user_cache
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
-    import minari
+    pass
 
 
 PREFIX = "minari:"
@@ -57,7 +57,7 @@ class MinariSource(EpisodeSource):
         self.folder = find_minari(name, download=download)
         with _damage_of(self.where):
             _check_episodes(self.folder / "data", name)
-            self._dataset = _load(name)
+            self._dataset = _import_minari().load_dataset(name, download=False)
             self.environment_id: str | None = getattr(self._dataset.env_spec, "id", None)
         for what, space in (
             ("observations", self._dataset.observation_space),
@@ -157,10 +157,6 @@ def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
             if not copy.exists():  # otherwise, another process was faster
                 raise
     return MinariCopy(copy, environment_id)
-
-
-def _load(name: str) -> minari.MinariDataset:
-    return _import_minari().load_dataset(name, download=False)
 
 
 def _import_minari() -> Any:

@@ -32,7 +32,6 @@ from imitbench.util.text_line import one_line
 Array = npt.NDArray[Any]
 
 _NAMES = ("obs", "acts", "rews", "terminal", "indices")
-# Deflate compresses equal bytes about a thousandfold, but real observations at most twofold.
 
 
 class NpzSource(EpisodeSource):
@@ -196,8 +195,7 @@ class NpzMember:
 
     def take(self, count: int) -> Array:
         """Returns the next `count` entries as a writable array."""
-        shape = (count, *self.shape[1:])
-        return self._read(shape)
+        return self._read((count, *self.shape[1:]))
 
     def take_all(self) -> Array:
         """Returns the whole array, of which nothing may have been read yet."""

@@ -37,7 +37,6 @@ class ParquetSource(TableSource):
 
     Args:
         path: Folder of the data set, or a Parquet file.
-        rewards: Whether rewards are required.
         trust: See `TrajectorySource`.
 
     Raises:
@@ -46,10 +45,10 @@ class ParquetSource(TableSource):
 
     form = "Parquet"
 
-    def __init__(self, path: Path, *, rewards: bool = False, trust: bool = False) -> None:
+    def __init__(self, path: Path, *, trust: bool = False) -> None:
         self.where, self.trust = str(path), trust
         self.files = parquet_files(path)
-        self._counts = [_count_rows(file, rewards) for file in self.files]
+        self._counts = [_count_rows(file) for file in self.files]
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -110,19 +109,18 @@ def parquet_files(path: Path) -> list[Path]:
     return files
 
 
-def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table:
+def read_whole(file: Path, columns: Sequence[str]) -> pa.Table:
     """Reads a whole file at once, on all processors.
 
     Args:
         file: A Parquet file.
         columns: Columns to read, where they exist.
-        rewards: Whether rewards are required.
 
     Raises:
         InputError: The file is damaged or does not contain trajectories.
     """
     with opened_parquet(file) as parquet:
-        _check(parquet, file, rewards=rewards)
+        _check(parquet, file)
         table = parquet.read(columns=_present(parquet, columns))
         table.validate()
         if len(table) != parquet.metadata.num_rows:
@@ -148,14 +146,14 @@ def opened_parquet(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile
         ) from error
 
 
-def _count_rows(file: Path, rewards: bool) -> int:
+def _count_rows(file: Path) -> int:
     with opened_parquet(file) as parquet:
-        _check(parquet, file, rewards=rewards)
+        _check(parquet, file)
         return int(parquet.metadata.num_rows)
 
 
-def _check(parquet: pq.ParquetFile, file: Path, *, rewards: bool) -> None:
-    check_columns(parquet.schema_arrow, where=str(file), rewards=rewards)
+def _check(parquet: pq.ParquetFile, file: Path) -> None:
+    check_columns(parquet.schema_arrow, where=str(file))
     check_size(parquet, file)
 
 
@@ -203,7 +201,7 @@ def _present(parquet: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
 def _stream(file: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Reads a file in tables of about `CHUNK_BYTES`."""
     with opened_parquet(file, whole=False) as parquet:
-        _check(parquet, file, rewards=False)
+        _check(parquet, file)
         names = _present(parquet, columns)
         for group in range(parquet.metadata.num_row_groups):
             yield from _stream_group(parquet, group, names)

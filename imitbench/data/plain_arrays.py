@@ -7,18 +7,17 @@ these names in a folder; `imitbench.data.csv_source` reads the same names as col
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.npz_source import NpzMember, opened_npz
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import EpisodeSource
+from imitbench.data.trajectories import Trajectory, trajectory_of
+from imitbench.data.trajectory_source import LAST_REPEATED, EpisodeSource
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.arrays import check_shape
 from imitbench.untrusted.files import require_ordinary
@@ -37,29 +36,8 @@ LAYOUT = (
 """The arrays, for messages."""
 
 
-class SequentialColumn(Protocol):
-    """An array that is read in order."""
-
-    def take(self, count: int) -> Array:
-        """Returns the next `count` rows."""
-
-
-class ArrayReader(ABC):
-    """Arrays by name, which are read in order.
-
-    Attributes:
-        shapes: Shape of each array.
-    """
-
-    shapes: Mapping[str, tuple[int, ...]]
-
-    @abstractmethod
-    def opened(self) -> AbstractContextManager[Mapping[str, SequentialColumn]]:
-        """Opens the arrays at their first rows."""
-
-
 class MemoryColumn:
-    """An array in memory, or mapped into it."""
+    """An array in memory, or mapped into it, that is read in order."""
 
     def __init__(self, values: Array) -> None:
         self._values, self._place = values, 0
@@ -70,25 +48,29 @@ class MemoryColumn:
         return np.array(self._values[self._place - count : self._place])
 
 
-class MemoryReader(ArrayReader):
+class MemoryReader:
     """Arrays in memory.
 
     Args:
         arrays: Arrays by name, at least 1-D.
+        others: Names of arrays that are not read.
+
+    Attributes:
+        shapes: Shape of each array.
     """
 
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self._arrays = arrays
+    def __init__(self, arrays: Mapping[str, Array], others: Sequence[str] = ()) -> None:
+        self._arrays, self.others = arrays, others
         self.shapes = {name: values.shape for name, values in arrays.items()}
 
     @contextmanager
-    def opened(self) -> Iterator[Mapping[str, SequentialColumn]]:
-        """See `ArrayReader.opened`."""
+    def opened(self) -> Iterator[Mapping[str, MemoryColumn]]:
+        """Opens the arrays at their first rows."""
         yield {name: MemoryColumn(values) for name, values in self._arrays.items()}
 
 
-class NpzReader(ArrayReader):
-    """The arrays of an `.npz` archive; others than `NAMES` are not read.
+class NpzReader:
+    """The arrays of an `.npz` archive, as `MemoryReader`; others than `NAMES` are not read.
 
     Raises:
         InputError: The archive is damaged.
@@ -104,17 +86,21 @@ class NpzReader(ArrayReader):
             self.shapes = {name: NpzMember(archive, name).shape for name in NAMES if name in names}
 
     @contextmanager
-    def opened(self) -> Iterator[Mapping[str, SequentialColumn]]:
-        """See `ArrayReader.opened`."""
+    def opened(self) -> Iterator[Mapping[str, NpzMember]]:
+        """Opens the arrays at their first rows."""
         with opened_npz(self._path) as archive:
             yield {name: NpzMember(archive, name) for name in self.shapes}
 
 
-def open_npy_folder(folder: Path) -> MemoryReader:
+def open_npy_folder(folder: Path, *, single: bool = False) -> ArraysSource:
     """Opens `.npy` files of the names `NAMES` in a folder, without reading them into memory.
 
+    Args:
+        folder: The folder.
+        single: See `ArraysSource`.
+
     Raises:
-        InputError: A file is damaged, or does not hold numbers.
+        InputError: A file is damaged, or does not hold numbers; or see `ArraysSource`.
     """
     arrays = {}
     for name in NAMES:
@@ -136,7 +122,7 @@ def open_npy_folder(folder: Path) -> MemoryReader:
                 "one row per step"
             )
         arrays[name] = values
-    return MemoryReader(arrays)
+    return ArraysSource(MemoryReader(arrays), where=str(folder), form=".npy arrays", single=single)
 
 
 class ArraysSource(EpisodeSource):
@@ -152,7 +138,6 @@ class ArraysSource(EpisodeSource):
         single: Whether the arrays are a single episode if they do not say where episodes end;
             `obs` may then have one row more than `acts`.
         untyped: See `TrajectorySource`.
-        others: Names of arrays that are not read, for a note.
 
     Raises:
         InputError: An array is missing, or their numbers of rows differ.
@@ -160,16 +145,15 @@ class ArraysSource(EpisodeSource):
 
     def __init__(
         self,
-        reader: ArrayReader,
+        reader: MemoryReader | NpzReader,
         *,
         where: str,
         form: str,
         single: bool = False,
         untyped: bool = False,
-        others: tuple[str, ...] = (),
     ) -> None:
         self.where, self.form, self.untyped = where, form, untyped
-        self._reader, self._others = reader, others
+        self._reader = reader
         self._check_names(single)
         steps = reader.shapes["acts"][0]
         ends = {"dones", "episode"} & set(reader.shapes)
@@ -193,11 +177,10 @@ class ArraysSource(EpisodeSource):
                     later = columns["next_obs"].take(length) if "next_obs" in columns else obs
                     obs = np.concatenate([obs, later[-1:]])
                 acts = columns["acts"].take(length)
-                if "rewards" not in columns:
-                    yield Trajectory(obs, acts, None, bool(terminal))
-                    continue
-                rewards = columns["rewards"].take(length).reshape(-1).astype(np.float64)
-                yield TrajectoryWithRew(obs, acts, None, bool(terminal), rewards)
+                rewards = None
+                if "rewards" in columns:
+                    rewards = columns["rewards"].take(length).reshape(-1).astype(np.float64)
+                yield trajectory_of(obs, acts, bool(terminal), rewards)
 
     def _check_names(self, single: bool) -> None:
         found = self._reader.shapes
@@ -205,7 +188,7 @@ class ArraysSource(EpisodeSource):
         if not single and not {"dones", "episode"} & set(found):
             missing.append("dones")
         if missing:
-            names = [*found, *self._others]
+            names = [*found, *self._reader.others]
             near = did_you_mean(missing[0], names).partition("? ")
             hint = f"{near[0]}? " if near[1] else ""
             raise InputError(
@@ -258,10 +241,7 @@ class ArraysSource(EpisodeSource):
     def _remarks(self) -> tuple[str, ...]:
         remarks = []
         if not self._has_last and "next_obs" not in self._reader.shapes:
-            remarks.append(
-                "without next_obs, the last observation of each episode is repeated as the one "
-                "after its last action"
-            )
-        if self._others:
-            remarks.append(f"not read: {one_line(', '.join(self._others), 120)}")
+            remarks.append(f"without next_obs, {LAST_REPEATED}")
+        if self._reader.others:
+            remarks.append(f"not read: {one_line(', '.join(self._reader.others), 120)}")
         return tuple(remarks)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from imitbench.data.arrow_table import table_to_trajectories, trajectories_to_table
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.parquet_source import check_size, opened_parquet
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, trajectory_of
 from imitbench.errors import InputError
 
 _ANSWER = pa.struct(
@@ -89,12 +89,8 @@ class PreferenceRow:
     answers: list[RecordedAnswer] = field(default_factory=list)
 
 
-def preferences_to_table(rows: Sequence[PreferenceRow]) -> pa.Table:
-    """Converts rows to a table; rewards are left out unless all fragments have finite ones.
-
-    Raises:
-        InputError: There are no rows, or the fragments do not fit into one table.
-    """
+def _to_table(rows: Sequence[PreferenceRow]) -> pa.Table:
+    """Converts rows to a table; rewards are left out unless all fragments have finite ones."""
     if not rows:
         raise InputError("there are no answers to write: answer some pairs first")
     fragments = [fragment for row in rows for fragment in (row.first, row.second)]
@@ -127,22 +123,20 @@ def preferences_to_table(rows: Sequence[PreferenceRow]) -> pa.Table:
 
 
 def _bare(fragment: Trajectory, rewarded: bool) -> Trajectory:
-    if rewarded and isinstance(fragment, TrajectoryWithRew):
-        return TrajectoryWithRew(
-            fragment.obs, fragment.acts, None, fragment.terminal, fragment.rews.astype(float)
-        )
-    return Trajectory(fragment.obs, fragment.acts, None, fragment.terminal)
+    known = rewarded and isinstance(fragment, TrajectoryWithRew)
+    rews = fragment.rews.astype(float) if known else None  # type: ignore[attr-defined]
+    return trajectory_of(fragment.obs, fragment.acts, fragment.terminal, rews)
 
 
 def write_preferences(file: Path, rows: Sequence[PreferenceRow]) -> None:
     """Writes a Parquet file; its bytes depend only on the rows.
 
     Raises:
-        InputError: See `preferences_to_table`.
+        InputError: There are no rows, or the fragments do not fit into one table.
         OSError: The file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(preferences_to_table(rows), file, **PARQUET_OPTIONS)
+    pq.write_table(_to_table(rows), file, **PARQUET_OPTIONS)
 
 
 def read_preferences(file: Path) -> list[PreferenceRow]:

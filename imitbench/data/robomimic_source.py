@@ -17,8 +17,13 @@ import numpy.typing as npt
 
 from imitbench.data.episode_folder import natural
 from imitbench.data.hdf5 import group_of, import_h5py, numbers_of
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import EpisodeSource, choice_note, choose_features
+from imitbench.data.trajectories import Trajectory, trajectory_of
+from imitbench.data.trajectory_source import (
+    LAST_REPEATED,
+    EpisodeSource,
+    choice_note,
+    choose_features,
+)
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
@@ -64,14 +69,9 @@ class RobomimicSource(EpisodeSource):
             sizes = {name: _flat_size(sensors, name) for name in sensors}
             self._sensors = choose_features(obs, sizes, where=self.where)
             self._has_next = "next_obs" in first
-        missing = (
-            "without next_obs, the last observation of each episode is repeated as the one after "
-            "its last action"
-        )
-        self.notes = (
-            choice_note(self._sensors, sizes),
-            *([] if self._has_next else [missing]),
-        )
+        self.notes = (choice_note(self._sensors, sizes),)
+        if not self._has_next:
+            self.notes += (f"without next_obs, {LAST_REPEATED}",)
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -92,14 +92,14 @@ class RobomimicSource(EpisodeSource):
                         f"{len(acts)} actions: remove the demonstration"
                     )
                 obs = np.concatenate([obs, later[-1:]])
-                if "rewards" not in demo:
-                    yield Trajectory(obs, acts, None, True)
-                    continue
-                rewards = numbers_of(demo, "rewards", where).astype(np.float64)
+                rewards = None
+                if "rewards" in demo:
+                    rewards = numbers_of(demo, "rewards", where).astype(np.float64)
                 try:
-                    yield TrajectoryWithRew(obs, acts, None, True, rewards)
+                    trajectory = trajectory_of(obs, acts, True, rewards)
                 except ValueError as error:
                     raise InputError(f"{where}: {error}: remove the demonstration") from error
+                yield trajectory
 
     def _observations(self, demo: Any, part: str, where: str) -> Array:
         group = group_of(demo, part, where)

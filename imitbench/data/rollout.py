@@ -18,6 +18,7 @@ from imitbench.data.policy_callable import (
     policy_to_callable,
     seeded_sampling,
 )
+from imitbench.data.trajectories import infos_of
 from imitbench.data.types import (
     DictObs,
     Observation,
@@ -155,21 +156,17 @@ def generate_trajectories(
             if finished:
                 trajectories += finished
                 timesteps += sum(map(len, finished))
-                if _enough(sample_until, trajectories, timesteps):
+                if isinstance(sample_until, _AtLeast):
+                    enough = sample_until.met(timesteps, len(trajectories))
+                else:
+                    enough = sample_until(trajectories)
+                if enough:
                     buffer.stop(dones)
                     if not buffer.any_active:
                         break
             acts, state = act(obs, state, dones)
     order = rng.permutation(len(trajectories))
     return [trajectories[i] for i in order]
-
-
-def _enough(
-    sample_until: GenTrajTerminationFn, trajectories: list[TrajectoryWithRew], timesteps: int
-) -> bool:
-    if isinstance(sample_until, _AtLeast):
-        return sample_until.met(timesteps, len(trajectories))
-    return sample_until(trajectories)
 
 
 def generate_transitions(
@@ -354,18 +351,10 @@ def _flat_fields(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     return {
         "obs": concatenate_maybe_dictobs(before),
         "acts": np.concatenate([t.acts for t in trajectories]),
-        "infos": np.concatenate([_infos(t) for t in trajectories]),
+        "infos": np.concatenate([np.asarray(infos_of(t), dtype=object) for t in trajectories]),
         "next_obs": concatenate_maybe_dictobs(after),
         "dones": dones,
     }
-
-
-def _infos(trajectory: Trajectory) -> Array:
-    if trajectory.infos is not None:
-        return np.asarray(trajectory.infos, dtype=object)
-    empty = np.empty(len(trajectory), dtype=object)
-    empty.fill({})
-    return empty
 
 
 def discounted_sum(arr: Array, gamma: float) -> Array | float:
@@ -431,7 +420,7 @@ class TrajectoryAccumulator:
         return TrajectoryWithRew(
             obs=stack_maybe_dictobs(fields["obs"]),
             acts=np.stack(fields["acts"]),
-            infos=_object_array(fields["infos"]) if "infos" in fields else None,
+            infos=np.fromiter(fields["infos"], dtype=object) if "infos" in fields else None,
             terminal=terminal,
             rews=np.stack(fields["rews"]),
         )
@@ -475,12 +464,6 @@ class TrajectoryAccumulator:
                 finished.append(self.finish_trajectory(i, terminal=True))
                 self.add_step({"obs": batch[i]}, key=i)
         return finished
-
-
-def _object_array(values: list[Any]) -> Array:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def _like(terminal: Observation | Mapping[str, Array], batch: Observation) -> Observation:

@@ -112,8 +112,7 @@ def _open_npz(path: Path, trust: bool) -> TrajectorySource:
     arrays = NpzReader(path)
     if {"terminal", "indices"} & set(arrays.others):
         return NpzSource(path, trust=trust)
-    others = tuple(arrays.others)
-    return ArraysSource(arrays, where=str(path), form=".npz arrays", others=others)
+    return ArraysSource(arrays, where=str(path), form=".npz arrays")
 
 
 def _open_folder(folder: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
@@ -126,7 +125,7 @@ def _open_folder(folder: Path, trust: bool, obs: Sequence[str]) -> TrajectorySou
     if (folder / INFO_FILE).is_file():
         return LeRobotSource(folder, obs)
     if is_array_folder(folder):
-        return ArraysSource(open_npy_folder(folder), where=str(folder), form=".npy arrays")
+        return open_npy_folder(folder)
     if (folder / "data" / "main_data.hdf5").is_file():
         raise InputError(
             f"{folder}: a Minari data set: pass minari:NAME, with MINARI_DATASETS_PATH set to the "

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.observations import (
@@ -92,6 +93,33 @@ class TrajectoryWithRew(Trajectory):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rewards(self.rews, len(self.acts))
+
+
+def trajectory_of(
+    obs: Observation, acts: Array, terminal: bool, rews: Array | None, infos: Array | None = None
+) -> Trajectory:
+    """Returns a `TrajectoryWithRew` if there are rewards, else a `Trajectory`.
+
+    Raises:
+        ValueError: As these classes.
+    """
+    if rews is None:
+        return Trajectory(obs, acts, infos, terminal)
+    return TrajectoryWithRew(obs, acts, infos, terminal, rews)
+
+
+def infos_of(trajectory: Trajectory) -> Array | list[dict[str, Any]]:
+    """Returns the infos of a trajectory, one for each action; empty where they were not kept."""
+    return [{}] * len(trajectory) if trajectory.infos is None else trajectory.infos
+
+
+def with_rewards(trajectory: Trajectory) -> TrajectoryWithRew:
+    """Returns a trajectory with rewards: its own, or NaN where none were recorded."""
+    if isinstance(trajectory, TrajectoryWithRew):
+        return trajectory
+    return TrajectoryWithRew(
+        **dataclass_quick_asdict(trajectory), rews=np.full(len(trajectory), np.nan)
+    )
 
 
 def trajectory_state(trajectory: TrajectoryWithRew) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from imitbench.data.arrow_table import TableRow, infos_texts, table_rows
 from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, infos_of
 from imitbench.data.trusted import decode_objects
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.text_line import one_line
@@ -23,6 +23,9 @@ Array = npt.NDArray[Any]
 
 CHUNK_BYTES = 16 * 2**20
 """Approximate bytes of numbers in memory at a time while a data set is streamed."""
+
+LAST_REPEATED = "the last observation of each episode is repeated as the one after its last action"
+"""Note on a data set that does not say what followed the last action of an episode."""
 
 
 class TrajectoryChunk(NamedTuple):
@@ -147,31 +150,25 @@ class EpisodeSource(TrajectorySource):
     def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
         """See `TrajectorySource.chunks`."""
         wanted = with_infos and self.has_infos
-        return chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
+        return _chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
 
     def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
         return islice(self.episodes(with_infos=with_infos), limit)
 
 
-def chunks_of(
+def _chunks_of(
     trajectories: Iterable[Trajectory], *, with_infos: bool, where: str
 ) -> Iterator[TrajectoryChunk]:
-    """Groups trajectories of a sequential format into chunks.
-
-    Args:
-        trajectories: In the order of the data set.
-        with_infos: Whether to include their infos as texts.
-        where: Name of the data set in errors.
-
-    Raises:
-        InputError: Observations are dictionaries, or an info cannot be written as JSON.
-    """
+    """Groups trajectories of a sequential format into chunks, with their infos as texts."""
     first_row, rows, texts, size = 0, list[TableRow](), list[list[str]](), 0
     for number, trajectory in enumerate(trajectories):
         row = _row(trajectory, f"{where}, row {number}")
         rows.append(row)
         if with_infos:
-            texts.append(_texts(trajectory, f"{where}, row {number}"))
+            try:
+                texts.append(encode_infos(infos_of(trajectory)))
+            except ValueError as error:
+                raise InputError(f"{where}, row {number}: {error}, or omit the infos") from error
         size += row.obs.nbytes + row.acts.nbytes
         if size >= CHUNK_BYTES:
             yield TrajectoryChunk(first_row, rows, _infos(texts))
@@ -211,15 +208,6 @@ def _row(trajectory: Trajectory, where: str) -> TableRow:
         )
     rews = trajectory.rews if isinstance(trajectory, TrajectoryWithRew) else None
     return TableRow(np.asarray(trajectory.obs), trajectory.acts, bool(trajectory.terminal), rews)
-
-
-def _texts(trajectory: Trajectory, where: str) -> list[str]:
-    if trajectory.infos is None:
-        return ["{}"] * len(trajectory)
-    try:
-        return encode_infos(trajectory.infos)
-    except ValueError as error:
-        raise InputError(f"{where}: {error}, or omit the infos") from error
 
 
 def _infos(texts: list[list[str]]) -> pa.Array | None:

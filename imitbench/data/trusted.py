@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from imitbench.data.infos import OPAQUE
 from imitbench.data.observations import DictObs
-from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, trajectory_of
 from imitbench.errors import InputError
 from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
@@ -34,12 +34,11 @@ def decode_objects(trajectory: Trajectory) -> Trajectory:
     if infos is None or not any(OPAQUE in info for info in infos):
         return trajectory
     jsonpickle = import_extra("jsonpickle", "jsonpickle", "trust=True: decoding these infos")
-    decoded = np.empty(len(infos), dtype=object)
-    for step, info in enumerate(infos):
-        decoded[step] = info
-        if OPAQUE in info:  # without `keys`, which the reference library does not write
-            decoded[step] = jsonpickle.decode(info[OPAQUE], safe=True, keys=False)
-    return dataclasses.replace(trajectory, infos=decoded)
+    decoded = [  # without `keys`, which the reference library does not write
+        jsonpickle.decode(info[OPAQUE], safe=True, keys=False) if OPAQUE in info else info
+        for info in infos
+    ]
+    return dataclasses.replace(trajectory, infos=np.fromiter(decoded, dtype=object))
 
 
 def unpickle_infos(path: Path) -> npt.NDArray[Any]:
@@ -208,17 +207,14 @@ def _trajectory(held: Any) -> Trajectory:
     infos = None if infos is None else _plain_infos(infos)
     # Files from before `terminal` was recorded contain only whole episodes.
     terminal = bool(fields.get("terminal", True))
-    acts = np.asarray(fields["acts"])
-    if fields.get("rews") is None:
-        return Trajectory(obs, acts, infos, terminal)
-    rews = np.asarray(fields["rews"], dtype=float)
-    return TrajectoryWithRew(obs, acts, infos, terminal, rews)
+    rews = fields.get("rews")
+    rews = None if rews is None else np.asarray(rews, dtype=float)
+    return trajectory_of(obs, np.asarray(fields["acts"]), terminal, rews, infos)
 
 
 def _plain_infos(infos: Any) -> npt.NDArray[Any]:
     """Removes objects from infos that only code named by the file could build."""
-    kept = np.empty(len(infos), dtype=object)
-    kept[:] = [
+    kept = [
         {
             key: value
             for key, value in dict(info).items()
@@ -227,4 +223,4 @@ def _plain_infos(infos: Any) -> npt.NDArray[Any]:
         }
         for info in infos
     ]
-    return kept
+    return np.fromiter(kept, dtype=object)

@@ -114,7 +114,7 @@ class TransitionsMinimal(Dataset[Mapping[str, Any]], Sequence[Mapping[str, Any]]
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _read_only(getattr(self, field.name)))
+            object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
         if len(self.obs) != len(self.acts):
             raise ValueError(f"there are {len(self.obs)} observations for {len(self.acts)} actions")
         if len(self.infos) != len(self.acts):
@@ -220,10 +220,10 @@ def _collate(name: str, values: list[Any]) -> Any:
     return th.from_numpy(np.stack(values))
 
 
-def _read_only(value: Any) -> Any:
+def read_only(value: Any) -> Any:
     """Returns a read-only view; the caller's array remains writable."""
     if isinstance(value, DictObs):
-        return value.map_arrays(_read_only)
+        return value.map_arrays(read_only)
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False

@@ -20,7 +20,7 @@ from imitbench.hub.reported_results import (
 )
 from imitbench.policies.expert import algorithm_name, load_expert_policy
 from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.storage import save_policy
 from imitbench.policies.time_feature import TimeFeaturePolicy

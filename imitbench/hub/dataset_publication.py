@@ -13,7 +13,14 @@ from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.parquet_source import ParquetSource
 from imitbench.data.preference_table import read_preferences
 from imitbench.errors import InputError
-from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
+from imitbench.hub.publication import (
+    TAG,
+    Publication,
+    add_licence,
+    choose_files,
+    left_out_note,
+    staged,
+)
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.published.disclosure import own_disclosures
 from imitbench.published.results_folder import PATTERNS, export_results, races_of
@@ -45,30 +52,6 @@ _FORMAT = """
 _CURVES = "- `curves/<suite>/<run_id>.csv`: the main metric of a run during training.\n"
 _RACES = "- `races/<id>.json`: a design that was registered before its first run.\n"
 _POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
-
-
-@contextmanager
-def _staged(
-    repo: str,
-    content: str,
-    files: dict[str, Path],
-    card: RepoCard,
-    notes: list[str],
-    owned: tuple[str, ...],
-) -> Iterator[Publication]:
-    """Yields a publication of files with a card, which exists only within the context."""
-    with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
-        written = Path(scratch) / CARD_FILE
-        written.write_text(card.render(), encoding="utf-8")
-        yield Publication(
-            kind="dataset",
-            repo=repo,
-            message=f"{content}, by imitbench {__version__}",
-            files={**files, CARD_FILE: written},
-            owned=owned,
-            card=card,
-            notes=notes,
-        )
 
 
 def _data_files(folder: Path) -> tuple[dict[str, Path], list[Path], list[str]]:
@@ -120,7 +103,7 @@ def staged_demos(
     card.add_tags("imitation-learning", TAG)
     add_licence(card, licence, notes)
     content = f"{found.rows} demonstrations"
-    with _staged(repo, content, files, card, notes, _OWNED_DATA) as publication:
+    with staged("dataset", repo, content, files, card, notes, _OWNED_DATA) as publication:
         yield publication
 
 
@@ -130,11 +113,7 @@ def _new_card(
     summary = ConversionSummary(folder.resolve().name, source.form, env_id)
     for chunk in source.chunks(with_infos=False):
         for row in chunk.rows:
-            if not summary.rows:
-                summary.observation, summary.action = (
-                    f"{values.dtype}{list(values.shape[1:])}" for values in (row.obs, row.acts)
-                )
-            summary.add(row)
+            summary.add(row, source.where)
     summary.digest = digest_files(folder, data)
     return RepoCard.parse(dataset_card(summary.to_json()))
 
@@ -163,7 +142,7 @@ def staged_preferences(
     card.add_tags("preferences", TAG)
     add_licence(card, licence, notes)
     content = f"{len(rows)} preferences"
-    with _staged(repo, content, files, card, notes, _OWNED_DATA) as publication:
+    with staged("dataset", repo, content, files, card, notes, _OWNED_DATA) as publication:
         yield publication
 
 
@@ -228,7 +207,7 @@ def staged_results(
         count = len(runs.runs)
         content = f"Results of {count} run{'s' * (count > 1)}"
         owned = (*PATTERNS, "policies/*/*")
-        with _staged(repo, content, files, card, notes, owned) as publication:
+        with staged("dataset", repo, content, files, card, notes, owned) as publication:
             yield publication
 
 

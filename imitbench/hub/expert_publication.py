@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
+from imitbench.hub.publication import (
+    TAG,
+    Publication,
+    add_licence,
+    choose_files,
+    left_out_note,
+    staged,
+)
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.hub.reported_results import ReportedReturn, read_reported_return
 from imitbench.policies import storage
@@ -69,7 +76,8 @@ def staged_expert(
         )
     files = _at_the_top(chosen, found)
     policy = gate.checked(lambda: storage.load_policy(found.policy), folder)
-    notes = left_out_note(name for name in rest if name not in _remade(folder, repo))
+    remade = {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}
+    notes = left_out_note(name for name in rest if name not in remade)
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
         stage = Path(scratch)
         section = None
@@ -83,17 +91,9 @@ def staged_expert(
         card = _card(found, files.get(CARD_FILE), env_id, read_reported_return(folder), notes)
         add_licence(card, licence, notes)
         card.set_section(_SECTION, section)
-        files[CARD_FILE] = stage / CARD_FILE
-        files[CARD_FILE].write_text(card.render(), encoding="utf-8")
-        yield Publication(
-            kind="model",
-            repo=repo,
-            message=f"Expert, by imitbench {__version__}",
-            files=files,
-            owned=(*_POLICY_PATTERNS, archive_name(repo), STATISTICS_FILE),
-            card=card,
-            notes=notes,
-        )
+        owned = (*_POLICY_PATTERNS, archive_name(repo), STATISTICS_FILE)
+        with staged("model", repo, "Expert", files, card, notes, owned) as publication:
+            yield publication
 
 
 def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]:
@@ -105,11 +105,6 @@ def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]
             raise InputError(f"{path}: no such file")
         files[name] = path
     return files
-
-
-def _remade(folder: Path, repo: str) -> set[str]:
-    """Returns files that are regenerated, so that their omission needs no note."""
-    return {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}
 
 
 def _export(policy: Any, path: Path, found: ExpertFolder) -> Sb3ExportResult:
@@ -134,7 +129,7 @@ def _section(repo: str, exported: Sb3ExportResult) -> str:
     archive, *statistics = exported.files
     name = algorithm_name(read_sb3_zip(archive)) or "ppo"
     cls = name.upper()
-    imports, load = cls, ""
+    load = ""
     if statistics:
         load = (
             f'statistics = hf_hub_download("{repo}", "{STATISTICS_FILE}")\n'
@@ -151,7 +146,7 @@ def _section(repo: str, exported: Sb3ExportResult) -> str:
         + f" made from the files above by imitbench {__version__}, and, as is usual for "
         "Stable-Baselines3, read by unpickling.",
         "```python\nfrom huggingface_hub import hf_hub_download\n"
-        f"from stable_baselines3 import {imports}\n"
+        f"from stable_baselines3 import {cls}\n"
         + ("from stable_baselines3.common.vec_env import VecNormalize\n" if statistics else "")
         + f'\nmodel = {cls}.load(hf_hub_download("{repo}", "{archive.name}"))\n{load}```',
         "What does not come back with it:\n\n"
@@ -185,31 +180,21 @@ def _card(
         what = "no results.json" if results is None else "its environment is unknown; give --env"
         notes.append(f"the card states no mean reward: {what}")
         return card
-    card.metadata["model-index"] = [model_index_entry(name, env_id, results)]
+    card.metadata["model-index"] = _model_index(name, env_id, results)
     return card
 
 
-def model_index_entry(name: str, env_id: str, results: ReportedReturn) -> dict[str, Any]:
-    """Returns a mean return in the hub's `model-index` format.
+def _model_index(name: str, env_id: str, results: ReportedReturn) -> list[dict[str, Any]]:
+    """Returns a mean return in the hub's `model-index` format."""
+    from huggingface_hub.repocard_data import EvalResult, eval_results_to_model_index
 
-    Args:
-        name: Display name of the expert.
-        env_id: Gymnasium id.
-        results: Mean return and its standard deviation.
-    """
     spread = "" if results.std is None else f" +/- {results.std:.2f}"
-    metric = {
-        "type": "mean_reward",
-        "value": f"{results.mean:.2f}{spread}",
-        "name": "mean_reward",
-    }
-    return {
-        "name": name,
-        "results": [
-            {
-                "task": {"type": "reinforcement-learning"},
-                "dataset": {"name": env_id, "type": env_id},
-                "metrics": [metric],
-            }
-        ],
-    }
+    result = EvalResult(
+        task_type="reinforcement-learning",
+        dataset_type=env_id,
+        dataset_name=env_id,
+        metric_type="mean_reward",
+        metric_value=f"{results.mean:.2f}{spread}",
+        metric_name="mean_reward",
+    )
+    return eval_results_to_model_index(name, [result])

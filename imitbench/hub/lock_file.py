@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.untrusted.files import read_content
@@ -14,11 +14,7 @@ from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_client import RepoKind
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class LockedItem(_Document):
+class LockedItem(BaseModel, frozen=True, extra="forbid", strict=True):
     """A repository at the commit that was fetched.
 
     Attributes:
@@ -36,7 +32,7 @@ class LockedItem(_Document):
     size: int = Field(ge=0)
 
 
-class HubLock(_Document):
+class HubLock(BaseModel, frozen=True, extra="forbid", strict=True):
     """The content of a lock file."""
 
     schema_version: Literal[1] = 1

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import RepoCard
+from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.util import hub_upload
 from imitbench.util.hub_client import RepoKind, silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.hub_upload import UploadResult
+from imitbench.version import __version__
 
 TAG = "imitbench"
 """Tag on the card of every pushed repository."""
@@ -50,6 +53,24 @@ class Publication:
     def url(self) -> str:
         """Address of the repository's page."""
         return hub_upload.repository_url(self.kind, self.repo)
+
+
+@contextmanager
+def staged(
+    kind: RepoKind,
+    repo: str,
+    content: str,
+    files: dict[str, Path],
+    card: RepoCard,
+    notes: list[str],
+    owned: tuple[str, ...],
+) -> Iterator[Publication]:
+    """Yields a publication of files with a card, which exists only within the context."""
+    with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
+        written = Path(scratch) / CARD_FILE
+        written.write_text(card.render(), encoding="utf-8")
+        message = f"{content}, by imitbench {__version__}"
+        yield Publication(kind, repo, message, {**files, CARD_FILE: written}, owned, card, notes)
 
 
 def push(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.errors import InputError
@@ -34,25 +33,14 @@ def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
     return [*policy_file_names(repo), SETTINGS_FILE, *_FURTHER_FILES]
 
 
-@dataclass(frozen=True)
-class PulledArtifact:
+class PulledArtifact(LockedItem):
     """An expert or demonstrations in the cache.
 
     Attributes:
-        kind: `model` for an expert, `dataset` for demonstrations.
-        repo: Name of the repository, `owner/name`.
-        revision: Commit, 40 hexadecimal digits.
         folder: Folder of its files in the cache; must not be changed.
-        digest: SHA-256 over the files in use, as in run records.
-        size: Total size of these files, in bytes.
     """
 
-    kind: RepoKind
-    repo: str
-    revision: str
     folder: Path
-    digest: str
-    size: int
 
     @property
     def name(self) -> str:
@@ -61,7 +49,7 @@ class PulledArtifact:
 
     def as_locked(self) -> LockedItem:
         """Returns the entry of a lock file."""
-        return LockedItem(**{name: getattr(self, name) for name in LockedItem.model_fields})
+        return LockedItem(**self.model_dump(exclude={"folder"}))
 
 
 def pull(

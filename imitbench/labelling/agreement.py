@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -177,11 +176,8 @@ def agreement(answers: Iterable[GivenAnswer]) -> Alpha:
     for answer in answers:
         if answer.purpose == "new":
             given.setdefault((answer.annotator, answer.pair), answer.preference)
-    people = sorted({person for person, _ in given})
-    pairs = sorted({pair for _, pair in given})
-    rows = {person: index for index, person in enumerate(people)}
-    columns = {pair: index for index, pair in enumerate(pairs)}
-    table: npt.NDArray[Any] = np.full((len(people), len(pairs)), np.nan)
-    for (person, pair), preference in given.items():
-        table[rows[person], columns[pair]] = preference
+    people, rows = np.unique([person for person, _ in given], return_inverse=True)
+    pairs, columns = np.unique([pair for _, pair in given], return_inverse=True)
+    table = np.full((len(people), len(pairs)), np.nan)
+    table[rows, columns] = list(given.values())
     return krippendorff_alpha(table, np.random.default_rng(0))

@@ -15,7 +15,7 @@ from imitbench.algorithms.preference_comparisons.dataset import PreferenceDatase
 from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.preference_table import read_preferences
-from imitbench.data.types import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import TrajectoryWithRew, with_rewards
 from imitbench.errors import InputError
 from imitbench.experts.video import check_rendering
 from imitbench.labelling.clips import (
@@ -115,8 +115,9 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
     with new_folder(folder) as draft:
         source = _open(request)
         steps = _write_clips(source, draft / CLIPS_FOLDER, progress)
-        if request.recorded is not None:
-            pairs = _recorded_pairs(steps, request.seed)
+        if request.recorded is not None:  # each fragment at an even place with the next one
+            chosen = [(first, first + 1) for first in range(0, len(steps), 2)]
+            pairs = _with_obvious(steps, chosen, _pair_generator(request.seed))
         else:
             pairs = make_pairs(steps, request.pairs, request.seed)
         if not pairs:
@@ -263,23 +264,8 @@ def make_pairs(fragments: Sequence[TrajectoryWithRew], count: int, seed: int) ->
     """
     rng = _pair_generator(seed)
     order = rng.permutation(2 * count)
-    return _with_obvious(
-        fragments, [(int(order[2 * i]), int(order[2 * i + 1])) for i in range(count)], rng
-    )
-
-
-def _recorded_pairs(fragments: Sequence[TrajectoryWithRew], seed: int) -> list[Pair]:
-    """Pairs each fragment at an even place with the next one, and adds obvious pairs.
-
-    Args:
-        fragments: An even number of fragments.
-        seed: Determines the obvious pairs.
-
-    Returns:
-        As `make_pairs`; equal pairs are there once.
-    """
-    chosen = [(first, first + 1) for first in range(0, len(fragments), 2)]
-    return _with_obvious(fragments, chosen, _pair_generator(seed))
+    chosen = [(int(order[2 * i]), int(order[2 * i + 1])) for i in range(count)]
+    return _with_obvious(fragments, chosen, rng)
 
 
 def _pair_generator(seed: int) -> np.random.Generator:
@@ -291,12 +277,12 @@ def _with_obvious(
     chosen: Sequence[tuple[int, int]],
     rng: np.random.Generator,
 ) -> list[Pair]:
-    count = len(chosen)
+    """Returns the chosen pairs, equal ones once, and then obvious ones."""
     pairs: dict[str, Pair] = {}
     for first, second in chosen:
         pair = _pair(fragments, first, second, None)
         pairs.setdefault(pair.digest, pair)
-    for better, worse in _obvious(fragments, rng, max(1, round(OBVIOUS_SHARE * count))):
+    for better, worse in _obvious(fragments, rng, max(1, round(OBVIOUS_SHARE * len(chosen)))):
         first, second = (better, worse) if rng.integers(2) else (worse, better)
         pair = _pair(fragments, first, second, "first" if first == better else "second")
         pairs.setdefault(pair.digest, pair)
@@ -337,17 +323,10 @@ _RecordedPair = tuple[TrajectoryWithRew, TrajectoryWithRew]
 
 
 def _read_pairs(path: Path) -> list[_RecordedPair]:
-    """Reads pairs; preferences that stand beside them are left out.
+    """Reads pairs, with NaN as rewards where none were recorded; leaves out their preferences.
 
-    Args:
-        path: Preferences in Parquet, or a folder of `imitbench label export`; or a
-            `PreferenceDataset` in safetensors.
-
-    Returns:
-        Both fragments of each pair; rewards are NaN where none were recorded.
-
-    Raises:
-        InputError: It is none of these, is damaged, or has no pair or too many.
+    The path is that of preferences in Parquet, or a folder of `imitbench label export`; or of a
+    `PreferenceDataset` in safetensors.
     """
     file = path / DATA_FILE if path.is_dir() else path
     pairs = gate.checked(lambda: _pairs_in(file), file)
@@ -365,11 +344,4 @@ def _pairs_in(file: Path) -> list[_RecordedPair]:
     if file.suffix == ".safetensors":
         dataset = PreferenceDataset.load(file)
         return list(zip(dataset.fragments1, dataset.fragments2, strict=True))
-    return [(_rewarded(row.first), _rewarded(row.second)) for row in read_preferences(file)]
-
-
-def _rewarded(fragment: Trajectory) -> TrajectoryWithRew:
-    if isinstance(fragment, TrajectoryWithRew):
-        return fragment
-    unknown = np.full(len(fragment), np.nan)
-    return TrajectoryWithRew(fragment.obs, fragment.acts, None, bool(fragment.terminal), unknown)
+    return [(with_rewards(row.first), with_rewards(row.second)) for row in read_preferences(file)]

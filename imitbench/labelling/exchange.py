@@ -411,20 +411,7 @@ def _preference_card(
     digest: str,
     weights: str,
 ) -> str:
-    """Returns the card.
-
-    Args:
-        labels: The set.
-        rows: What was exported.
-        people: Summary of each annotator.
-        alpha: Agreement of the annotators.
-        digest: Digest of the data file.
-        weights: How annotators were weighted.
-
-    Returns:
-        Markdown with the hub's metadata, without a licence, which only the owner of the answers
-        knows.
-    """
+    """Markdown with the hub's metadata; only the owner of the answers knows the licence."""
     header = labels.header
     answers = [answer for row in rows for answer in row.answers]
     times = [answer.response_ms for answer in answers if answer.response_ms is not None]

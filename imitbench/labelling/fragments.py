@@ -15,7 +15,8 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.policy_callable import seeded_sampling
 from imitbench.data.sources import open_trajectories
-from imitbench.data.types import DictObs, Trajectory, TrajectoryWithRew
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew, with_rewards
+from imitbench.data.types import maybe_wrap_in_dictobs, stack_maybe_dictobs
 from imitbench.errors import InputError
 from imitbench.experts.loading import load_subject
 from imitbench.experts.lookup import NamedPolicy, find_named_policy
@@ -217,11 +218,7 @@ class _Cut:
         self._shoot()
 
     def finish(self, terminal: bool) -> Fragment:
-        obs: Any = (
-            DictObs.from_obs_list(self._obs)
-            if isinstance(self._obs[0], dict)
-            else np.stack(self._obs)
-        )
+        obs = stack_maybe_dictobs([maybe_wrap_in_dictobs(each) for each in self._obs])
         steps = TrajectoryWithRew(
             obs, np.stack(self._acts), None, terminal, np.array(self._rews, dtype=float)
         )
@@ -278,12 +275,10 @@ def _unchecked(path: Path) -> Iterator[Trajectory]:
 
 def _cut(episode: Trajectory, start: int, length: int) -> TrajectoryWithRew:
     end = start + length
-    known = isinstance(episode, TrajectoryWithRew)
-    rewards = episode.rews[start:end] if known else np.full(length, np.nan)  # type: ignore[attr-defined]
     return TrajectoryWithRew(
         episode.obs[start : end + 1],
         episode.acts[start:end],
         None,
         bool(episode.terminal) and end == len(episode),
-        rewards.astype(float),
+        with_rewards(episode).rews[start:end].astype(float),
     )

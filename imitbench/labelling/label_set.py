@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
 from imitbench.data.arrow_table import trajectories_to_table
@@ -46,10 +46,8 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=400)]
 
 
-class Pair(BaseModel):
+class Pair(BaseModel, extra="forbid", strict=True, frozen=True):
     """Two fragments to compare."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     digest: Digest
     """Digest of both fragments in this order, as `pair_digest` computes it."""
@@ -59,10 +57,8 @@ class Pair(BaseModel):
     """For obvious pairs, the fragment that nearly everybody prefers."""
 
 
-class SetHeader(BaseModel):
+class SetHeader(BaseModel, extra="forbid", strict=True, frozen=True):
     """The content of `set.json`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     version: Literal[1]
     env: Annotated[str, Field(max_length=200)] | None

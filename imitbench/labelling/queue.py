@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
 from imitbench.algorithms.preference_comparisons.answer_queue import (
@@ -52,10 +52,8 @@ UNSHOWN = "imitbench"
 """Annotator who skips pairs that cannot be shown, so that the training does not wait for them."""
 
 
-class QueueHeader(BaseModel):
+class QueueHeader(BaseModel, extra="forbid", strict=True, frozen=True):
     """The content of `label.json`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     version: Literal[1] = 1
     queue: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]

@@ -20,7 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons.human_gatherer import Choice
 from imitbench.errors import InputError
@@ -52,10 +52,8 @@ _ASSET = re.compile(r"/assets/(label\.(?:js|css))")
 _LOCK_FILE = ".server.lock"
 
 
-class _AnswerRequest(BaseModel):
+class _AnswerRequest(BaseModel, extra="forbid", strict=True):
     """Body of a request that gives an answer."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     key: Annotated[str, Field(pattern=r"^[\w-]{8,80}$")]
     position: int = Field(ge=0, lt=10**6)
@@ -63,10 +61,8 @@ class _AnswerRequest(BaseModel):
     response_ms: int = Field(ge=0, lt=10**9)
 
 
-class _UndoRequest(BaseModel):
+class _UndoRequest(BaseModel, extra="forbid", strict=True):
     """Body of a request that takes an answer back."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     position: int = Field(ge=0, lt=10**6)
 

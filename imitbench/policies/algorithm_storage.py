@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch as th
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -29,7 +29,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies.sb3_objects import OPTIMIZERS, class_in_text, class_of_object
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
-from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
+from imitbench.policies.storage import WEIGHTS_FILE
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.state_file import load_state, save_state
@@ -61,7 +61,9 @@ _DEFAULT_BUFFERS: dict[str, type[buffers.BaseBuffer]] = {
     )
 }
 _CONSTANT_TEXT = re.compile(r"ConstantSchedule\(val=(\S+)\)")
-_LINEAR_TEXT = re.compile(r"LinearSchedule\(start=(\S+), end=(\S+), end_fraction=(\S+)\)")
+_LINEAR_TEXT = re.compile(
+    r"LinearSchedule\(start=(?P<start>\S+), end=(?P<end>\S+), end_fraction=(?P<end_fraction>\S+)\)"
+)
 _LINEAR = "linear"
 _CODEC = ArgumentCodec("hyper-parameter", {})
 
@@ -91,17 +93,14 @@ class AlgorithmState:
     variables: Mapping[str, th.Tensor]
 
 
-def hyperparameter_attributes(cls: type[BaseAlgorithm]) -> dict[str, str]:
+def _hyperparameter_attributes(cls: type[BaseAlgorithm]) -> dict[str, str]:
     """Returns the hyper-parameters of an algorithm, each with the name of its attribute."""
     names = [n for n in inspect.signature(cls.__init__).parameters if n not in _OTHER_ARGUMENTS]
     return {name: "_" * (name == "stats_window_size") + name for name in names}
 
 
-def encode_value(value: Any) -> Any:
-    """Encodes the value of a hyper-parameter as JSON.
-
-    Args:
-        value: JSON value, NumPy scalar, schedule, training frequency or default buffer class.
+def _encode_value(value: Any) -> Any:
+    """Encodes a JSON value, NumPy scalar, schedule, training frequency or default buffer class.
 
     Raises:
         ValueError: `value` is of another type.
@@ -121,18 +120,14 @@ def encode_value(value: Any) -> Any:
     return _CODEC.encode(value)
 
 
-def read_counters(attributes: Mapping[str, Any]) -> dict[str, int | float]:
+def _read_counters(attributes: Mapping[str, Any]) -> dict[str, int | float]:
     """Returns the counters among an algorithm's attributes."""
     found = {name: attributes.get(name) for name in _COUNTERS}
     return {k: v for k, v in found.items() if type(v) in (int, float) and v is not None}
 
 
-def describe_optimizer(policy: BasePolicy) -> dict[str, Any]:
-    """Returns class and arguments of a policy's optimizer as JSON.
-
-    Raises:
-        ValueError: The class is not supported.
-    """
+def _describe_optimizer(policy: BasePolicy) -> dict[str, Any]:
+    """Returns class and arguments of a policy's optimizer as JSON."""
     cls: type[th.optim.Optimizer] = policy.optimizer_class
     if OPTIMIZERS.get(cls.__name__) is not cls:
         raise ValueError(
@@ -154,7 +149,7 @@ def state_from_zip(archive: Sb3Zip, cls: type[BaseAlgorithm]) -> AlgorithmState:
     """
     hyperparameters: dict[str, Any] = {}
     unknown: dict[str, str] = {}
-    for name, attribute in hyperparameter_attributes(cls).items():
+    for name, attribute in _hyperparameter_attributes(cls).items():
         if attribute not in archive.data:
             continue
         value = archive.data[attribute]
@@ -171,7 +166,7 @@ def state_from_zip(archive: Sb3Zip, cls: type[BaseAlgorithm]) -> AlgorithmState:
         hyperparameters=hyperparameters,
         unknown=unknown,
         optimizer=_optimizer_from_zip(archive),
-        counters=read_counters(archive.data),
+        counters=_read_counters(archive.data),
         optimizers=archive.optimizers,
         variables=archive.variables,
     )
@@ -204,7 +199,7 @@ def build_algorithm(
             f"{state.where}: contains the algorithm {state.algorithm}, not {cls.__name__}; "
             f"load it as {state.algorithm}"
         )
-    accepted = hyperparameter_attributes(cls)
+    accepted = _hyperparameter_attributes(cls)
     for name in [*overrides, *state.hyperparameters]:
         if name not in accepted:
             raise InputError(
@@ -293,7 +288,7 @@ def _optimizer_from_zip(archive: Sb3Zip) -> dict[str, Any]:
 
 
 def _from_text(name: str, value: UnreadObject) -> Any:
-    """Derives a hyper-parameter from its printed attributes, in the form of `encode_value`."""
+    """Derives a hyper-parameter from its printed attributes, in the form of `_encode_value`."""
     kind, at_home = class_in_text(value.type_name)
     shown = value.shown
     if at_home and kind == "FloatSchedule":
@@ -301,13 +296,7 @@ def _from_text(name: str, value: UnreadObject) -> Any:
         if constant := _CONSTANT_TEXT.fullmatch(text):
             return float(constant[1])
         if linear := _LINEAR_TEXT.fullmatch(text):
-            start, end, end_fraction = (float(part) for part in linear.groups())
-            return {
-                "schedule": _LINEAR,
-                "start": start,
-                "end": end,
-                "end_fraction": end_fraction,
-            }
+            return {"schedule": _LINEAR, **{k: float(v) for k, v in linear.groupdict().items()}}
     if at_home and kind == "ConstantSchedule":
         return float(shown["val"])
     if at_home and kind == "LinearSchedule":
@@ -330,10 +319,8 @@ ALGORITHM_FILE = "algorithm.json"
 STATE_FILE = "algorithm.state"
 
 
-class _Description(BaseModel):
+class _Description(BaseModel, extra="forbid", strict=True):
     """`algorithm.json`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-algorithm"] = "imitbench-algorithm"
     version: Literal[1] = 1
@@ -364,12 +351,12 @@ def save_algorithm_state(model: BaseAlgorithm, directory: Path) -> None:
     }
     hyperparameters: dict[str, Any] = {}
     not_stored: dict[str, str] = {}
-    for name, attribute in hyperparameter_attributes(type(model)).items():
+    for name, attribute in _hyperparameter_attributes(type(model)).items():
         if not hasattr(model, attribute):
             continue
         value = getattr(model, attribute)
         try:
-            hyperparameters[name] = encode_value(value)
+            hyperparameters[name] = _encode_value(value)
         except ValueError:
             not_stored[name] = f"{type(value).__module__}.{type(value).__qualname__}"
     save_state(directory / STATE_FILE, state)
@@ -377,8 +364,8 @@ def save_algorithm_state(model: BaseAlgorithm, directory: Path) -> None:
         algorithm=type(model).__name__,
         hyperparameters=hyperparameters,
         not_stored=not_stored,
-        optimizer=describe_optimizer(model.policy),
-        counters=read_counters(vars(model)),
+        optimizer=_describe_optimizer(model.policy),
+        counters=_read_counters(vars(model)),
         policy_sha256=_digest(directory / WEIGHTS_FILE),
         state_sha256=_digest(directory / STATE_FILE),
     )
@@ -421,11 +408,6 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
         optimizers=state["optimizers"],
         variables=state["variables"],
     )
-
-
-def holds_policy(directory: Path) -> bool:
-    """Whether a folder contains a policy in this library's format."""
-    return (directory / DESCRIPTION_FILE).is_file()
 
 
 def _digest(path: Path) -> str:

@@ -12,10 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 from gymnasium import spaces
-from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 from imitbench.errors import InputError
 from imitbench.policies import storage
@@ -25,19 +22,19 @@ from imitbench.policies.observation_statistics import (
     read_observation_statistics,
 )
 from imitbench.policies.sb3_architecture import build_policy
-from imitbench.policies.sb3_objects import stored_space
+from imitbench.policies.sb3_objects import STABLE_BASELINES_CLASSES, stored_space
 from imitbench.policies.sb3_zip import Sb3Zip, read_sb3_zip
-from imitbench.policies.space_check import check_policy_fits
+from imitbench.policies.space_check import check_policy_fits, spaces_only
 from imitbench.policies.time_feature import DEFAULT_STEPS, TimeFeaturePolicy, with_time
 from imitbench.policies.trusted import unpickle_algorithm, unpickle_statistics
 
 # Attributes that only one algorithm has; DDPG is TD3 with other defaults.
-_ALGORITHM_MARKS: dict[str, tuple[type[BaseAlgorithm], str]] = {
-    "clip_range": (PPO, "ppo"),
-    "gae_lambda": (A2C, "a2c"),
-    "policy_delay": (TD3, "td3"),
-    "target_entropy": (SAC, "sac"),
-    "exploration_rate": (DQN, "dqn"),
+_ALGORITHM_MARKS = {
+    "clip_range": "ppo",
+    "gae_lambda": "a2c",
+    "policy_delay": "td3",
+    "target_entropy": "sac",
+    "exploration_rate": "dqn",
 }
 
 
@@ -99,8 +96,7 @@ def load_expert_policy(
 
 def algorithm_name(archive: Sb3Zip) -> str | None:
     """Returns the name of the algorithm that saved a zip, such as `ppo`; `None` if unknown."""
-    algorithm = _algorithm(archive)
-    return algorithm[1] if algorithm else None
+    return next((name for mark, name in _ALGORITHM_MARKS.items() if mark in archive.data), None)
 
 
 def _policy_of_zip(
@@ -162,31 +158,14 @@ def _statistics(path: Path, policy: BasePolicy, trust: bool) -> ObservationStati
     except InputError:
         if not trust:
             raise
-    return unpickle_statistics(path, DummyVecEnv([lambda: _SpacesOnlyEnv(policy)]))
+    return unpickle_statistics(path, spaces_only(policy))
 
 
 def _unpickled(archive: Sb3Zip) -> BasePolicy:
-    algorithm = _algorithm(archive)
-    if algorithm is None:
+    name = algorithm_name(archive)
+    if name is None:
         raise InputError(
-            f"{archive.path}: not saved by one of the algorithms {', '.join(_names())}; others "
-            "cannot be loaded"
+            f"{archive.path}: not saved by one of the algorithms "
+            f"{', '.join(_ALGORITHM_MARKS.values())}; others cannot be loaded"
         )
-    return unpickle_algorithm(algorithm[0], archive.path, device="cpu").policy
-
-
-def _algorithm(archive: Sb3Zip) -> tuple[type[BaseAlgorithm], str] | None:
-    marks = (name for name in _ALGORITHM_MARKS if name in archive.data)
-    return _ALGORITHM_MARKS.get(next(marks, ""))
-
-
-def _names() -> list[str]:
-    return [name for _, name in _ALGORITHM_MARKS.values()]
-
-
-class _SpacesOnlyEnv(gym.Env[Any, Any]):
-    """Provides spaces for `VecNormalize.load`; never stepped."""
-
-    def __init__(self, policy: BasePolicy) -> None:
-        self.observation_space = policy.observation_space
-        self.action_space = policy.action_space
+    return unpickle_algorithm(STABLE_BASELINES_CLASSES[name], archive.path, device="cpu").policy

@@ -9,12 +9,11 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
-from imitbench.policies.hub_policy import STATISTICS_FILE
+from imitbench.policies.hub_policy import STATISTICS_FILE, own_policy_folder
 from imitbench.untrusted.files import read_text, require_ordinary
 from imitbench.untrusted.yaml_text import BoundedLoader, load_yaml
 from imitbench.util.parse_errors import UNREADABLE_YAML
 
-_DESCRIPTION = "policy.json"
 _OTHER_ZIPS = {"train_eval_metrics.zip"}
 _USUAL_ZIPS = ("model.zip", "final_model.zip", "best_model.zip")
 _STATISTICS_FILES = (STATISTICS_FILE, "vecnormalize.pkl")
@@ -100,9 +99,8 @@ def _find_policy(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise InputError(f"{path}: no such file or folder")
-    for own in (path, path / "policy"):
-        if (own / _DESCRIPTION).is_file():
-            return own
+    if own := own_policy_folder(path):
+        return own
     zips = {file.name: file for file in sorted(path.glob("*.zip")) if file.name not in _OTHER_ZIPS}
     for name in (f"{path.resolve().name}.zip", *_USUAL_ZIPS):
         if name in zips:
@@ -111,7 +109,7 @@ def _find_policy(path: Path) -> Path:
         return next(iter(zips.values()))
     if zips:
         raise InputError(f"{path}: several policies: {', '.join(zips)}; name one of them")
-    raise InputError(f"{path}: no policy found: needs {_DESCRIPTION} or a zip")
+    raise InputError(f"{path}: no policy found: needs policy.json or a zip")
 
 
 def _find_statistics(policy: Path) -> Path | None:

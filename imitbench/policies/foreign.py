@@ -20,7 +20,7 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
@@ -40,7 +40,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 _LOG_STD_RANGE = (-20.0, 2.0)
 
 
-class ForeignDescription(BaseModel):
+class ForeignDescription(BaseModel, extra="forbid", strict=True):
     """`policy.json` of a policy that another program wrote.
 
     Attributes:
@@ -56,8 +56,6 @@ class ForeignDescription(BaseModel):
         observation_space: JSON of the environment's space, filled in by the harness.
         action_space: JSON of the environment's space, filled in by the harness.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-foreign-policy"]
     version: Literal[1] = 1
@@ -93,7 +91,9 @@ class ForeignPolicy(BasePolicy):
         super().__init__(observation_space, action_space)
         self.description = description
         self.register_buffer("program", th.frombuffer(bytearray(program), dtype=th.uint8))
-        _check_output(description, action_space)
+        discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
+        if description.output != "actions" and (description.output == "logits") != discrete:
+            raise InputError(f"output: {description.output} are not actions of {action_space}")
         try:
             self._network = _open(description, program)
             if isinstance(self._network, nn.Sequential):
@@ -172,11 +172,7 @@ def is_foreign(directory: Path) -> bool:
     """Whether a folder contains the policy of another program."""
     try:
         document = json.loads(read_content(directory / DESCRIPTION_FILE))
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-    ):  # reported by the other format's reader
+    except (OSError, ValueError, RecursionError):  # the other format's reader tells
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 
@@ -232,12 +228,6 @@ def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:
         raise InputError(f"{path}: {error}") from error
 
 
-def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> None:
-    discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
-    if description.output != "actions" and (description.output == "logits") != discrete:
-        raise InputError(f"output: {description.output} are not actions of {space}")
-
-
 def _check_sizes(
     network: nn.Sequential,
     description: ForeignDescription,
@@ -255,12 +245,9 @@ def _check_sizes(
     taken = math.prod(shape)
     if description.input == "flat" and network[0].in_features != taken:
         raise ValueError(f"layer 0: takes {network[0].in_features} numbers, not {taken}")
-    if isinstance(action_space, spaces.Box):
-        due = math.prod(action_space.shape) * (2 if description.output == "gaussian" else 1)
-    elif description.output == "logits":
-        due = flatdim(action_space)
-    else:
+    if not (isinstance(action_space, spaces.Box) or description.output == "logits"):
         return
+    due = flatdim(action_space) * (2 if description.output == "gaussian" else 1)
     if network[-1].out_features != due:
         raise ValueError(f"the last layer: returns {network[-1].out_features} numbers, not {due}")
 
@@ -276,28 +263,26 @@ def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tenso
         module.eval()
         return module
     if description.kind == "onnx":
-        return _OnnxProgram(program)
+        return _onnx_program(program)
     return _layers(parse_weights(program), _ACTIVATIONS[description.activation])
 
 
-class _OnnxProgram:
-    """An ONNX program, executed on one CPU thread."""
+def _onnx_program(program: bytes) -> Callable[[th.Tensor], th.Tensor]:
+    """Returns an ONNX program, executed on one CPU thread."""
+    onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX program")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(program, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exceptions have no other common base class
+        raise ValueError(str(error)) from error
+    name = session.get_inputs()[0].name
 
-    def __init__(self, program: bytes) -> None:
-        onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX program")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        try:
-            self._session = onnxruntime.InferenceSession(
-                program, options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # its exceptions have no other common base class
-            raise ValueError(str(error)) from error
-        self._input = self._session.get_inputs()[0].name
-
-    def __call__(self, observations: th.Tensor) -> th.Tensor:
-        output = self._session.run(None, {self._input: observations.cpu().numpy()})[0]
+    def run(observations: th.Tensor) -> th.Tensor:
+        output = session.run(None, {name: observations.cpu().numpy()})[0]
         return th.as_tensor(np.asarray(output), device=observations.device)
+
+    return run
 
 
 def _layers(weights: dict[str, th.Tensor], activation: type[nn.Module]) -> nn.Module:

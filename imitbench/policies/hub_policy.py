@@ -12,22 +12,6 @@ _OWN_FILES = ("policy.json", "policy.safetensors")
 _OWN_FOLDERS = ("", "policy/")
 
 
-def repository_name(organization: str, algo: str, env_name: str) -> str:
-    """Returns the name of an agent's repository.
-
-    Args:
-        organization: Owner on the hub.
-        algo: Name of the algorithm, such as `ppo`.
-        env_name: Gymnasium id; a module before a colon is dropped.
-    """
-    return f"{organization}/{agent_name(algo, env_name)}"
-
-
-def agent_name(algo: str, env_name: str) -> str:
-    """Returns `<algo>-<environment>`, with dashes instead of slashes."""
-    return f"{algo}-{env_name.rpartition(':')[2].replace('/', '-')}"
-
-
 def policy_file_names(repo: str) -> list[str]:
     """Lists possible names of a policy's files in a repository.
 
@@ -54,11 +38,14 @@ def find_policy(folder: Path, repo: str) -> Path | None:
         Folder with a policy in this library's format, or else path of a zip of
         Stable-Baselines3; `None` if neither exists.
     """
-    for own in (folder / name for name in _OWN_FOLDERS):
-        if (own / _OWN_FILES[0]).is_file():
-            return own
     archive = folder / archive_name(repo)
-    return archive if archive.is_file() else None
+    return own_policy_folder(folder) or (archive if archive.is_file() else None)
+
+
+def own_policy_folder(folder: Path) -> Path | None:
+    """Returns the folder of a policy in this library's format: this one, or `policy` in it."""
+    folders = (folder / name for name in _OWN_FOLDERS)
+    return next((own for own in folders if (own / _OWN_FILES[0]).is_file()), None)
 
 
 def fetch_policy(organization: str, algo: str, env_name: str, revision: str | None) -> Path:
@@ -76,7 +63,7 @@ def fetch_policy(organization: str, algo: str, env_name: str, revision: str | No
     Raises:
         InputError: Repository, revision or files are missing, or the hub cannot be reached.
     """
-    repo = repository_name(organization, algo, env_name)
+    repo = f"{organization}/{algo}-{env_name.rpartition(':')[2].replace('/', '-')}"
     fetched = hub_client.fetch(repo, files=policy_file_names(repo), revision=revision)
     policy = find_policy(fetched.folder, repo)
     if policy is None:

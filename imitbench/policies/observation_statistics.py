@@ -1,4 +1,4 @@
-"""Reads the statistics of a `vec_normalize.pkl` without unpickling it."""
+"""Normalization of observations by fixed statistics, which are read without unpickling."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch as th
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.errors import InputError
-from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.pickled_values import ADMITTED, array_of
 from imitbench.policies.sb3_zip import TRUST_HINT
 from imitbench.untrusted.files import read_content
 from imitbench.util.safe_unpickler import (
-    PickledName,
     PickledObject,
     RefusedPickleError,
     names_in,
@@ -29,6 +28,73 @@ _STATISTICS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
 _OURS = names_in(modules=(), names={_WRAPPER, _STATISTICS})
 # The file also holds the last observations of all environments, which may be images.
 _MAX_BYTES = 64 * 2**20
+
+
+class NormalizedPolicy(BasePolicy):
+    """Acts on `clip((obs - mean) / sqrt(var + epsilon), -clip_obs, clip_obs)`.
+
+    This is the input that `VecNormalize` of Stable-Baselines3 passes to a policy. Here, the
+    statistics are fixed and part of the policy, so that it acts in the unwrapped environment.
+
+    Args:
+        policy: Policy that acts on normalized observations.
+        mean: Mean of observations, shape `observation_shape`.
+        var: Variance of observations, shape `observation_shape`.
+        epsilon: Added to the variance.
+        clip_obs: Largest absolute value of a normalized observation.
+
+    Raises:
+        ValueError: Statistics and observations have different shapes.
+    """
+
+    mean: th.Tensor
+    var: th.Tensor
+
+    def __init__(
+        self,
+        policy: BasePolicy,
+        mean: npt.NDArray[Any],
+        var: npt.NDArray[Any],
+        *,
+        epsilon: float = 1e-8,
+        clip_obs: float = 10.0,
+    ) -> None:
+        super().__init__(
+            policy.observation_space, policy.action_space, squash_output=policy.squash_output
+        )
+        for name, value in (("mean", mean), ("var", var)):
+            if np.shape(value) != policy.observation_space.shape:
+                raise ValueError(
+                    f"{name}: has shape {np.shape(value)}, but observations have "
+                    f"{policy.observation_space.shape}"
+                )
+        self.policy = policy
+        self.epsilon, self.clip_obs = epsilon, clip_obs
+        # As in `VecNormalize`, in double precision.
+        self.register_buffer("mean", th.as_tensor(mean, dtype=th.float64))
+        self.register_buffer("var", th.as_tensor(var, dtype=th.float64))
+        self.to(policy.device)
+
+    def normalize(self, observation: th.Tensor) -> th.Tensor:
+        """Normalizes a batch of observations, shape (batch, …); float32."""
+        scaled = (observation - self.mean) / th.sqrt(self.var + self.epsilon)
+        return scaled.clip(-self.clip_obs, self.clip_obs).to(th.float32)
+
+    def forward(self, observation: th.Tensor, deterministic: bool = False) -> th.Tensor:
+        """Chooses actions.
+
+        Args:
+            observation: Observations of the environment, shape (batch, …).
+            deterministic: Whether to take the most likely actions.
+        """
+        return self._predict(observation, deterministic)
+
+    def _predict(
+        self, observation: th.Tensor | dict[str, th.Tensor], deterministic: bool = False
+    ) -> th.Tensor:
+        if isinstance(observation, dict):
+            raise ValueError("observation: must be an array, not a dictionary")
+        return self.policy._predict(self.normalize(observation), deterministic)
 
 
 @dataclass(frozen=True)
@@ -88,16 +154,12 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:
-        return _statistics(read_safely(data, _admitted))
+        return _statistics(read_safely(data, lambda name: _OURS(name) or ADMITTED(name)))
     except RefusedPickleError as error:
         raise InputError(
             f"{path}: the VecNormalize statistics cannot be read without unpickling: {error}; "
             f"{TRUST_HINT}"
         ) from error
-
-
-def _admitted(name: PickledName) -> bool:
-    return _OURS(name) or ADMITTED(name)
 
 
 def _statistics(found: Any) -> ObservationStatistics | None:

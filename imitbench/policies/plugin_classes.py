@@ -11,32 +11,25 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
 from imitbench.cards.plugins import find_algorithm
 from imitbench.errors import InputError
-from imitbench.util.source_import import (
-    DefinedClass,
-    find_definition,
-    import_source,
-    is_registered,
-)
+from imitbench.util.source_import import find_definition, import_source, is_registered
 from imitbench.util.tensor_storage import ArgumentCodec
 
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class PluginSource(BaseModel):
+class PluginSource(BaseModel, extra="forbid", strict=True, frozen=True):
     """The source of the method that defines classes of a stored policy.
 
     Attributes:
         name: Name of the method.
         digest: Digest of its source.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -66,7 +59,7 @@ class PolicyCodec(ArgumentCodec):
         found = find_definition(cls) if cls not in self._names else None
         if found is None:
             return super().name_of(cls)
-        source = _source_of(found)
+        source = PluginSource(name=found.method, digest=found.digest)
         if self.plugin not in (None, source):
             raise ValueError(
                 f"policy: {cls.__qualname__} is of method {found.method}, and another class is of "
@@ -85,7 +78,8 @@ class PolicyCodec(ArgumentCodec):
         if self.plugin is None or not isinstance(name, str) or ":" not in name:
             return super().type_of(name)
         module, _, own = name.partition(":")
-        found = getattr(import_source(self.plugin.digest, module, _what(self.plugin)), own, None)
+        source = import_source(self.plugin.digest, module, f"policy of method {self.plugin.name}")
+        found = getattr(source, own, None)
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise ValueError(f"{name}: method {self.plugin.name} has no such class of networks")
         return found
@@ -173,11 +167,3 @@ def accepts(cls: type, name: str) -> bool:
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     _, *parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
     return {parameter.name: parameter for parameter in parameters}
-
-
-def _source_of(found: DefinedClass) -> PluginSource:
-    return PluginSource(name=found.method, digest=found.digest)
-
-
-def _what(plugin: PluginSource) -> str:
-    return f"policy of method {plugin.name}"

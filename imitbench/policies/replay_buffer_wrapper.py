@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -13,10 +13,12 @@ from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer, Repl
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
+from imitbench.data.types import map_maybe_dict, read_only
 from imitbench.util.actions import unscale_actions
 
 Array = npt.NDArray[Any]
 Observations = Array | dict[str, Array]
+Rows = TypeVar("Rows", Array, dict[str, Array])
 RewardFn = Callable[[Any, Any, Any, Any], Array]
 """`(obs, acts, next_obs, dones) -> rewards` of a batch, as NumPy arrays."""
 
@@ -137,10 +139,7 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
         )
 
     def _normalized(self, observations: Any, env: VecNormalize) -> Any:
-        normalized = env.normalize_obs(_to_numpy(observations))
-        if isinstance(normalized, dict):
-            return {key: self.to_torch(value) for key, value in normalized.items()}
-        return self.to_torch(normalized)
+        return map_maybe_dict(self.to_torch, env.normalize_obs(_to_numpy(observations)))
 
 
 class ReplayBufferView:
@@ -160,44 +159,33 @@ class ReplayBufferView:
     @property
     def observations(self) -> Observations:
         """Shape (steps, n_envs, …), in no particular order once the buffer is full."""
-        observations: Observations = self._filled("observations")
-        return observations
+        return self._filled(self._buffer.observations)
 
     @property
     def next_observations(self) -> Observations:
         """Same shape as `observations`; not available if the buffer optimizes memory usage."""
-        observations: Observations = self._filled("next_observations")
-        return observations
+        return self._filled(self._buffer.next_observations)
 
     @property
     def actions(self) -> Array:
         """Shape (steps, n_envs, action size)."""
-        actions: Array = self._filled("actions")
-        return actions
+        return self._filled(self._buffer.actions)
 
     @property
     def rewards(self) -> Array:
         """Stored rewards, not relabelled, shape (steps, n_envs)."""
-        rewards: Array = self._filled("rewards")
-        return rewards
+        return self._filled(self._buffer.rewards)
 
     @property
     def dones(self) -> Array:
         """Whether an episode ended, for any reason, shape (steps, n_envs)."""
-        dones: Array = self._filled("dones")
-        return dones
+        return self._filled(self._buffer.dones)
 
-    def _filled(self, name: str) -> Any:
-        value, size = getattr(self._buffer, name), self._buffer.size()
-        if isinstance(value, dict):
-            return {key: _read_only(array[:size]) for key, array in value.items()}
-        return _read_only(value[:size])
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    def _filled(self, rows: Rows) -> Rows:
+        arrays: Any = rows
+        size = self._buffer.size()
+        filled: Rows = map_maybe_dict(lambda array: read_only(array[:size]), arrays)
+        return filled
 
 
 def _reward_inputs(
@@ -220,6 +208,4 @@ def _in_space(value: Any, space: gym.Space[Any]) -> Any:
 
 
 def _to_numpy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: tensor.cpu().numpy() for key, tensor in value.items()}
-    return value.cpu().numpy()
+    return map_maybe_dict(lambda tensor: tensor.cpu().numpy(), value)

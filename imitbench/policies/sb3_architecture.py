@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -24,6 +24,7 @@ from stable_baselines3.common.torch_layers import (
     FlattenExtractor,
     NatureCNN,
 )
+from stable_baselines3.common.utils import ConstantSchedule
 from stable_baselines3.dqn.policies import DQNPolicy
 from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
@@ -47,40 +48,29 @@ _NORM_TEXT = re.compile(r"\{'normalize_class': (<class '[\w.]+'>)\}")
 _RUNNING_NORM_KEYS = {"running_mean", "running_var", "count"}
 _EMA_NORM_KEYS = _RUNNING_NORM_KEYS | {"inv_learning_rate", "num_batches"}
 
+Weights = dict[str, th.Tensor]
 
-def find_extractor(
-    archive: Sb3Zip,
-    weights: dict[str, th.Tensor],
-    settings: dict[str, Any],
-    observation_space: gym.Space[Any],
-) -> tuple[type[BaseFeaturesExtractor], dict[str, Any]]:
-    """Determines the extractor from its weights, and checks the printed settings against it.
-
-    Args:
-        archive: Content of the zip.
-        weights: Weights of the extractor, by names relative to it.
-        settings: `policy_kwargs` as text.
-        observation_space: That of the environment.
-
-    Returns:
-        Class and constructor arguments of the extractor.
-
-    Raises:
-        InputError: The extractor is not supported.
-    """
-    cls, kwargs = _extractor_by_weights(archive, weights, observation_space)
-    if "features_extractor_class" in settings:
-        name, at_home = class_in_text(settings["features_extractor_class"])
-        if not at_home or EXTRACTORS.get(name) is not cls:
-            raise undetermined(archive, "policy_kwargs.features_extractor_class", name)
-    stated = _stated_kwargs(archive, settings.get("features_extractor_kwargs"))
-    for name, value in stated.items():
-        # It only declares the range of inputs, so that weights do not depend on it.
-        if name == "normalized_image" and isinstance(value, bool):
-            kwargs[name] = value
-        elif kwargs.get(name) != value:
-            raise undetermined(archive, f"policy_kwargs.features_extractor_kwargs.{name}", value)
-    return cls, kwargs
+# Settings that follow from the weights, that concern only training, or that have no effect.
+_READ_ELSEWHERE = {
+    "net_arch",
+    "use_sde",
+    "full_std",
+    "n_critics",
+    "optimizer_class",
+    "optimizer_kwargs",
+    "ortho_init",
+    "log_std_init",
+    "device",
+}
+_PLAIN_SETTINGS: dict[str, tuple[type, ...]] = {
+    "squash_output": (bool,),
+    "use_expln": (bool,),
+    "clip_mean": (int, float),
+    "share_features_extractor": (bool,),
+    "normalize_images": (bool,),
+}
+_ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_TEXT_SETTINGS = {"activation_fn", "features_extractor_class", "features_extractor_kwargs"}
 
 
 def _extractor_by_weights(
@@ -113,51 +103,9 @@ def _stated_kwargs(archive: Sb3Zip, stored: Any) -> dict[str, Any]:
     return {"normalize_class": NORMS[name]}
 
 
-Weights = dict[str, th.Tensor]
-
-# Settings that follow from the weights, that concern only training, or that have no effect.
-_READ_ELSEWHERE = {
-    "net_arch",
-    "use_sde",
-    "full_std",
-    "n_critics",
-    "optimizer_class",
-    "optimizer_kwargs",
-    "ortho_init",
-    "log_std_init",
-    "device",
-}
-_PLAIN_SETTINGS: dict[str, tuple[type, ...]] = {
-    "squash_output": (bool,),
-    "use_expln": (bool,),
-    "clip_mean": (int, float),
-    "share_features_extractor": (bool,),
-    "normalize_images": (bool,),
-}
-_TEXT_SETTINGS = {"activation_fn", "features_extractor_class", "features_extractor_kwargs"}
-
-
-@dataclass(frozen=True)
-class PolicyPlan:
-    """Everything needed to build a policy.
-
-    Attributes:
-        policy_class: Class to construct.
-        kwargs: Constructor arguments except spaces and learning rate.
-        weights: State dictionary, with current names.
-        faithful: Whether the weights match the file one to one, so that the state of optimizers
-            applies to them.
-    """
-
-    policy_class: type[BasePolicy]
-    kwargs: dict[str, Any]
-    weights: Weights
-    faithful: bool = True
-
-
 @dataclass
 class _WeightShapes:
-    """Properties derived from the names and shapes of the weights."""
+    """Properties derived from the names and shapes of the weights, which have current names."""
 
     kwargs: dict[str, Any]
     weights: Weights
@@ -166,40 +114,11 @@ class _WeightShapes:
     outputs: int
     continuous: bool
     faithful: bool = True
-    aliases: dict[str, list[str]] = field(default_factory=dict)
-
-
-def plan_policy(
-    archive: Sb3Zip, observation_space: gym.Space[Any], action_space: gym.Space[Any]
-) -> PolicyPlan:
-    """Determines how to build the policy of a zip.
-
-    Args:
-        archive: Content of the zip.
-        observation_space: That of the environment.
-        action_space: That of the environment.
-
-    Raises:
-        InputError: A part, named in the message, cannot be determined without unpickling, or the
-            policy was created for other spaces.
-    """
-    settings = _settings(archive)
-    policy_class = _policy_class(archive)
-    shape = _SHAPES[_family(policy_class)](archive, settings)
-    _check_actions(archive, shape, action_space)
-    kwargs = {
-        **{name: settings[name] for name in _PLAIN_SETTINGS if name in settings},
-        **shape.kwargs,
-        **_extractor(archive, shape, settings, observation_space),
-    }
-    if "activation_fn" in settings:
-        kwargs["activation_fn"] = _activation(archive, settings["activation_fn"])
-    return PolicyPlan(policy_class, kwargs, _with_aliases(shape), shape.faithful)
 
 
 def build_policy(
     archive: Sb3Zip, observation_space: gym.Space[Any], action_space: gym.Space[Any]
-) -> tuple[BasePolicy, PolicyPlan]:
+) -> tuple[BasePolicy, bool]:
     """Builds the policy of a zip for an environment's spaces.
 
     Torch's generator is not changed.
@@ -210,27 +129,39 @@ def build_policy(
         action_space: That of the environment.
 
     Returns:
-        The policy on the CPU, in evaluation mode, and its plan.
+        The policy on the CPU, in evaluation mode; and whether its weights match the file one to
+        one, so that the state of optimizers applies to them.
 
     Raises:
-        InputError: See `plan_policy`; or the weights are inconsistent.
+        InputError: A part, named in the message, cannot be determined without unpickling; the
+            policy was created for other spaces; or the weights are inconsistent.
     """
-    plan = plan_policy(archive, observation_space, action_space)
+    settings = _settings(archive)
+    policy_class = _policy_class(archive)
+    derive = next(_SHAPES[family] for family in _SHAPES if issubclass(policy_class, family))
+    shape = derive(archive, settings)
+    _check_actions(archive, shape, action_space)
+    kwargs = {
+        **{name: settings[name] for name in _PLAIN_SETTINGS if name in settings},
+        **shape.kwargs,
+        **_extractor(archive, shape, settings, observation_space),
+        "lr_schedule": ConstantSchedule(0.0),  # of an optimizer that is not used
+    }
+    if "activation_fn" in settings:
+        kwargs["activation_fn"] = _activation(archive, settings["activation_fn"])
     try:
-        check_finite(plan.weights)
-        with allocations_limited_by(plan.weights):
-            policy = plan.policy_class(
-                channels_first(observation_space), action_space, lr_schedule=_zero, **plan.kwargs
-            )
-        policy.load_state_dict(plan.weights)
+        check_finite(shape.weights)
+        with allocations_limited_by(shape.weights):
+            policy = policy_class(channels_first(observation_space), action_space, **kwargs)
+        policy.load_state_dict(shape.weights)
     except (RuntimeError, TypeError, ValueError, AssertionError, MemoryError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{archive.path}: weights: do not fit a {plan.policy_class.__name__} rebuilt from "
+            f"{archive.path}: weights: do not fit a {policy_class.__name__} rebuilt from "
             f"them for this environment ({problem[:300]}); {TRUST_HINT}"
         ) from error
     policy.set_training_mode(False)
-    return policy, plan
+    return policy, shape.faithful
 
 
 def _settings(archive: Sb3Zip) -> dict[str, Any]:
@@ -274,10 +205,6 @@ def _class_by_weights(archive: Sb3Zip) -> type[BasePolicy]:
     raise undetermined(archive, "policy_class", "not named in 'data'")
 
 
-def _family(policy_class: type[BasePolicy]) -> type[BasePolicy]:
-    return next(family for family in _SHAPES if issubclass(policy_class, family))
-
-
 def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
     weights = dict(archive.weights)
     shared, pi, vf = (
@@ -297,7 +224,11 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
         kwargs["use_sde"] = True
         # With one action, both forms have this shape and are equivalent.
         kwargs["full_std"] = log_std.shape[1] == head.shape[0]
-    extractors = ["pi_features_extractor.", "vf_features_extractor."]
+    if settings.get("share_features_extractor", True):
+        # Versions before 1.7 stored a shared extractor only once.
+        for key in [key for key in weights if key.startswith("features_extractor.")]:
+            weights.setdefault(f"pi_{key}", weights[key])
+            weights.setdefault(f"vf_{key}", weights[key])
     return _WeightShapes(
         kwargs,
         weights,
@@ -306,10 +237,6 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
         outputs=head.shape[0],
         continuous=log_std is not None,
         faithful=not shared,
-        # Versions before 1.7 stored a shared extractor only once.
-        aliases={"features_extractor.": extractors}
-        if settings.get("share_features_extractor", True)
-        else {},
     )
 
 
@@ -405,28 +332,30 @@ def _prepend(weights: Weights, shared: str, branch: str, own_layers: int) -> Non
         weights[f"{branch}{name}"] = weights[f"{shared}{name}"].clone()
 
 
-def _with_aliases(shape: _WeightShapes) -> Weights:
-    weights = dict(shape.weights)
-    for name, others in shape.aliases.items():
-        for key in [key for key in weights if key.startswith(name)]:
-            for other in others:
-                weights.setdefault(other + key.removeprefix(name), weights[key])
-    return weights
-
-
 def _extractor(
     archive: Sb3Zip,
     shape: _WeightShapes,
     settings: dict[str, Any],
     observation_space: gym.Space[Any],
 ) -> dict[str, Any]:
-    """Returns the features extractor, after checking that it fits the observations."""
+    """Derives the extractor from its weights; checks printed settings and the observations."""
     found = {
         key.removeprefix(shape.extractor): value
         for key, value in shape.weights.items()
         if key.startswith(shape.extractor)
     }
-    cls, kwargs = find_extractor(archive, found, settings, observation_space)
+    cls, kwargs = _extractor_by_weights(archive, found, observation_space)
+    if "features_extractor_class" in settings:
+        name, at_home = class_in_text(settings["features_extractor_class"])
+        if not at_home or EXTRACTORS.get(name) is not cls:
+            raise undetermined(archive, "policy_kwargs.features_extractor_class", name)
+    stated = _stated_kwargs(archive, settings.get("features_extractor_kwargs"))
+    for name, value in stated.items():
+        # It only declares the range of inputs, so that weights do not depend on it.
+        if name == "normalized_image" and isinstance(value, bool):
+            kwargs[name] = value
+        elif kwargs.get(name) != value:
+            raise undetermined(archive, f"policy_kwargs.features_extractor_kwargs.{name}", value)
     if cls in (FlattenExtractor, NormalizeFeaturesExtractor):
         size = get_flattened_obs_dim(observation_space)
         if size != shape.inputs:
@@ -446,7 +375,7 @@ def _activation(archive: Sb3Zip, text: Any) -> type:
 
 
 def _check_actions(archive: Sb3Zip, shape: _WeightShapes, space: gym.Space[Any]) -> None:
-    size = _number_of_outputs(space)
+    size = spaces.flatdim(space) if isinstance(space, _ACTION_SPACES) else None
     if size != shape.outputs or isinstance(space, spaces.Box) is not shape.continuous:
         kind = "continuous actions" if shape.continuous else "choices"
         raise InputError(
@@ -465,18 +394,3 @@ def _check_actions(archive: Sb3Zip, shape: _WeightShapes, space: gym.Space[Any])
                 f"{archive.path}: made for actions with {name} = {stored.shown[name]}, but the "
                 f"environment has {space}; use a policy of this environment"
             )
-
-
-def _number_of_outputs(space: gym.Space[Any]) -> int | None:
-    if isinstance(space, spaces.Box):
-        return int(np.prod(space.shape))
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return int(np.prod(space.shape)) if isinstance(space, spaces.MultiBinary) else None
-
-
-def _zero(_progress: float) -> float:
-    """Returns the learning rate of the unused optimizer that Stable-Baselines3 always builds."""
-    return 0.0

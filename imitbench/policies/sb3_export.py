@@ -7,7 +7,6 @@ library is not needed for loading.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,50 +14,27 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch as th
-from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.policies import (
-    ActorCriticCnnPolicy,
-    ActorCriticPolicy,
-    BasePolicy,
-    MultiInputActorCriticPolicy,
-)
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.sac.policies import SACPolicy
-from stable_baselines3.td3.policies import TD3Policy
 
 from imitbench.policies.algorithm_storage import policy_arguments
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor, SAC1024Policy
 from imitbench.policies.hub_policy import STATISTICS_FILE
-from imitbench.policies.normalized import NormalizedPolicy
-from imitbench.policies.observation_statistics import ObservationStatistics
+from imitbench.policies.observation_statistics import NormalizedPolicy, ObservationStatistics
+from imitbench.policies.sb3_objects import POLICIES, STABLE_BASELINES_CLASSES
+from imitbench.policies.space_check import spaces_only
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.networks import BaseNorm
 from imitbench.util.spaces import space_from_json, space_to_json
 
-_ALGORITHMS: dict[str, tuple[type[BaseAlgorithm], type[BasePolicy]]] = {
-    "ppo": (PPO, ActorCriticPolicy),
-    "a2c": (A2C, ActorCriticPolicy),
-    "sac": (SAC, SACPolicy),
-    "td3": (TD3, TD3Policy),
-    "dqn": (DQN, DQNPolicy),
-}
 _AS_WRITTEN: dict[type[BasePolicy], type[BasePolicy]] = {
+    **{cls: cls for cls in POLICIES.values()},
     FeedForward32Policy: ActorCriticPolicy,
     SAC1024Policy: SACPolicy,
-    **{
-        cls: cls
-        for cls in (
-            ActorCriticPolicy,
-            ActorCriticCnnPolicy,
-            MultiInputActorCriticPolicy,
-            SACPolicy,
-            TD3Policy,
-            DQNPolicy,
-        )
-    },
 }
 # Loading a zip allocates the whole replay buffer, even if the model is only evaluated.
 _BUFFER_SIZE = 10_000
@@ -82,13 +58,11 @@ class Sb3ExportResult:
 
 
 def export_sb3_zip(
-    policy: BasePolicy,
-    path: Path,
-    *,
-    algorithm: str | None = None,
-    hyperparameters: Mapping[str, Any] | None = None,
+    policy: BasePolicy, path: Path, *, algorithm: str | None = None
 ) -> Sb3ExportResult:
     """Writes a policy like Stable-Baselines3's `model.save`.
+
+    Hyper-parameters have the defaults of Stable-Baselines3, except for a small replay buffer.
 
     Normalization of observations, by a `NormalizedPolicy` or a features extractor, is written as
     a `vec_normalize.pkl` next to the zip, for `VecNormalize.load`. A time feature requires
@@ -99,8 +73,6 @@ def export_sb3_zip(
             zero policies.
         path: Zip to write.
         algorithm: Name such as `ppo`; `None` for the first that has this class of policy.
-        hyperparameters: Arguments of the algorithm, plain values; others have the defaults of
-            Stable-Baselines3, except for a small replay buffer.
 
     Returns:
         The written files, and what they do not restore.
@@ -130,7 +102,7 @@ def export_sb3_zip(
         kwargs |= {"features_extractor_class": FlattenExtractor, "features_extractor_kwargs": {}}
         weights = {key: value for key, value in weights.items() if _NORM_WEIGHTS not in key}
         missing.append("separate statistics of the critics, if any: the actor's are used instead")
-    model = _model(cls, written_as, policy, kwargs, hyperparameters or {})
+    model = _model(cls, written_as, policy, kwargs)
     model.policy.load_state_dict(weights)
     model.observation_space = _portable(model.observation_space)
     model.action_space = _portable(model.action_space)
@@ -159,8 +131,8 @@ def _algorithm_for(
     written_as = _AS_WRITTEN.get(type(policy))
     fitting = {
         name: cls
-        for name, (cls, base) in _ALGORITHMS.items()
-        if written_as is not None and issubclass(written_as, base)
+        for name, cls in STABLE_BASELINES_CLASSES.items()
+        if written_as is not None and issubclass(written_as, cls.policy_aliases["MlpPolicy"])
     }
     if written_as is None or not fitting:
         raise ValueError(f"policy: no algorithm of Stable-Baselines3 has a {type(policy).__name__}")
@@ -177,15 +149,14 @@ def _model(
     policy_class: type[BasePolicy],
     policy: BasePolicy,
     policy_kwargs: dict[str, Any],
-    hyperparameters: Mapping[str, Any],
 ) -> BaseAlgorithm:
-    settings = dict(hyperparameters)
+    settings: dict[str, Any] = {}
     if cls in (SAC, TD3, DQN):
-        settings.setdefault("buffer_size", _BUFFER_SIZE)
+        settings["buffer_size"] = _BUFFER_SIZE
     if cls is not DQN and cls is not TD3:
         acting: Any = getattr(policy, "actor", policy)
         settings["use_sde"] = bool(getattr(acting, "use_sde", False))
-    venv = DummyVecEnv([lambda: _SpacesOnlyEnv(policy)])
+    venv = spaces_only(policy)
     with th.random.fork_rng(devices=[]):
         model = cls(policy_class, venv, policy_kwargs=policy_kwargs, device="cpu", **settings)
     if cls is DQN:
@@ -217,7 +188,7 @@ def _extractor_statistics(policy: BasePolicy, weights: dict[str, th.Tensor]) -> 
 
 def _write_statistics(statistics: ObservationStatistics, policy: BasePolicy, path: Path) -> Path:
     normalizer = VecNormalize(
-        DummyVecEnv([lambda: _SpacesOnlyEnv(policy)]),
+        spaces_only(policy),
         training=False,
         norm_reward=False,
         clip_obs=statistics.clip_obs,
@@ -253,11 +224,3 @@ def _portable(space: gym.Space[Any]) -> gym.Space[Any]:
             if isinstance(value, np.ndarray):
                 setattr(part, name, value.view(_PortableArray))
     return copied
-
-
-class _SpacesOnlyEnv(gym.Env[Any, Any]):
-    """Provides the spaces of a policy; never stepped."""
-
-    def __init__(self, policy: BasePolicy) -> None:
-        self.observation_space = policy.observation_space
-        self.action_space = policy.action_space

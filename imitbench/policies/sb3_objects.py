@@ -13,8 +13,10 @@ import gymnasium as gym
 import numpy as np
 import torch as th
 from gymnasium import spaces
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common import torch_layers
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.dqn import policies as dqn_policies
 from stable_baselines3.sac import policies as sac_policies
@@ -32,6 +34,15 @@ from imitbench.util.networks import BaseNorm
 from imitbench.util.safe_unpickler import RefusedPickleError, read_safely
 from imitbench.util.spaces import check_bounds
 from imitbench.util.tensor_storage import LAYER_TYPES
+
+STABLE_BASELINES_CLASSES: dict[str, type[BaseAlgorithm]] = {
+    "ppo": PPO,
+    "sac": SAC,
+    "a2c": A2C,
+    "td3": TD3,
+    "dqn": DQN,
+}
+"""Algorithms by the name that cards, hubs and loaders use."""
 
 POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
     cls.__name__: cls

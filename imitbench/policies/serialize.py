@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch as th
-from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common import callbacks
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -22,7 +22,6 @@ from imitbench.errors import InputError, MissingPathError, UnknownNameError, did
 from imitbench.policies import storage
 from imitbench.policies.algorithm_storage import (
     build_algorithm,
-    holds_policy,
     read_algorithm_state,
     save_algorithm_state,
     state_from_zip,
@@ -30,9 +29,10 @@ from imitbench.policies.algorithm_storage import (
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
-from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy, own_policy_folder
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_architecture import build_policy
+from imitbench.policies.sb3_objects import STABLE_BASELINES_CLASSES
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.time_feature import TimeFeaturePolicy
@@ -45,15 +45,6 @@ PolicyLoaderFn = Callable[..., BasePolicy]
 
 policy_registry: Registry[PolicyLoaderFn] = Registry()
 """Policy loaders by name, to which others can be added."""
-
-STABLE_BASELINES_CLASSES: dict[str, type[BaseAlgorithm]] = {
-    "ppo": PPO,
-    "sac": SAC,
-    "a2c": A2C,
-    "td3": TD3,
-    "dqn": DQN,
-}
-"""Algorithms whose policies `load_policy` loads, by the name of their loader."""
 
 _DEFAULT_FILE = "model.zip"
 _POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in STABLE_BASELINES_CLASSES.values()}
@@ -147,7 +138,8 @@ def load_stable_baselines_model(
             spaces do not fit.
     """
     source = _find_model(Path(path))
-    if _statistics_missing(source, venv):
+    zip_with_statistics = source.is_file() and (source.parent / STATISTICS_FILE).is_file()
+    if zip_with_statistics and unwrap_vec_normalize(venv) is None:
         raise NormalizedObservationsError(
             f"{source.parent / STATISTICS_FILE}: the model was trained on observations normalized "
             "by these statistics; wrap the environment in VecNormalize.load(…), which unpickles "
@@ -165,9 +157,9 @@ def load_stable_baselines_model(
         _check_kind(cls, policy, source)
     else:
         archive = read_sb3_zip(source)
-        policy, plan = build_policy(archive, venv.observation_space, venv.action_space)
+        policy, faithful = build_policy(archive, venv.observation_space, venv.action_space)
         _check_kind(cls, policy, source)
-        if not plan.faithful:
+        if not faithful:
             raise InputError(
                 f"{source}: its networks share layers, which this version of Stable-Baselines3 "
                 "cannot train; load_policy loads the policy"
@@ -258,13 +250,12 @@ def _load_from_hub(
 
 def _find_model(path: Path) -> Path:
     """Finds a folder in this library's format, or a file of Stable-Baselines3."""
-    for folder in (path, path / "policy"):
-        if holds_policy(folder):
-            return folder
+    if own := own_policy_folder(path):
+        return own
     for file in (path, path / _DEFAULT_FILE, path.with_name(f"{path.name}.zip")):
         if file.is_file():
             return file
-    if path.suffix and holds_policy(_folder_of(path)):
+    if path.suffix and (_folder_of(path) / storage.DESCRIPTION_FILE).is_file():
         return _folder_of(path)
     raise MissingModelError(
         f"{path}: no model found; it must be a zip of Stable-Baselines3, or a folder with "
@@ -275,12 +266,6 @@ def _find_model(path: Path) -> Path:
 def _folder_of(path: Path) -> Path:
     """Returns the folder for a file name given to `save_stable_model`."""
     return path.parent if path.name == _DEFAULT_FILE else path.with_suffix("")
-
-
-def _statistics_missing(source: Path, venv: VecEnv) -> bool:
-    """Whether a zip has statistics that the environment does not apply."""
-    present = source.is_file() and (source.parent / STATISTICS_FILE).is_file()
-    return present and unwrap_vec_normalize(venv) is None
 
 
 def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> None:
@@ -300,26 +285,8 @@ def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> N
         )
 
 
-def _register_loaders() -> None:
-    policy_registry.register("random", value=build_loader_fn_require_space(RandomPolicy))
-    policy_registry.register("zero", value=build_loader_fn_require_space(ZeroPolicy))
-    for name, cls in STABLE_BASELINES_CLASSES.items():
-        policy_registry.register(name, value=_path_loader(cls))
-        policy_registry.register(f"{name}-huggingface", value=_hub_loader(name))
-
-
-def _path_loader(cls: type[BaseAlgorithm]) -> PolicyLoaderFn:
-    def load(venv: VecEnv, path: str | Path, **kwargs: Any) -> BasePolicy:
-        return _load_from_path(cls, venv, path, **kwargs)
-
-    return load
-
-
-def _hub_loader(algo: str) -> PolicyLoaderFn:
-    def load(venv: VecEnv, env_name: str, **kwargs: Any) -> BasePolicy:
-        return _load_from_hub(algo, venv, env_name, **kwargs)
-
-    return load
-
-
-_register_loaders()
+policy_registry.register("random", value=build_loader_fn_require_space(RandomPolicy))
+policy_registry.register("zero", value=build_loader_fn_require_space(ZeroPolicy))
+for _name, _cls in STABLE_BASELINES_CLASSES.items():
+    policy_registry.register(_name, value=partial(_load_from_path, _cls))
+    policy_registry.register(f"{_name}-huggingface", value=partial(_load_from_hub, _name))

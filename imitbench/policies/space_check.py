@@ -10,7 +10,7 @@ from stable_baselines3.common.preprocessing import (
     is_image_space,
     is_image_space_channels_first,
 )
-from stable_baselines3.common.vec_env import VecTransposeImage
+from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
 
 from imitbench.errors import InputError
 
@@ -57,6 +57,13 @@ def channels_first(space: gym.Space[Any]) -> gym.Space[Any]:
         transposed: gym.Space[Any] = VecTransposeImage.transpose_space(space)
         return transposed
     return space
+
+
+def spaces_only(policy: BasePolicy) -> DummyVecEnv:
+    """Returns an environment with the spaces of a policy, for code that never steps it."""
+    env: gym.Env[Any, Any] = gym.Env()
+    env.observation_space, env.action_space = policy.observation_space, policy.action_space
+    return DummyVecEnv([lambda: env])
 
 
 def _alike(own: gym.Space[Any], wanted: gym.Space[Any]) -> bool:

@@ -14,13 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch as th
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 from safetensors import torch as safetensors_torch
-from stable_baselines3.common import policies as sb3_policies
-from stable_baselines3.common import torch_layers
-from stable_baselines3.dqn.policies import DQNPolicy
-from stable_baselines3.sac.policies import SACPolicy
-from stable_baselines3.td3.policies import TD3Policy
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.utils import ConstantSchedule
 
 from imitbench.errors import InputError
 from imitbench.policies.action_heads import (
@@ -29,16 +26,10 @@ from imitbench.policies.action_heads import (
     FlowPolicy,
     MixturePolicy,
 )
-from imitbench.policies.base import (
-    FeedForward32Policy,
-    NormalizeFeaturesExtractor,
-    RandomPolicy,
-    SAC1024Policy,
-    ZeroPolicy,
-)
+from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.plugin_classes import (
     PluginSource,
     PolicyCodec,
@@ -46,6 +37,7 @@ from imitbench.policies.plugin_classes import (
     choose_source,
     constructor_arguments,
 )
+from imitbench.policies.sb3_objects import EXTRACTORS, POLICIES
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.extras import import_extra
@@ -63,15 +55,8 @@ from imitbench.util.text_line import one_line
 DESCRIPTION_FILE = "policy.json"
 WEIGHTS_FILE = "policy.safetensors"
 
-_POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
-    "ActorCriticPolicy": sb3_policies.ActorCriticPolicy,
-    "ActorCriticCnnPolicy": sb3_policies.ActorCriticCnnPolicy,
-    "MultiInputActorCriticPolicy": sb3_policies.MultiInputActorCriticPolicy,
-    "FeedForward32Policy": FeedForward32Policy,
-    "SACPolicy": SACPolicy,
-    "SAC1024Policy": SAC1024Policy,
-    "TD3Policy": TD3Policy,
-    "DQNPolicy": DQNPolicy,
+_POLICIES: dict[str, type[BasePolicy]] = {
+    **POLICIES,
     "DeterministicPolicy": DeterministicPolicy,
     "MixturePolicy": MixturePolicy,
     "FlowPolicy": FlowPolicy,
@@ -92,51 +77,37 @@ _NOT_STORED = (
     "optimizer_class",
     "optimizer_kwargs",
 )
-_TYPES: dict[str, type] = {
-    **LAYER_TYPES,
-    "FlattenExtractor": torch_layers.FlattenExtractor,
-    "NatureCNN": torch_layers.NatureCNN,
-    "CombinedExtractor": torch_layers.CombinedExtractor,
-    "NormalizeFeaturesExtractor": NormalizeFeaturesExtractor,
-}
+_TYPES: dict[str, type] = {**LAYER_TYPES, **EXTRACTORS}
 
 
-class _Weights(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Weights(BaseModel, extra="forbid", strict=True):
     file: Literal["policy.safetensors"] = "policy.safetensors"
     sha256: str
 
 
-class _Normalization(BaseModel):
+class _Normalization(BaseModel, extra="forbid", strict=True):
     """Settings of a `NormalizedPolicy`; its statistics are stored with the weights.
 
     `clip_obs` is null if nothing is clipped.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     epsilon: float = Field(ge=0)
     clip_obs: float | None = Field(ge=0)
 
 
-class _TimeFeature(BaseModel):
+class _TimeFeature(BaseModel, extra="forbid", strict=True):
     """Settings of a `TimeFeaturePolicy`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     max_steps: int = Field(ge=1)
 
 
-class _Description(BaseModel):
+class _Description(BaseModel, extra="forbid", strict=True):
     """`policy.json`.
 
     Spaces are those of the networks. `plugin` is the source of classes that are not of this package
     or Stable-Baselines3. The other optional fields describe wrappers between networks and
     environment.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-policy"] = "imitbench-policy"
     version: Literal[1] = 1
@@ -154,7 +125,7 @@ class _Description(BaseModel):
         return {key: value for key, value in handler(self).items() if value is not None}
 
 
-def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
+def save_policy(policy: BasePolicy, directory: Path) -> None:
     """Writes a policy to `directory`.
 
     Args:
@@ -174,7 +145,7 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     write_network(directory / WEIGHTS_FILE, weights, directory / DESCRIPTION_FILE, description)
 
 
-def check_storable(policy: sb3_policies.BasePolicy) -> None:
+def check_storable(policy: BasePolicy) -> None:
     """Checks that a policy can be stored and built again, without writing it.
 
     Raises:
@@ -182,7 +153,7 @@ def check_storable(policy: sb3_policies.BasePolicy) -> None:
     """
     if isinstance(policy, ForeignPolicy):
         return
-    if not isinstance(policy, sb3_policies.BasePolicy):
+    if not isinstance(policy, BasePolicy):
         raise InputError(
             f"policy: is a {type(policy).__qualname__}; make its class a subclass of "
             "stable_baselines3.common.policies.BasePolicy, or of "
@@ -203,7 +174,7 @@ def check_storable(policy: sb3_policies.BasePolicy) -> None:
         ) from error
 
 
-def _describe(policy: sb3_policies.BasePolicy) -> tuple[_Description, bytes]:
+def _describe(policy: BasePolicy) -> tuple[_Description, bytes]:
     """Returns the content of both files.
 
     Raises:
@@ -234,9 +205,7 @@ def _describe(policy: sb3_policies.BasePolicy) -> tuple[_Description, bytes]:
     return description, weights
 
 
-def _class_and_arguments(
-    policy: sb3_policies.BasePolicy, codec: PolicyCodec
-) -> tuple[str, dict[str, Any]]:
+def _class_and_arguments(policy: BasePolicy, codec: PolicyCodec) -> tuple[str, dict[str, Any]]:
     """Returns the name of a policy's class, and the encoded arguments of its constructor."""
     name = type(policy).__name__
     own = _class_of(name) is not type(policy)
@@ -280,7 +249,7 @@ def load_policy(
     device: th.device | str = "cpu",
     plugin: str | None = None,
     trust: bool = False,
-) -> sb3_policies.BasePolicy:
+) -> BasePolicy:
     """Reads a policy written by `save_policy`.
 
     Args:
@@ -327,13 +296,13 @@ def load_policy(
     return policy.to(device)
 
 
-def _rebuild(description: _Description, weights: dict[str, th.Tensor]) -> sb3_policies.BasePolicy:
+def _rebuild(description: _Description, weights: dict[str, th.Tensor]) -> BasePolicy:
     """Builds the policy and gives it its weights; raises any error that classes may raise."""
     codec = PolicyCodec(_TYPES, description.plugin)
     policy_class = _class_of(description.policy_class)
     if policy_class is None:
         found = codec.type_of(description.policy_class)
-        if not issubclass(found, sb3_policies.BasePolicy):
+        if not issubclass(found, BasePolicy):
             raise ValueError(f"{description.policy_class} is not a policy")
         policy_class = found
     else:
@@ -349,7 +318,7 @@ def _in_one_line(error: BaseException) -> str:
     return one_line(error) or type(error).__name__
 
 
-def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
+def _class_of(name: str) -> type[BasePolicy] | None:
     """Returns the class of a name; `None` if it is unknown, or its package is missing."""
     if name not in _OF_SB3_CONTRIB:
         return _POLICIES.get(name)
@@ -357,20 +326,20 @@ def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
         home = importlib.import_module(f"sb3_contrib.{_OF_SB3_CONTRIB[name]}.policies")
     except ImportError:
         return None
-    found: type[sb3_policies.BasePolicy] = getattr(home, name)
+    found: type[BasePolicy] = getattr(home, name)
     return found
 
 
 def _build(
-    policy_class: type[sb3_policies.BasePolicy], description: _Description, codec: PolicyCodec
-) -> sb3_policies.BasePolicy:
+    policy_class: type[BasePolicy], description: _Description, codec: PolicyCodec
+) -> BasePolicy:
     kwargs: dict[str, Any] = {
         "observation_space": space_from_json(description.observation_space),
         "action_space": space_from_json(description.action_space),
         **codec.decode(description.kwargs),
     }
     if accepts(policy_class, "lr_schedule"):
-        kwargs["lr_schedule"] = _no_schedule
+        kwargs["lr_schedule"] = ConstantSchedule(0.0)  # of an optimizer that is not used
     policy = policy_class(**kwargs)
     normalization, time_feature = description.normalization, description.time_feature
     if normalization is not None:
@@ -389,7 +358,7 @@ def _build(
     return policy
 
 
-def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
+def draw_exploration(policy: BasePolicy) -> None:
     """Samples the exploration noise of gSDE, which would otherwise be that of the untrained policy.
 
     Torch's generator is not changed.
@@ -400,8 +369,3 @@ def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
     if getattr(acting, "use_sde", False):
         with th.random.fork_rng(devices=[]):
             acting.reset_noise()
-
-
-def _no_schedule(_progress: float) -> float:
-    """Returns the learning rate of the unused optimizer that Stable-Baselines3 always builds."""
-    return 0.0

@@ -65,7 +65,7 @@ class BasicRewardNet(RewardNet):
             raise ValueError(
                 "use_state, use_action, use_next_state and use_done are all False: set one of them"
             )
-        self._mlp_kwargs = with_sizes({"hid_sizes": (32, 32), **kwargs}, "hid_sizes")
+        self._mlp_kwargs = _with_sizes({"hid_sizes": (32, 32), **kwargs}, "hid_sizes")
         self.mlp = build_mlp(in_size, squeeze_output=True, **self._mlp_kwargs)
 
     def forward(
@@ -146,7 +146,7 @@ class CnnRewardNet(RewardNet):
                     "or set use_action=False"
                 )
             self._choices = int(action_space.n)
-        self._cnn_kwargs = with_sizes({"hid_channels": (32, 32), **kwargs}, "hid_channels")
+        self._cnn_kwargs = _with_sizes({"hid_channels": (32, 32), **kwargs}, "hid_channels")
         self.cnn = build_cnn(channels, out_size=self._ends * self._choices, **self._cnn_kwargs)
 
     def get_num_channels_obs(self, space: gym.Space[Any]) -> int:
@@ -155,7 +155,7 @@ class CnnRewardNet(RewardNet):
         Raises:
             ValueError: Its elements are not images.
         """
-        return image_channels(space, self.hwc_format)
+        return _image_channels(space, self.hwc_format)
 
     def forward(
         self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
@@ -176,7 +176,7 @@ class CnnRewardNet(RewardNet):
         if self.use_next_state:
             images.append(next_state)
         image = th.cat(images, dim=-1 if self.hwc_format else 1) if len(images) > 1 else images[0]
-        outputs = convolve(self.cnn, cnn_transpose(image) if self.hwc_format else image)
+        outputs = _convolve(self.cnn, cnn_transpose(image) if self.hwc_format else image)
         # Axes: transition, done flag, action.
         outputs = outputs.reshape(-1, self._ends, self._choices)
         by_end = th.einsum("nea,na->ne", outputs, action) if self.use_action else outputs.squeeze(2)
@@ -211,18 +211,11 @@ def cnn_transpose(tens: th.Tensor) -> th.Tensor:
     return tens.permute(0, 3, 1, 2)
 
 
-def convolve(cnn: nn.Module, images: th.Tensor) -> th.Tensor:
-    """Applies a convolutional network to images.
+def _convolve(cnn: nn.Module, images: th.Tensor) -> th.Tensor:
+    """Applies a network of `build_cnn` to images, shape `(n, channels, height, width)`.
 
     On a CPU, a few images are processed at a time, so that activations stay in the caches: large
     batches then take a third of the time.
-
-    Args:
-        cnn: Treats images independently, as those of `imitbench.util.networks.build_cnn` do.
-        images: Shape `(n, channels, height, width)`.
-
-    Returns:
-        The output of `cnn`.
     """
     number, channels, height, width = images.shape
     widths = [layer.out_channels for layer in cnn.modules() if isinstance(layer, nn.Conv2d)]
@@ -234,22 +227,13 @@ def convolve(cnn: nn.Module, images: th.Tensor) -> th.Tensor:
     return th.cat([cnn(part) for part in th.split(images, at_once)])
 
 
-def image_channels(space: gym.Space[Any], hwc_format: bool) -> int:
-    """Number of channels of the images of a space.
-
-    Args:
-        space: A Box of three dimensions.
-        hwc_format: Whether channels are the last dimension (else the first).
-
-    Raises:
-        ValueError: `space` is of another type or shape.
-    """
+def _image_channels(space: gym.Space[Any], hwc_format: bool) -> int:
     if not isinstance(space, spaces.Box) or len(space.shape) != 3:
         raise ValueError(f"observation_space: needs images, a Box of three dimensions, not {space}")
     return int(space.shape[-1 if hwc_format else 0])
 
 
-def with_sizes(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
+def _with_sizes(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
     """Copies keyword arguments with the sizes under `name`, any iterable, as a tuple."""
     return {**kwargs, name: tuple(int(size) for size in kwargs[name])}
 
@@ -400,7 +384,7 @@ class BasicPotentialMLP(nn.Module):
     ) -> None:
         super().__init__()
         self._observation_space = observation_space
-        self._kwargs = with_sizes({"hid_sizes": hid_sizes, **kwargs}, "hid_sizes")
+        self._kwargs = _with_sizes({"hid_sizes": hid_sizes, **kwargs}, "hid_sizes")
         self._hidden = tuple(hidden_entries)
         self._visible = ObservationMask(
             encoded_size(observation_space, "observation_space"), self._hidden
@@ -442,9 +426,9 @@ class BasicPotentialCNN(nn.Module):
     ) -> None:
         super().__init__()
         self._observation_space = observation_space
-        self._kwargs = with_sizes({"hid_sizes": hid_sizes, **kwargs}, "hid_sizes")
+        self._kwargs = _with_sizes({"hid_sizes": hid_sizes, **kwargs}, "hid_sizes")
         self._hwc_format = hwc_format
-        channels = image_channels(observation_space, hwc_format)
+        channels = _image_channels(observation_space, hwc_format)
         self._potential_net = build_cnn(
             channels, hid_channels=self._kwargs["hid_sizes"], squeeze_output=True, **kwargs
         )
@@ -452,7 +436,7 @@ class BasicPotentialCNN(nn.Module):
     def forward(self, state: th.Tensor) -> th.Tensor:
         """Computes potentials, shape `(n,)`, of images as in `CnnRewardNet`."""
         images = cnn_transpose(state) if self._hwc_format else state
-        return convolve(self._potential_net, images)
+        return _convolve(self._potential_net, images)
 
     def arguments(self) -> dict[str, Any]:
         """Constructor arguments that build the same potential."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, cast
 
 import gymnasium as gym
 import torch as th
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import nn
 
 from imitbench.errors import InputError
@@ -74,17 +74,13 @@ class _Storable(Protocol):
     def arguments(self) -> dict[str, Any]: ...
 
 
-class _Weights(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Weights(BaseModel, extra="forbid", strict=True):
     file: Literal["reward.safetensors"] = "reward.safetensors"
     sha256: str
 
 
-class _Description(BaseModel):
+class _Description(BaseModel, extra="forbid", strict=True):
     """`reward.json`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     format: Literal["imitbench-reward"] = "imitbench-reward"
     version: Literal[1] = 1

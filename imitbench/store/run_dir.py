@@ -273,7 +273,7 @@ class RunDirectory:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from imitbench.data.arrow_numbers import arrow_view
+        from imitbench.data.arrow_table import arrow_view
 
         columns = episodes.columns.items()
         table = pa.table({name: arrow_view(values) for name, values in columns})

@@ -19,7 +19,8 @@ from imitbench.cards.catalog import (
     suite_names,
 )
 from imitbench.cards.suite import EnvironmentCard
-from imitbench.data.demonstrations import read_demonstrations, validate_demonstrations
+from imitbench.data.demonstration_checks import validate_demonstrations
+from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.tabular import TabularModel
 from imitbench.errors import InputError
 from imitbench.experts.demonstrations import MAX_FILE_BYTES

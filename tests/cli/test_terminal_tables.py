@@ -193,7 +193,12 @@ def _pulled():
     found = {"seals-Ant-v1": 612345, "seals-Walker2d-v1": 98765}
     return [
         PulledArtifact(
-            "model", f"HumanCompatibleAI/ppo-{name}", "0af1" * 10, folder / name, "ab" * 32, size
+            kind="model",
+            repo=f"HumanCompatibleAI/ppo-{name}",
+            revision="0af1" * 10,
+            folder=folder / name,
+            digest="ab" * 32,
+            size=size,
         )
         for name, size in found.items()
     ]

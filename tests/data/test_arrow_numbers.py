@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from imitbench.data.arrow_numbers import arrow_view, numpy_view
+from imitbench.data.arrow_table import arrow_view, numpy_view
 
 KINDS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "?", ">f8", ">i4"]
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from imitbench.data.demonstration_checks import validate_demonstrations
 from imitbench.data.demonstrations import (
     read_demonstrations,
-    validate_demonstrations,
     write_demonstrations,
 )
 from imitbench.data.trajectories import Trajectory

@@ -17,7 +17,7 @@ from support.sb3_models import MODELS, SHORT, SMALL, off, ppo
 from imitbench.errors import InputError
 from imitbench.policies.expert import Spaces, algorithm_name, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_objects import stored_space
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.storage import load_policy, save_policy

@@ -13,7 +13,7 @@ from support.drift import drift_venv
 from support.hub import serve_hub
 
 from imitbench.errors import InputError
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.serialize import load_policy, save_stable_model
 
 REPOSITORY = "org/ppo-seals-Drift-v0"

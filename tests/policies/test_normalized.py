@@ -9,7 +9,7 @@ from support.drift import TORQUE, drift_venv
 
 from imitbench.data.policy_callable import policy_to_callable
 from imitbench.policies.base import ZeroPolicy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 
 
 @pytest.fixture

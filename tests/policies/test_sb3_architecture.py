@@ -33,10 +33,10 @@ def test_a_rebuilt_policy_acts_as_the_unpickled_one(tmp_path, make):
     model = make()
     model.learn(24)
     archive = save(model, tmp_path / "model.zip")
-    policy, plan = rebuild(archive, model.get_env())
+    policy, faithful = rebuild(archive, model.get_env())
     expected = type(model).load(tmp_path / "model.zip").policy
     assert isinstance(expected, type(policy))
-    assert plan.faithful
+    assert faithful
     observations = model.get_env().reset()
     for deterministic in (True, False):
         actions = []
@@ -166,8 +166,8 @@ def test_layers_shared_by_old_versions_are_copied(tmp_path):
         model.policy.mlp_extractor.value_net.load_state_dict({f"0.{what}": shared}, strict=False)
     archive.weights.clear()
     archive.weights.update(old)
-    policy, plan = rebuild(archive, drift_venv())
-    assert not plan.faithful
+    policy, faithful = rebuild(archive, drift_venv())
+    assert not faithful
     observations = th.as_tensor(drift_venv().reset())
     model.policy.set_training_mode(False)
     for found, wanted in zip(

@@ -14,7 +14,7 @@ from support.sb3_models import MODELS, NORMALIZED, SHORT, SMALL, ppo
 
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.expert import load_expert_policy
-from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_export import export_sb3_zip
 from imitbench.policies.time_feature import TimeFeaturePolicy
 
@@ -75,11 +75,6 @@ def test_missing_parts_are_listed(tmp_path):
     assert any("optimizers" in line for line in exported.missing)
     assert any("TimeFeatureWrapper, with max_steps=50" in line for line in exported.missing)
     assert PPO.load(tmp_path / "model.zip").observation_space.shape == (4,)
-
-
-def test_hyperparameters_may_be_given(tmp_path):
-    export_sb3_zip(ppo().policy, tmp_path / "model.zip", hyperparameters={"gamma": 0.5})
-    assert PPO.load(tmp_path / "model.zip").gamma == 0.5
 
 
 def test_torchs_generator_is_not_changed(tmp_path):

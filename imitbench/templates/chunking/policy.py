@@ -42,16 +42,17 @@ class ChunkPolicy(StatefulPolicy):
         self.chunk = chunk
         self.hidden_size = hidden_size
         inputs = spaces.flatdim(observation_space)
+        outputs = spaces.flatdim(action_space)  # of the network, for one action
         self.network = nn.Sequential(
             nn.Flatten(),
             nn.Linear(inputs, hidden_size),
             nn.Tanh(),
             nn.Linear(hidden_size, hidden_size),
             nn.Tanh(),
-            nn.Linear(hidden_size, chunk * _numbers_per_action(action_space)),
+            nn.Linear(hidden_size, chunk * outputs),
         )
         if isinstance(action_space, spaces.Box):
-            self.log_std = nn.Parameter(th.zeros(_numbers_per_action(action_space)))
+            self.log_std = nn.Parameter(th.zeros(outputs))
 
     def plan(self, observations: th.Tensor) -> Distribution:
         """Returns the distribution of the next actions: `chunk` rows for each observation.
@@ -83,12 +84,3 @@ class ChunkPolicy(StatefulPolicy):
         plans = th.where(over, fresh.reshape(plans.shape).to(plans.dtype), plans)
         used = th.where(used == self.chunk, 0, used)
         return plans[th.arange(len(plans)), used], (plans, used + 1)
-
-
-def _numbers_per_action(space: gym.Space[Any]) -> int:
-    """Returns how many outputs of the network describe one action."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(space.nvec.sum())
-    return spaces.flatdim(space)
