@@ -50,6 +50,11 @@ def check_finite(weights: Mapping[str, th.Tensor]) -> None:
 class _AllocationMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the sizes of allocations before they happen."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would import its compiler, which takes a second, to leave this class out."""
+        return False
+
     def __init__(self, allowed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._left = allowed

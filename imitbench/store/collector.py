@@ -120,12 +120,13 @@ def collect(out: Path, *, home: Path | None = None) -> CollectionSummary:
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
     home = home or out
     scan = scan_outcomes(out)
-    known = _known(home)
+    version, known = _version(home), _known(home)
     if known is None or not known.agrees_with(scan):
         with database.exclusive_writer(home):
             # Another process may have collected in the meantime, and more runs may have finished.
             scan = scan_outcomes(out)
-            known = _known(home)
+            if _version(home) != version:
+                known = _known(home)
             if known is None or not known.agrees_with(scan):
                 return _revise(out, home, scan, known)
     return CollectionSummary(0, 0, _quarantined(known.problems, scan))
@@ -147,6 +148,15 @@ class _DatabaseState:
 
     def fresh(self, scan: FolderScan) -> list[str]:
         return [path for path, stamp in scan.stamps.items() if self.stamps.get(path) != stamp]
+
+
+def _version(home: Path) -> tuple[int, int, int] | None:
+    """Returns what differs between the database and one that replaced it; `None` without one."""
+    try:
+        stat = (home / database.DATABASE_FILE).stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _known(home: Path) -> _DatabaseState | None:

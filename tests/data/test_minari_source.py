@@ -87,9 +87,9 @@ def test_several_processes_may_fill_the_cache_at_the_same_time(played, tmp_path)
         f"from imitbench.data.minari_source import copy_minari\nprint(copy_minari({NAME!r}).folder)"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     folders = {process.communicate()[0].strip() for process in started}
-    assert [process.returncode for process in started] == [0, 0, 0]
+    assert [process.returncode for process in started] == [0, 0]
     (folder,) = folders
     assert len(read_demonstrations(Path(folder))) == 3
     assert len(list(Path(folder).parent.iterdir())) == 1

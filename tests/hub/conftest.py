@@ -3,8 +3,11 @@
 import pytest
 from support.command import call_imitbench, refusal
 from support.hub import serve_hub
+from typer.testing import CliRunner
 
 from imitbench.cards.catalog import load_suite, suite_directory
+from imitbench.cli.main import app
+from imitbench.errors import InputError
 
 
 @pytest.fixture
@@ -45,6 +48,20 @@ def imitbench(hub, tmp_path):
     def call(*arguments, **variables):
         env = {**hub.environment(tmp_path / "home"), **variables}
         return call_imitbench(*arguments, cwd=tmp_path, env=env)
+
+    return call
+
+
+@pytest.fixture
+def told(client, tmp_path, monkeypatch):
+    """Calls a command that must be refused, in this process; returns the line it would print."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(InputError) as caught:
+            CliRunner().invoke(app, arguments, catch_exceptions=False)
+        [line] = str(caught.value).splitlines()
+        return line
 
     return call
 

@@ -77,7 +77,7 @@ def test_environments_weigh_the_same_however_many_runs_they_have() -> None:
 def test_it_is_that_of_rliable() -> None:
     first, second = rng(1).normal(0.3, 1, size=(7, 3)), rng(2).normal(size=(5, 3))
     first[:3, 0] = second[:3, 0]  # ties
-    replicates = 600
+    replicates = 300
     np.random.seed(0)  # noqa: NPY002 - all that rliable's resamples depend on
     points, ends = library.get_interval_estimates(
         {"x": [first, second]}, metrics.probability_of_improvement, reps=replicates

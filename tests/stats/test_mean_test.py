@@ -179,7 +179,7 @@ def rejections(pairs, environments=1):
 
 
 def test_bounds_are_p_values_where_these_are_small():
-    pairs = drawn((6, 4), (0.1, 0.2), 2, 200, 0.1)
+    pairs = drawn((6, 4), (0.1, 0.2), 2, 80, 0.1)
     p, bounds = (
         mean_tests(pairs, replicates=500, rng=rng(), bounds=quick) for quick in (False, True)
     )

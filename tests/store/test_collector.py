@@ -126,7 +126,7 @@ def test_collecting_again_changes_nothing(tmp_path, finished, failed):
 
 
 def test_the_database_is_rebuilt_to_the_identical_content(tmp_path, finished, failed):
-    for seed in range(3):
+    for seed in range(2):
         finished(make_spec(seed=seed), raw_return=float(seed))
         collect(tmp_path)
     failed(make_spec(seed=9))
@@ -172,17 +172,20 @@ def test_rows_of_a_removed_directory_are_removed(tmp_path, finished):
     assert [row.seed for row in scores(tmp_path)] == [0]
 
 
-@pytest.mark.parametrize("file", ["spec.json", "result.json", "episodes.parquet", "metrics.jsonl"])
-def test_a_damaged_directory_is_named_and_excluded(tmp_path, finished, file):
+def test_damaged_directories_are_named_and_excluded(tmp_path, finished):
+    files = ["spec.json", "result.json", "episodes.parquet", "metrics.jsonl"]
     finished(make_spec(seed=0))
-    damaged = finished(make_spec(seed=1)).path / file
-    damaged.write_bytes(damaged.read_bytes()[:10])
+    damaged = [finished(make_spec(seed=seed)).path / file for seed, file in enumerate(files, 1)]
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:10])
     done = collect(tmp_path)
     assert done.added == 1
-    [left_out] = done.quarantined
-    assert left_out.path == str(damaged.parent.relative_to(tmp_path))
-    assert left_out.reason.startswith(f"{file}: ")
-    assert "\n" not in left_out.reason
+    named = {each.path: each.reason for each in done.quarantined}
+    assert len(named) == len(done.quarantined) == 4
+    for path in damaged:
+        reason = named[str(path.parent.relative_to(tmp_path))]
+        assert reason.startswith(f"{path.name}: ")
+        assert "\n" not in reason
     assert [row.seed for row in scores(tmp_path)] == [0]
 
 
@@ -211,15 +214,15 @@ def test_the_newest_of_equal_cells_counts_and_variants_stay_apart(tmp_path, fini
 
 
 def test_concurrent_collectors_do_not_disturb_each_other(tmp_path, finished):
-    for seed in range(20):
+    for seed in range(5):
         finished(make_spec(seed=seed))
     code = "import sys; from pathlib import Path; from imitbench.store.collector import collect; collect(Path(sys.argv[1]))"  # noqa: E501
     processes = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE)
-        for _ in range(3)
+        for _ in range(2)
     ]
-    assert [(p.wait(), p.stderr.read()) for p in processes] == [(0, b"")] * 3
-    assert len(scores(tmp_path)) == 20
+    assert [(p.wait(), p.stderr.read()) for p in processes] == [(0, b"")] * 2
+    assert len(scores(tmp_path)) == 5
 
 
 def test_a_folder_without_results_is_reported(tmp_path):
@@ -311,50 +314,57 @@ def test_incomplete_and_unrelated_folders_are_not_results(tmp_path, finished):
     ]
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("metrics.jsonl", '{"step": 1, "loss": "low"}\n'),
-        ("metrics.jsonl", '{"step": 99999999999999999999, "loss": 1}\n'),
-        ("metrics.jsonl", "[" * 100_000),
-        ("metrics.jsonl", '{"loss": 1}\n'),
-        ("metrics.jsonl", '{"step": 1, "\\ud800": 1}\n'),
-        ("result.json", "[]"),
-        ("spec.json", b"\xff\xfe"),
-    ],
-)
-def test_malicious_files_are_reported_and_do_no_harm(tmp_path, finished, file, content):
-    finished(make_spec(seed=0))
-    path = finished(make_spec(seed=1)).path / file
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    done = collect(tmp_path)
+HARMFUL = [
+    ("metrics.jsonl", '{"step": 1, "loss": "low"}\n'),
+    ("metrics.jsonl", '{"step": 99999999999999999999, "loss": 1}\n'),
+    ("metrics.jsonl", "[" * 100_000),
+    ("metrics.jsonl", '{"loss": 1}\n'),
+    ("metrics.jsonl", '{"step": 1, "\\ud800": 1}\n'),
+    ("result.json", "[]"),
+    ("spec.json", b"\xff\xfe"),
+]
+NUMBERS = [
+    ("result.json", ("env_steps",)),
+    ("spec.json", ("seed",)),
+    ("spec.json", ("budget", "amount")),
+    ("spec.json", ("protocol", "episodes")),
+    ("spec.json", ("hyperparameters", "batch_size")),
+]
+
+
+def check_that_files_are_left_out(out, paths):
+    """Checks that one run is collected, and that each of the files is named."""
+    done = collect(out)
     assert done.added == 1
-    assert [each.reason.partition(":")[0] for each in done.quarantined] == [file]
+    found = {(each.path, each.reason.partition(":")[0]) for each in done.quarantined}
+    assert found == {(str(path.parent.relative_to(out)), path.name) for path in paths}
+    assert len(done.quarantined) == len(paths)
+    assert [row.seed for row in scores(out)] == [0]
 
 
-@pytest.mark.parametrize(
-    ("file", "place"),
-    [
-        ("result.json", ("env_steps",)),
-        ("spec.json", ("seed",)),
-        ("spec.json", ("budget", "amount")),
-        ("spec.json", ("protocol", "episodes")),
-        ("spec.json", ("hyperparameters", "batch_size")),
-    ],
-)
+def test_malicious_files_are_reported_and_do_no_harm(tmp_path, finished):
+    finished(make_spec(seed=0))
+    paths = []
+    for seed, (file, content) in enumerate(HARMFUL, start=1):
+        paths.append(finished(make_spec(seed=seed)).path / file)
+        paths[-1].write_bytes(content if isinstance(content, bytes) else content.encode())
+    check_that_files_are_left_out(tmp_path, paths)
+
+
 @pytest.mark.parametrize("number", [2**63, 10**400], ids=["64 bits", "400 digits"])
-def test_numbers_out_of_the_databases_range_are_reported(tmp_path, finished, file, place, number):
+def test_numbers_out_of_the_databases_range_are_reported(tmp_path, finished, number):
     finished(make_spec(seed=0))
-    path = finished(make_spec(seed=1)).path / file
-    document = json.loads(path.read_text())
-    part = document
-    for name in place[:-1]:
-        part = part[name]
-    part[place[-1]] = number
-    path.write_text(json.dumps(document))
-    done = collect(tmp_path)
-    assert done.added == 1
-    assert [each.reason.partition(":")[0] for each in done.quarantined] == [file]
+    paths = []
+    for seed, (file, place) in enumerate(NUMBERS, start=1):
+        path = finished(make_spec(seed=seed)).path / file
+        document = json.loads(path.read_text())
+        part = document
+        for name in place[:-1]:
+            part = part[name]
+        part[place[-1]] = number
+        path.write_text(json.dumps(document))
+        paths.append(path)
+    check_that_files_are_left_out(tmp_path, paths)
 
 
 def test_a_copy_of_a_run_in_another_folder_is_excluded(tmp_path, finished):

@@ -1,3 +1,6 @@
+import shutil
+from pathlib import Path
+
 import duckdb
 import pytest
 from support.synthetic_runs import plan_runs, write_results
@@ -27,11 +30,12 @@ OTHER = {
 }
 
 
-@pytest.fixture
-def out(tmp_path):
-    write_results(tmp_path / "runs", plan_runs(2))
-    collect(tmp_path / "runs")
-    return tmp_path / "runs"
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write_results(folder, plan_runs(2))
+    collect(folder)
+    return folder
 
 
 def content(out):
@@ -59,15 +63,26 @@ def test_a_file_can_be_open_twice(out):
             other.execute(f"COPY runs TO '{out / 'a.csv'}'")
 
 
-@pytest.mark.parametrize("what", OTHER)
-def test_a_database_with_other_content_is_refused_and_rebuilt(what, out):
-    path = out / database.DATABASE_FILE
-    with duckdb.connect(path) as connection:
-        connection.execute(OTHER[what])
-    with pytest.raises(DamagedDatabaseError, match="another shape"), database.reader(out):
+def is_refused(path):
+    with pytest.raises(DamagedDatabaseError, match="another shape"), database.reader(path.parent):
         pass
     with pytest.raises(InputError, match="another shape"), database.reader_of_file(path):
         pass
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_a_database_with_other_content_is_refused(what, out, tmp_path):
+    path = Path(shutil.copy(out / database.DATABASE_FILE, tmp_path))
+    with duckdb.connect(path) as connection:
+        connection.execute(OTHER[what])
+    is_refused(path)
+
+
+def test_a_database_with_other_content_is_rebuilt(out):
+    path = out / database.DATABASE_FILE
+    with duckdb.connect(path) as connection:
+        connection.execute(OTHER["a view"])
+    is_refused(path)
     assert collect(out).added == 2
     with database.reader(out) as connection:
         assert connection.execute("SELECT count(*) FROM scores").fetchall() == [(2,)]

@@ -37,10 +37,12 @@ def results(*runs, **values):
     return ImportedResults(runs=list(runs or (run(), KILLED)), **(usual | values))
 
 
-def query(out, question):
+def query(out, *questions):
+    """Collects, and answers one question, or several."""
     collect(out)
     with database.reader(out) as connection:
-        return connection.execute(question).fetchall()
+        answers = [connection.execute(question).fetchall() for question in questions]
+    return answers if len(questions) > 1 else answers[0]
 
 
 def test_written_results_are_read_back(tmp_path):
@@ -81,12 +83,12 @@ def test_imports_of_different_names_coexist(tmp_path):
 def test_imported_runs_are_never_among_own_ones(tmp_path, finished, failed):
     finished(make_spec(seed=0))
     failed(make_spec(seed=1))
-    own = "SELECT * FROM scores", "SELECT * FROM latest", "SELECT * FROM failures"
-    before = [query(tmp_path, question) for question in (*own, 'SELECT * FROM "references"')]
+    own = [f"FROM {table}" for table in ("scores", "latest", "failures", '"references"')]
+    before = query(tmp_path, *own)
+    assert [len(rows) for rows in before] == [1, 1, 1, 1]
     write_external(results(), tmp_path, "lab", version="1")
     assert collect(tmp_path) == CollectionSummary(0, 0)
-    after = [query(tmp_path, question) for question in (*own, 'SELECT * FROM "references"')]
-    assert after == before
+    assert query(tmp_path, *own) == before
     [row] = query(tmp_path, "SELECT name, algo, seed, raw_return, score FROM external_scores")
     assert row == ("lab", "bc", 0, -200.0, None)
 
@@ -110,8 +112,8 @@ def test_rows_follow_the_file(tmp_path, finished):
     write_external(results(run(raw_return=7.0)), tmp_path, "lab", version="1", force=True)
     assert query(tmp_path, "SELECT raw_return FROM external") == [(7.0,)]
     external_path(tmp_path, "lab").unlink()
-    assert query(tmp_path, everything) == []
-    assert len(query(tmp_path, "FROM scores")) == 1
+    external, own = query(tmp_path, everything, "FROM scores")
+    assert (external, len(own)) == ([], 1)
 
 
 def test_collecting_again_writes_nothing(tmp_path):
@@ -152,29 +154,33 @@ def damaged(text, change):
     }[change]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "an edited number", "an edited number and digest", "a place twice", "another name",
-        "cut short", "no JSON", "empty", "newer",
-    ],
-)  # fmt: skip
-def test_damaged_files_are_named_excluded_and_replaced_by_force(tmp_path, finished, change):
+DAMAGES = [
+    "an edited number", "an edited number and digest", "a place twice", "another name",
+    "cut short", "no JSON", "empty", "newer",
+]  # fmt: skip
+
+
+def test_damaged_files_are_named_excluded_and_replaced_by_force(tmp_path, finished):
     finished(make_spec(seed=0))
-    write_external(results(), tmp_path, "lab", version="1")
-    path = external_path(tmp_path, "lab")
-    path.write_text(damaged(path.read_text(), change))
-    [left_out] = collect(tmp_path).quarantined
-    assert left_out.path == "external/lab.jsonl"
-    assert str(tmp_path) not in left_out.reason
-    assert left_out.reason.isprintable()
-    assert query(tmp_path, "FROM external") == []
-    assert len(query(tmp_path, "FROM scores")) == 1
-    with pytest.raises(InputError, match="--force"):
-        write_external(results(), tmp_path, "lab", version="1")
-    assert write_external(results(), tmp_path, "lab", version="1", force=True)
+    names = [change.replace(" ", "-") for change in DAMAGES]
+    for change, name in zip(DAMAGES, names, strict=True):
+        write_external(results(), tmp_path, name, version="1")
+        path = external_path(tmp_path, name)
+        path.write_text(damaged(path.read_text(), change))
+    left_out = collect(tmp_path).quarantined
+    assert {each.path for each in left_out} == {f"external/{name}.jsonl" for name in names}
+    assert len(left_out) == len(names)
+    for each in left_out:
+        assert str(tmp_path) not in each.reason
+        assert each.reason.isprintable()
+    external, own = query(tmp_path, "FROM external", "FROM scores")
+    assert (external, len(own)) == ([], 1)
+    for name in names:
+        with pytest.raises(InputError, match="--force"):
+            write_external(results(), tmp_path, name, version="1")
+        assert write_external(results(), tmp_path, name, version="1", force=True)
     assert collect(tmp_path).quarantined == []
-    assert len(query(tmp_path, "FROM external")) == 2
+    assert len(query(tmp_path, "FROM external")) == 2 * len(names)
 
 
 def test_links_and_other_files_are_not_imports(tmp_path):

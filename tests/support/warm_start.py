@@ -6,6 +6,7 @@ at its start cannot differ; commands that need them run in an ordinary process.
 """
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import weakref
 from pathlib import Path
 
 import imitbench
@@ -99,7 +101,13 @@ def _serve(connection):
         if not name.endswith("__main__"):
             with contextlib.suppress(ImportError):  # a package of an extra that is not installed
                 importlib.import_module(name)
+    # A fork takes as long as there is memory.
+    gc.collect()
+    with contextlib.suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()  # keeps memory shared after garbage collections
+    for finalizer in weakref.finalize._registry:
+        finalizer.atexit = False  # torch would take back each of its kernels in each command
     with connection.makefile("rb") as requests:
         for line in requests:
             request = json.loads(line)

@@ -244,7 +244,7 @@ def test_processes_that_start_at_once_download_once(hub, tmp_path):
             stdout=subprocess.PIPE,
             text=True,
         )
-        for _ in range(4)
+        for _ in range(2)
     ]
     for worker in workers:
         assert worker.stdout.readline() == "ready\n"
