@@ -36,7 +36,7 @@ def diagnostics(algorithms, environment, **settings):
     )
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 @pytest.mark.parametrize("environment", ODD)
 def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment):
     plan = diagnostics(list(METHODS), environment, n_demos=20, overrides=SMALL)
