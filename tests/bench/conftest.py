@@ -1,7 +1,7 @@
 """Plans and sweeps over a small budget."""
 
 import pytest
-from support.evaluation import short_evaluation
+from support.evaluation import short_evaluation, short_training
 from support.observer import Recorder
 from support.plans import make_plan
 
@@ -42,7 +42,8 @@ def sweep():
     return run
 
 
-@pytest.fixture(name="short_evaluation")
-def _short_evaluation():
-    with short_evaluation():
+@pytest.fixture
+def short_runs():
+    """Short evaluations, and few batches for those that learn from batches."""
+    with short_evaluation(), short_training(batches=100):
         yield

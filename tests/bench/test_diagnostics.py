@@ -2,6 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
+from support.evaluation import short_training
 from support.plans import make_plan
 
 from imitbench.records.runs import EnvironmentSpec
@@ -9,7 +10,7 @@ from imitbench.store.run_dir import RunDirectory
 
 # Small enough for two rounds within seconds.
 SMALL = {
-    "n_envs": "4", "n_steps": "64", "n_epochs": "2", "hidden_size": "8", "learning_starts": "100",
+    "n_envs": "2", "n_steps": "64", "n_epochs": "2", "hidden_size": "8", "learning_starts": "100",
     "rollout_round_min_timesteps": "100", "rollout_round_min_episodes": "2",
     "total_comparisons": "8", "num_iterations": "1", "reward_epochs": "1", "transfer_steps": "0",
     "density.kernel_bandwidth": "1.0",
@@ -35,14 +36,12 @@ def diagnostics(algorithms, environment, **settings):
     )
 
 
+@pytest.mark.usefixtures("short_runs")
 @pytest.mark.parametrize("environment", ODD)
-def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment, monkeypatch):
+def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment):
     plan = diagnostics(list(METHODS), environment, n_demos=20, overrides=SMALL)
-    for amounts in plan.environments.values():
-        monkeypatch.setitem(amounts.budgets, "quick", amounts.budgets["quick"].model_copy(
-            update={"env_steps": 800, "batches": 20}
-        ))  # fmt: skip
-    outcome = sweep(plan, tmp_path)
+    with short_training(env_steps=400, batches=20):
+        outcome = sweep(plan, tmp_path)
     assert [failure.message for _, failure in outcome.failed] == []
     assert outcome.done == len(METHODS) - len(plan.not_applicable)
 

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.evaluation import short_evaluation
+from support.evaluation import short_evaluation, short_training
 
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
@@ -23,7 +23,7 @@ from imitbench.util.state_file import load_state
 SMALL = {
     "n_envs": "8",
     "learning_starts": "80",
-    "steps_per_update": "800",
+    "steps_per_update": "200",
     "batch_size": "8",
     "hidden_size": "8",
     "disc_hidden_size": "8",
@@ -32,8 +32,8 @@ SMALL = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _short_evaluation():
-    with short_evaluation():
+def _short_runs():
+    with short_evaluation(), short_training(env_steps=4000):
         yield
 
 

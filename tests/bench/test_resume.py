@@ -13,19 +13,22 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
-BUDGETS = {"env_steps": 1200, "replay_steps": 200, "batches": 30, "none": 0}
+BUDGETS = {"env_steps": 900, "replay_steps": 120, "batches": 10, "none": 0}
 # Three rounds, each of whole episodes.
 DAGGER = {"Pendulum-v1": 1300, "seals/CartPole-v0": 2400}
+# Exploration of whole episodes, and two rounds.
+PEBBLE = {"Pendulum-v1": 800, "seals/CartPole-v0": 1200}
 MORE = {
     "preference_comparisons": 2400,
-    "pebble": 1200,
-    "sqil": 500,
+    "sqil": 240,
 }
 # Small enough for several rounds within the budget.
 SETTINGS = {
     "n_steps": "64",
     "n_envs": "2",
-    "demo_batch_size": "64",
+    "n_epochs": "2",
+    "demo_batch_size": "32",
+    "n_disc_updates_per_round": "2",
     "hidden_size": "16",
     "rollout_round_min_episodes": "2",
     "rollout_round_min_timesteps": "400",
@@ -33,7 +36,7 @@ SETTINGS = {
     "num_iterations": "2",
     "fragment_length": "10",
     "reward_epochs": "2",
-    "learning_starts": "100",
+    "learning_starts": "40",
     "steps_per_update": "4",
     "bc_updates": "20",
     "critic_updates": "20",
@@ -42,8 +45,14 @@ SETTINGS = {
     "episodes": "2",
     "bc_batches": "10",
 }
-# One environment per kind of action space is enough.
-SIMILAR = {"seals/MountainCar-v0"}
+# One environment per kind of action space is enough, and one per kind of table.
+SIMILAR = {
+    "seals/MountainCar-v0",
+    "seals/CliffWorld7x4XY-v0",
+    "seals/CliffWorld15x6-v0",
+    "seals/CliffWorld15x6XY-v0",
+    *(f"imitbench/RandomMDP-{number}-v0" for number in range(1, 5)),
+}
 CELLS = [
     (run.algo, run.suite, run.environment.id)
     for name in algorithm_names()
@@ -97,7 +106,12 @@ def ready(name, suite, env_id, options=()):
     spec = make_spec(
         load_suite(suite), env_id, card, values, 0, request_of(budget="quick", n_demos=4)
     )
-    amount = DAGGER[env_id] if "dagger" in name else MORE.get(name, BUDGETS[card.budget_unit])
+    if "dagger" in name:
+        amount = DAGGER[env_id]
+    elif name == "pebble":
+        amount = PEBBLE[env_id]
+    else:
+        amount = MORE.get(name, BUDGETS[card.budget_unit])
     budget = Budget(name="quick", unit=card.budget_unit, amount=amount)
     config = TrainingConfig.of(spec)
     seed_generators(config)
@@ -121,21 +135,25 @@ def check_resumption(name, suite, env_id, tmp_path, options=()):
     learner, budget = ready(name, suite, env_id, options)
     whole: list = []
     states: list = []
+    offers = 0
 
     def keep():
-        path = tmp_path / f"{len(states)}.state"
-        state = {"learner": learner.state_dict(), "generators": generator_states()}
-        save_state(path, state)
-        states.append((path, len(whole)))
+        nonlocal offers
+        offers += 1
+        if offers & (offers - 1) == 0:  # 1, 2, 4, …: the last before the end is at half or later
+            path = tmp_path / f"{offers}.state"
+            state = {"learner": learner.state_dict(), "generators": generator_states()}
+            save_state(path, state)
+            states.append((offers, path, len(whole)))
 
     steps = learner.train(budget, lambda *point: whole.append(point), keep)
     if not states:
         assert not whole
         assert load_algorithm(name).role == "anchor", "a method that trains must offer checkpoints"
         return
-    assert len(states) >= 2
+    assert offers >= 2
 
-    path, count = states[len(states) // 2]
+    *_, (path, count) = [(path, count) for offer, path, count in states if offer < offers]
     rest = whole[:count]
     resumed, _ = ready(name, suite, env_id, options)
     state = load_state(path)

@@ -36,7 +36,7 @@ def numbers(plan, out):
     return [tuple(getattr(result, name) for name in NUMBERS) for result in results]
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 @pytest.mark.parametrize("executor", ["inline", "local"])
 def test_every_executor_leaves_the_same_complete_run_directories(
     tmp_path, plan_of, sweep, executor
@@ -57,7 +57,7 @@ def test_every_executor_leaves_the_same_complete_run_directories(
     assert not list((tmp_path / ".jobs").iterdir())
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 def test_the_observer_sees_every_run_and_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
     recorder, plan = Recorder(), plan_of()
     sweep(plan, tmp_path, observer=recorder)
@@ -116,7 +116,7 @@ class Submissions(Executor):
         pass
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of, sweep):
     plan = plan_of(["bc"])
     sweep(plan, tmp_path)
@@ -128,7 +128,7 @@ def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of
     assert one_seed != another
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 def test_numbers_do_not_depend_on_what_ran_before_in_the_same_process(tmp_path, plan_of, sweep):
     both, alone = plan_of(["random", "bc"], seeds=[0]), plan_of(["bc"], seeds=[0])
     sweep(both, tmp_path / "both")
@@ -144,7 +144,7 @@ def own_source(tmp_path):
     return source
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 def test_a_failed_run_is_recorded_and_does_not_stop_the_others(
     tmp_path, plan_of, sweep, own_source
 ):
@@ -186,7 +186,7 @@ class _Fixed:
         return iter(self._specs)
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 def test_content_that_changed_since_planning_is_refused(tmp_path, plan_of, sweep, own_source):
     plan = plan_of(["expert"], seeds=[0], source=f"path:{own_source}")
     specs = list(plan)
@@ -216,7 +216,7 @@ def test_missing_demonstrations_are_reported_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.usefixtures("short_evaluation")
+@pytest.mark.usefixtures("short_runs")
 def test_fail_fast_stops_at_the_first_failure(tmp_path, plan_of, sweep, own_source):
     demos = own_source / "demos"
     shutil.rmtree(demos / "sac-Pendulum-v1")

@@ -138,7 +138,7 @@ def test_a_failure_message_may_contain_invalid_unicode(fates):
 
 def test_a_worker_above_the_memory_limit_is_killed_with_its_children(plan_of, sweep_with):
     program = """
-        eat = "import time; food = b'x' * 2**31; time.sleep(60)"
+        eat = "import time; food = b'x' * (5 * 2**28); time.sleep(60)"
         if seed == 0:
             exec(eat)
         if seed == 1:

@@ -1,4 +1,4 @@
-"""Evaluations of a few episodes, where their number is not the point."""
+"""Evaluations of a few episodes and small budgets, where their size is not the point."""
 
 import contextlib
 import functools
@@ -14,4 +14,19 @@ def short_evaluation():
     """Plans that are made in this process ask for 4 episodes instead of 50."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spec, "Protocol", functools.partial(Protocol, episodes=4, environments=4))
+        yield
+
+
+@contextlib.contextmanager
+def short_training(**amounts):
+    """Runs that are planned in this process have budgets of at most these amounts, by unit."""
+    budget_of = spec._budget
+
+    def shorter(*arguments):
+        budget = budget_of(*arguments)
+        amount = min(budget.amount, amounts.get(budget.unit, budget.amount))
+        return budget.model_copy(update={"amount": amount})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spec, "_budget", shorter)
         yield

@@ -64,7 +64,7 @@ def test_a_uniform_share_must_be_possible():
 
 def test_the_density_of_clipped_actions_is_the_default_where_there_are_bounds():
     trainer = make_trainer(AIRL, make_venv("Pendulum-v1"), uniform_share=0.25)
-    obs = random_transitions(trainer.venv, 4).obs
+    obs = random_transitions(trainer.venv, 4).obs.copy()  # theirs is read-only
     acts = np.array([[2.0], [-2.0], [0.5], [0.5]], np.float32)
     given = {"obs": obs, "acts": acts}
     with th.no_grad():

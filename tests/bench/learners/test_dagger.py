@@ -50,15 +50,15 @@ def train(learner, amount):
 
 
 def test_it_reaches_the_expert():
-    """With the card's own hyper-parameters and 8,000 steps."""
+    """With the card's own hyper-parameters and 4,800 steps."""
     defaults = {
         name: str(p.default) for name, p in load_algorithm("dagger").hyperparameters.items()
     }
     learner = set_up(**defaults)
-    spent, _ = train(learner, 8000)
-    assert spent == 8000
-    with Evaluator(find_environment(PENDULUM[0]), 25) as evaluator:
-        episodes = evaluator.evaluate(learner.policy(), episodes=25, seed=0, deterministic=True)
+    spent, _ = train(learner, 4800)
+    assert spent == 4800
+    with Evaluator(find_environment(PENDULUM[0]), 10) as evaluator:
+        episodes = evaluator.evaluate(learner.policy(), episodes=10, seed=0, deterministic=True)
     # The card: the expert -146, random actions -1200.
     assert episodes.returns.mean() > -300
 
@@ -73,8 +73,9 @@ def test_rounds_that_would_exceed_the_budget_are_not_started_except_the_first(am
 
 
 def test_a_large_budget_has_few_rounds():
-    spent, points = train(set_up(max_rounds="3", rollout_round_min_timesteps="1"), 3600)
-    assert (spent, len(points)) == (3600, 3)
+    options = {"rollout_round_min_timesteps": "1", "rollout_round_min_episodes": "1"}
+    spent, points = train(set_up(max_rounds="2", **options), 1600)
+    assert (spent, len(points)) == (1600, 2)  # without the limit, they would be rounds of 400
 
 
 def test_every_step_is_a_question_to_the_expert():
@@ -122,20 +123,20 @@ def test_steps_of_environments_that_finish_later_are_counted():
 
 
 def test_a_resumed_learner_equals_an_uninterrupted_one(tmp_path):
-    whole = set_up()
-    spent, points = train(whole, 2400)
-    first = set_up()
-    _, begun = train(first, 1200)
+    whole = set_up(rollout_round_min_episodes="2")
+    spent, points = train(whole, 1200)
+    first = set_up(rollout_round_min_episodes="2")
+    _, begun = train(first, 800)
     save_state(tmp_path / "state", first.state_dict())
     del first  # and with it its working folder
-    second = set_up()
+    second = set_up(rollout_round_min_episodes="2")
     second.load_state_dict(load_state(tmp_path / "state"))
-    assert train(second, 2400)[0] == spent
+    assert train(second, 1200)[0] == spent
     for key, value in whole.policy().state_dict().items():
         assert th.equal(second.policy().state_dict()[key], value), key
-    again = set_up()
+    again = set_up(rollout_round_min_episodes="2")
     again.load_state_dict(load_state(tmp_path / "state"))
-    _, rest = train(again, 2400)
+    _, rest = train(again, 1200)
     np.testing.assert_equal(begun + rest, points)
 
 

@@ -26,6 +26,6 @@ def test_a_budget_below_one_rollout_is_reported(set_up, train):
 
 def test_training_raises_the_density(set_up, train):
     options = {"n_envs": "4", "n_steps": "200", "learning_rate": "0.003", "density_type": "state"}
-    _, points = train(set_up("density", **options), 12_000)
+    _, points = train(set_up("density", **options), 8000)
     returns = [m["rollout/log_density_mean"] for _, m in points if m]
     assert np.mean(returns[-3:]) > np.mean(returns[:3]) + 50

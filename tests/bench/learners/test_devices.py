@@ -9,15 +9,16 @@ from support.plans import make_plan
 from imitbench.bench import artifacts
 from imitbench.bench.implementation import hyperparameters_of, make_learner
 from imitbench.bench.learner import Task
+from imitbench.bench.learners import reward_agreement
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 
 # Small enough for a round within the budget.
 SETTINGS = {
-    "n_steps": "64",
+    "n_steps": "32",
     "n_envs": "2",
     "n_epochs": "1",
-    "demo_batch_size": "64",
+    "demo_batch_size": "32",
     "hidden_size": "8",
     "rollout_round_min_episodes": "2",
     "rollout_round_min_timesteps": "200",
@@ -35,8 +36,8 @@ SETTINGS = {
     "episodes": "2",
     "bc_batches": "1",
 }
-BUDGETS = {"env_steps": 130, "replay_steps": 40, "batches": 3}
-MORE = {"preference_comparisons": 1200, "pebble": 450}
+BUDGETS = {"env_steps": 70, "replay_steps": 40, "batches": 3}
+MORE = {"preference_comparisons": 1000, "pebble": 230}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 # They sample whole episodes, which are shorter in Pendulum; others try discrete actions with PPO
 # and the off-policy core.
@@ -56,6 +57,8 @@ def set_up(name, device, discrete=True):
     env = None if suite == "tabular" else classic
     known = load_algorithm(name).hyperparameters
     overrides = {key: value for key, value in SETTINGS.items() if key in known}
+    if name == "pebble":
+        overrides["n_envs"] = "1"  # each environment explores for at least an episode
     plan = make_plan(
         algorithms=[name],
         suite=suite,
@@ -89,7 +92,8 @@ def set_up(name, device, discrete=True):
     ("name", "discrete"),
     [(name, name not in SAMPLING) for name in TRAINED] + [(name, False) for name in BOTH_SPACES],
 )
-def test_all_computation_is_on_the_given_device(name, discrete):
+def test_all_computation_is_on_the_given_device(name, discrete, monkeypatch):
+    monkeypatch.setattr(reward_agreement, "RANDOM_RATES", (0.0,))  # episodes of the policy only
     with other_device() as device:
         learner, budget = set_up(name, device, discrete)
         learner.train(budget, lambda *_: None)

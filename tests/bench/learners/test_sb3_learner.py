@@ -33,11 +33,13 @@ hyperparameters:
 {further}
 """
 STEPS = {"rl_n_steps": 25}
-STARTS = {"rl_learning_starts": 20, "rl_buffer_size": 500, "rl_batch_size": 16}
+STARTS = {
+    "rl_learning_starts": 20, "rl_buffer_size": 500, "rl_batch_size": 16, "rl_train_freq": 5,
+}  # fmt: skip
 CASES = {
     "PPO": ("multi_discrete", STEPS | {"rl_batch_size": 25}),
     "stable_baselines3:A2C": ("discrete", STEPS),
-    "DQN": ("discrete", STARTS | {"rl_train_freq": 5}),
+    "DQN": ("discrete", STARTS),
     "SAC": ("box", STARTS),
     "TD3": ("box", STARTS),
     "DDPG": ("box", STARTS),

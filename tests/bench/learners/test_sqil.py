@@ -31,7 +31,7 @@ def test_the_budget_is_never_exceeded(set_up, train):
 
 
 def test_the_curve_shows_episodes_and_losses(set_up, train):
-    _, points = train(set_up("sqil", **SMALL), 4000)
+    _, points = train(set_up("sqil", train_freq="5", **SMALL), 4000)
     steps = [step for step, _ in points]
     assert steps == sorted(set(steps))
     assert 35 <= len(steps) <= 45
