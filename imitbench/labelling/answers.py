@@ -23,6 +23,7 @@ from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, C
 from imitbench.errors import InputError
 from imitbench.util.local_server import new_secret
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 Purpose = Literal["new", "repeat", "obvious"]
 """Why a pair was shown: to learn from it, to measure consistency, or to measure attention."""
@@ -402,9 +403,7 @@ def _check(connection: sqlite3.Connection, path: Path, set_id: str) -> None:
             _ANNOTATORS.validate_python(dict(zip(_NAMED, row, strict=True)))
             check_name(row[1])
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise InputError(
             f"{path}: has answers that the page cannot give "
-            f"({one_line(where + ' ' + first['msg'], 80)}); use an earlier copy"
+            f"({first_problem(error)}); use an earlier copy"
         ) from None

@@ -32,6 +32,7 @@ from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import parse_weights
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 DESCRIPTION_FILE = "policy.json"
 FORMAT = "imitbench-foreign-policy"
@@ -203,9 +204,7 @@ def load_foreign_policy(
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "document"
-        raise InputError(f"{path}: {where}: {first['msg']}") from error
+        raise InputError(f"{path}: {first_problem(error)}") from error
     if description.kind != "layers" and not programs:
         raise InputError(
             f"{directory / description.file}: is a program ({description.kind}), which is not "

@@ -27,6 +27,7 @@ from imitbench.store import lease
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 _R = TypeVar("_R", bound=Record)
 State = Literal["running", "done", "failed", "interrupted"]
@@ -339,6 +340,4 @@ class RunDirectory:
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"{path}: {where}: {first['msg']}") from error
+            raise InputError(f"{path}: {first_problem(error)}") from error

@@ -24,6 +24,7 @@ from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.networks import EMANorm, RunningNorm
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 LAYER_TYPES: dict[str, type] = {
     "torch.nn.Tanh": nn.Tanh,
@@ -158,9 +159,7 @@ def read_description(path: Path, model: type[DescriptionT], what: str) -> Descri
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where}: {first['msg']}; fetch or train it again") from error
+        raise InputError(f"{path}: {first_problem(error)}; fetch or train it again") from error
 
 
 def read_weights(path: Path, expected: str, description_file: str) -> dict[str, th.Tensor]:

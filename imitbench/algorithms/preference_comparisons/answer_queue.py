@@ -44,6 +44,7 @@ from imitbench.records.runs import Record
 from imitbench.util.files import fsync_directory
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 
 ANSWERS = "answers.jsonl"
 """Name of the file of answers in the folder of a queue."""
@@ -83,10 +84,8 @@ def read_answers(path: Path) -> dict[str, dict[str, QueueAnswer]]:
         try:
             answer = QueueAnswer.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
             raise InputError(
-                f"{path}, line {number}: not an answer ({one_line(where + ' ' + first['msg'])}); "
+                f"{path}, line {number}: not an answer ({first_problem(error)}); "
                 "correct or remove the line"
             ) from None
         given = answers.setdefault(answer.pair, {})

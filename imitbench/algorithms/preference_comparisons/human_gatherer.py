@@ -19,7 +19,7 @@ from imitbench.errors import InputError
 from imitbench.records.runs import Record
 from imitbench.util.files import fsync_directory
 from imitbench.util.logger import HierarchicalLogger
-from imitbench.util.text_line import one_line
+from imitbench.util.validation_errors import first_problem
 from imitbench.util.video_wrapper import import_encoder
 
 # The encoder halves the resolution of colours, so both sides must be even.
@@ -153,11 +153,9 @@ class AnswerFile:
         try:
             entry = _Line.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
             raise InputError(
                 f"{self.path}, line {number}: not an answer to a comparison "
-                f"({one_line(where + ' ' + first['msg'].lower())}); choose another file or remove "
+                f"({first_problem(error)}); choose another file or remove "
                 "the line"
             ) from None
         self._apply(entry.pair, entry.answer)
