@@ -54,6 +54,11 @@ class _AllocationMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._left = allowed
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch asks; to exclude this class from compilation, it would import its compiler."""
+        return False
+
     def __torch_dispatch__(
         self,
         func: Callable[..., Any],

@@ -29,6 +29,7 @@ PRELOADED = (
     "duckdb",
     "gymnasium",
     "mujoco",
+    "pandas",  # imported by Arrow as soon as it is given lists
     "pyarrow.parquet",
     "pydantic",
     "seals",
