@@ -72,21 +72,39 @@ class WarmStart:
         """
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
-            request = {
-                "module": module, "arguments": arguments, "cwd": str(cwd),
-                "environment": environment, "out": str(out), "err": str(err), "bounds": bounds,
-            }  # fmt: skip
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
-            answer = self._answers.readline()
-            if not answer:
-                raise RuntimeError(f"the server of commands died: {self._process.wait()}")
-            return json.loads(answer), out.read_text(), err.read_text()
+            request = _request(module, arguments, cwd, environment, out, err) | {"bounds": bounds}
+            code = self._ask(request | {"wait": True})
+            return code, out.read_text(), err.read_text()
+
+    def start(self, module, arguments, cwd, environment, out, err):
+        """Starts `python -m MODULE ARGUMENTS…`, with file descriptors of this process as output."""
+        ours = Path("/proc", str(os.getpid()), "fd")
+        request = _request(module, arguments, cwd, environment, ours / str(out), ours / str(err))
+        return self._ask(request | {"wait": False})
+
+    def ended(self, pid):
+        """Returns the exit code of a process from `start`, or `None` while it runs."""
+        return self._ask({"ended": pid})
+
+    def _ask(self, request):
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        answer = self._answers.readline()
+        if not answer:
+            raise RuntimeError(f"the server of commands died: {self._process.wait()}")
+        return json.loads(answer)
 
     def close(self):
         """Stops the server."""
         self._answers.close()
         self._socket.close()
         self._process.wait()
+
+
+def _request(module, arguments, cwd, environment, out, err):
+    return {
+        "module": module, "arguments": arguments, "cwd": str(cwd),
+        "environment": environment, "out": str(out), "err": str(err),
+    }  # fmt: skip
 
 
 def _read_at_start(environment):
@@ -103,22 +121,35 @@ def _serve(connection):
     gc.freeze()  # keeps memory shared after garbage collections
     with connection.makefile("rb") as requests:
         for line in requests:
-            request = json.loads(line)
-            pid = os.fork()
-            if pid == 0:
-                connection.close()
-                _become(request)
-            _, status = os.waitpid(pid, 0)
-            connection.sendall(json.dumps(os.waitstatus_to_exitcode(status)).encode() + b"\n")
+            answer = _answer(json.loads(line), connection)
+            connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _become(request):
+def _answer(request, connection):
+    if "ended" in request:
+        pid, status = os.waitpid(request["ended"], os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+    # Opened here, so that who asked can close its own ends as soon as it has the answer.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOCTTY
+    outputs = [os.open(request[name], flags) for name in ("out", "err")]
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        _become(request, outputs)
+    for opened in outputs:
+        os.close(opened)
+    if not request["wait"]:
+        return pid
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become(request, outputs):
     """Makes a forked process behave like a new one; does not return."""
-    for number, name in ((1, "out"), (2, "err")):
-        opened = os.open(request[name], os.O_WRONLY | os.O_CREAT)
+    for number, opened in enumerate(outputs, start=1):
         os.dup2(opened, number)
         os.close(opened)
-    if request["bounds"]:
+    if request.get("bounds"):
         seconds, size = request["bounds"]
         # A fork starts with no processor time, and with all memory of its parent.
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
