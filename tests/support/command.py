@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from support.warm_start import WarmStart
 
 _OF_TERMINALS = ("COLUMNS", "FORCE_COLOR", "NO_COLOR")
+_LIBRARIES = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
 @dataclass
@@ -28,14 +29,17 @@ class Answer:
 
 @functools.cache
 def _warm_start():
-    server = WarmStart()
+    server = WarmStart(_environment(None))
     atexit.register(server.close)
     return server
 
 
 def _environment(env):
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_TERMINALS}
-    return {**inherited, **(env or {})}
+    # OpenCV sets it when it is imported; a process with another one than this had at its start
+    # could not be forked from the warm one.
+    inherited.pop("LD_LIBRARY_PATH", None)
+    return {**inherited, **_LIBRARIES, **(env or {})}
 
 
 def call_imitbench(*arguments, cwd, env=None, bounds=None):

@@ -40,9 +40,13 @@ _READ_AT_START = ("COVERAGE", "LC_", "LANG", "LD_", "MKL_", "OMP_", "PYTHON", "T
 
 
 class WarmStart:
-    """A server of commands, which exits with the process that created it."""
+    """A server of commands, which exits with the process that created it.
 
-    def __init__(self):
+    Args:
+        environment: Its variables.
+    """
+
+    def __init__(self, environment):
         ours, its = socket.socketpair()
         with its:
             self._process = subprocess.Popen(
@@ -50,11 +54,11 @@ class WarmStart:
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
                 # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
-                env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+                env={**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
         self._socket = ours
         self._answers = ours.makefile()
-        self._given = _read_at_start(os.environ)
+        self._given = _read_at_start(environment)
 
     def can_run(self, environment):
         """Whether a command with these variables behaves as in an ordinary process."""
@@ -118,6 +122,9 @@ def _serve(connection):
         if not name.endswith("__main__"):
             with contextlib.suppress(ImportError):  # a package of an extra that is not installed
                 importlib.import_module(name)
+    from imitbench.store import database, database_access
+
+    database_access._expected(database.SCHEMA)  # a cache that each command would fill
     gc.freeze()  # keeps memory shared after garbage collections
     with connection.makefile("rb") as requests:
         for line in requests:
