@@ -89,12 +89,12 @@ def test_partly_installed_packages_are_removed(installer, tmp_path):
     assert [path.name for path in packages.iterdir()] == ["whole-1.0.dist-info"]
 
 
-@pytest.mark.parametrize("left", ["no Python", "a Python without pip"])
-def test_an_incomplete_environment_is_created_again(installer, project, pip, left):
+def test_an_incomplete_environment_is_created_again(installer, project, pip):
     venv = project / ".venv"
-    stand_in(venv, "exit 1")
-    if left == "no Python":
-        (venv / "bin" / "python").unlink()
+    stand_in(venv, "exit 1")  # a Python without pip
+    assert not installer._usable(venv)
+    (venv / "bin" / "python").unlink()
+    assert not installer._usable(venv)
     installer.install(venv, set())
     assert installer._usable(venv)
     assert pip == [[]]

@@ -62,11 +62,18 @@ def allowed_in(modules, table):
     return {place: table[place] for place in map(place_of, modules) if place in table}
 
 
+@functools.cache
+def import_nodes(path):
+    return [
+        node for node in ast.walk(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+
+
 def imports(path):
-    for node in ast.walk(parsed(path)):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
@@ -95,7 +102,7 @@ def imported_modules(path, known):
     found = {name for name in imports(path) if name in known} - {name_of(path)}
     packages = {
         node.module
-        for node in ast.walk(parsed(path))
+        for node in import_nodes(path)
         if isinstance(node, ast.ImportFrom)
         and all(f"{node.module}.{alias.name}" in known for alias in node.names)
     }

@@ -24,7 +24,7 @@ from imitbench.cli.output import (
 from imitbench.cli.pull import pull_demos
 from imitbench.cli.push import push_demos
 from imitbench.errors import InputError
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -328,7 +328,7 @@ def collect(
     from imitbench.cards.plugins import find_suite
     from imitbench.experts.demonstrations import collect_demonstrations
 
-    use_one_thread()
+    start_torch()
     suite_card = find_suite(suite)
     root = experts or suite_card.origin.folder
     target = to or Path("collected") / suite_card.name / "demos"

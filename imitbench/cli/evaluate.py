@@ -20,7 +20,7 @@ from imitbench.cli.output import (
     typed_command,
 )
 from imitbench.errors import InputError
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from imitbench.experts.lookup import NamedPolicy
@@ -122,7 +122,7 @@ def evaluate(
     names = [name for name in (policy, other) if name is not None]
     notify = make_notifier()
     subjects = [find_named_policy(n, out=out, revision=revision, notify=notify) for n in names]
-    use_one_thread()
+    start_torch()
     request = _EvaluationRequest(
         env=env,
         suite=suite,

@@ -12,7 +12,7 @@ from imitbench.cli.options import argument, option
 from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, typed_command
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from imitbench.experts.measurement import MeasurementComparison
@@ -99,7 +99,7 @@ def train(
     from imitbench.policies.storage import load_policy
     from imitbench.records.runs import EnvironmentSpec
 
-    use_one_thread()
+    start_torch()
     target = to or Path("trained") / suite_card.name / "experts"
     rows = []
     for env_id, card in environments.items():
@@ -181,7 +181,7 @@ def convert(
     from imitbench.experts.lookup import locate_expert
 
     located = locate_expert(source, revision, make_notifier())
-    use_one_thread()
+    start_torch()
     converted = convert_expert(
         located.path,
         target,
@@ -241,7 +241,7 @@ def evaluate(
     from imitbench.untrusted import gate
 
     located = locate_expert(expert, revision, make_notifier())
-    use_one_thread()
+    start_torch()
     found = open_expert_folder(located.path)
     spec = measurement.with_own_arguments(lookup.find_environment(env, suite), found)
     spaces = measurement.spaces_of(spec)

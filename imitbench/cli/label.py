@@ -17,7 +17,7 @@ from imitbench.cli.options import argument, option
 from imitbench.cli.output import count, make_notifier, note, print_json, print_table, progress_bar
 from imitbench.cli.push import push_preferences
 from imitbench.errors import InputError
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from imitbench.labelling.answers import AnswerStore
@@ -241,7 +241,7 @@ class _Options:
 def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
     from imitbench.labelling.build import build_set
 
-    use_one_thread()
+    start_torch()
     with progress_bar("clips", quiet=quiet) as report:
         built = build_set(request, folder, lambda _step, done, total: report(done, total))
     if quiet:

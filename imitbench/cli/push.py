@@ -24,7 +24,7 @@ from imitbench.errors import InputError
 from imitbench.records.selection import Selection
 from imitbench.util.hub_errors import UnreachableError
 from imitbench.util.hub_upload import UploadResult, check_repository_name
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from imitbench.hub.publication import Publication
@@ -84,7 +84,7 @@ def push_experts(
 
     from imitbench.hub.expert_publication import staged_expert
 
-    use_one_thread()
+    start_torch()
     _push(staged_expert(folder, repo, env_id=env, licence=license), request)
 
 

@@ -19,7 +19,7 @@ from imitbench.cli.output import (
     typed_command,
 )
 from imitbench.untrusted.messages import error_line
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard, References
@@ -115,7 +115,7 @@ def measure(
     from imitbench.cards.plugins import find_suite
     from imitbench.experts.measurement import measure_references, update_references
 
-    use_one_thread()
+    start_torch()
     found = {}
     speeds = {}
     suite = find_suite(name)

@@ -18,7 +18,7 @@ from imitbench.cli.output import make_notifier, note, print_json, print_text, ty
 from imitbench.cli.record_options import command_class
 from imitbench.errors import InputError, did_you_mean
 from imitbench.experts.training_request import TrainingRequest
-from imitbench.util.torch_startup import use_one_thread
+from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def train_one(
     from imitbench.cli.train_progress import shown_training
     from imitbench.experts.single_training import prepare_training
 
-    use_one_thread()
+    start_torch()
     training = prepare_training(request, make_notifier(quiet=quiet))
     folder = log_dir or _usual_folder(training)
     budget = f"{training.budget.amount:,} {training.budget.unit.replace('_', ' ')}"

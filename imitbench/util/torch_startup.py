@@ -6,6 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from imitbench.util.library_patches import leave_compiler_unloaded
+
+
+def start_torch() -> None:
+    """Prepares torch in a process of a command's own: one thread, and no compiler."""
+    use_one_thread()
+    leave_compiler_unloaded()
+
 
 def use_one_thread() -> None:
     """Limits torch to one thread: workers share the cores, and small networks need no more."""

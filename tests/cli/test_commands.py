@@ -11,7 +11,7 @@ import sys
 
 import click.testing
 import pytest
-from support.command import call_imitbench
+from support.command import Started
 from typer.main import get_command
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
@@ -19,14 +19,14 @@ from imitbench.cli.main import app
 
 WIDE = {"COLUMNS": "200"}
 QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet", "--executor", "inline")
+SHORT = ("--suite", "diagnostics", "--env", "seals/EarlyTermPos-v0", "--budget", "quick")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(real_sweep, tmp_path_factory):
     """A small results folder that several tests read."""
     folder = tmp_path_factory.mktemp("results")
-    words = ("run", "--algo", "bc", "--algo", "random", "--seeds", "2", *QUICK)
-    assert call_imitbench(*words, cwd=folder).code == 0
+    real_sweep(folder)
     return folder
 
 
@@ -78,12 +78,12 @@ def test_help_names_values_by_words_and_not_by_types():
 
 
 def test_run_prints_a_table_and_leaves_results(imitbench, tmp_path):
-    answer = imitbench("run", "--algo", "random", "--seeds", 2, "--env", "Pendulum-v1")
+    answer = imitbench("run", "--algo", "random", "--seeds", 2, *SHORT, "--jobs", 1)
     assert answer.code == 0
     assert "random" in answer.out
-    assert "[2/2] random on Pendulum-v1, seed 1: score " in answer.err
+    assert "[2/2] random on seals/EarlyTermPos-v0, seed 1: score " in answer.err
     assert "2 done, 0 already there, 0 failed; results in runs" in answer.err
-    assert len(list(tmp_path.glob("runs/classic/random/Pendulum-v1/*/result.json"))) == 2
+    assert len(list(tmp_path.glob("runs/diagnostics/random/*/*/result.json"))) == 2
 
 
 def test_run_prints_one_json_document_on_request(imitbench, results):
@@ -111,14 +111,14 @@ def test_dry_run_excludes_completed_runs(imitbench, results):
         "run", "--algo", "bc", "--seeds", 5, *QUICK, "--dry-run", "--json", cwd=results
     )
     [cell] = json.loads(answer.out)["cells"]
-    assert (cell["runs"], cell["done"]) == (5, 2)
+    assert (cell["runs"], cell["done"]) == (5, 3)
     assert cell["seconds"] > 0
 
 
-def test_set_changes_a_hyperparameter_and_the_label(imitbench, results):
+def test_set_changes_a_hyperparameter_and_the_label(imitbench):
     answer = imitbench(
-        "run", "--algo", "bc", "--seeds", 1, *QUICK, "--set", "hidden_size=8", "--json",
-        "--out", "variants", cwd=results,
+        "run", "--algo", "bc", "--seeds", 1, *SHORT, "--quiet", "--executor", "inline",
+        "--set", "hidden_size=8", "--json",
     )  # fmt: skip
     [row] = json.loads(answer.out)["scores"]
     assert row["algo"] == "bc[hidden_size=8]"
@@ -127,7 +127,7 @@ def test_set_changes_a_hyperparameter_and_the_label(imitbench, results):
 def test_status_counts_runs(imitbench, results):
     answer = imitbench("status", "--json", cwd=results)
     assert json.loads(answer.out) == [
-        {"suite": "classic", "algo": algo, "env": "Pendulum-v1", "done": 2, "running": 0,
+        {"suite": "classic", "algo": algo, "env": "Pendulum-v1", "done": 3, "running": 0,
          "failed": 0, "interrupted": 0, "waiting": 0, "eta_s": None, "live": []}
         for algo in ("bc", "random")
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def test_status_watches_until_all_is_done(imitbench, results):
     answer = imitbench("status", "--watch", "--every", 0.1, cwd=results)
     assert answer.code == 0
     assert "Pendulum-v1" in answer.out
-    assert answer.err.splitlines() == ["4 done", "4 done"]  # while watching, and at the end
+    assert answer.err.splitlines() == ["6 done", "6 done"]  # while watching, and at the end
 
 
 def test_status_counts_requested_runs_and_interrupts_cleanly(imitbench, results, tmp_path):
@@ -146,16 +146,13 @@ def test_status_counts_requested_runs_and_interrupts_cleanly(imitbench, results,
     for path in tmp_path.glob("runs/*/bc/*/*"):
         shutil.rmtree(path)
     [cell, _] = json.loads(imitbench("status", "--json").out)
-    assert (cell["algo"], cell["done"], cell["waiting"]) == ("bc", 0, 2)
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "imitbench", "status", "--watch"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert "2 done, 2 waiting" in watching.stderr.readline()
-    watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate()
-    assert (watching.returncode, "Traceback" in err) == (0, False)
-    assert "Pendulum-v1" in out
+    assert (cell["algo"], cell["done"], cell["waiting"]) == ("bc", 0, 3)
+    watching = Started("status", "--watch", cwd=tmp_path)
+    assert "3 done, 3 waiting" in watching.stderr.readline()
+    watching.signal(signal.SIGINT)
+    answer = watching.end()
+    assert answer.code == 0
+    assert "Pendulum-v1" in answer.out
 
 
 def test_collect_says_what_changed(imitbench, results):
@@ -170,7 +167,7 @@ def test_collect_says_what_changed(imitbench, results):
 def test_sql_prints_rows(imitbench, results, format):
     query = "select algo, seed from scores order by all"
     answer = imitbench("sql", query, "--format", format, cwd=results)
-    expected = [("bc", 0), ("bc", 1), ("random", 0), ("random", 1)]
+    expected = [(algo, seed) for algo in ("bc", "random") for seed in range(3)]
     if format == "json":
         assert [tuple(row.values()) for row in json.loads(answer.out)] == expected
     elif format == "csv":

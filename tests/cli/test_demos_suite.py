@@ -33,6 +33,16 @@ def init(imitbench, *options, demos="demos.csv"):
     return done
 
 
+def shorten(suite):
+    """Ends episodes as the demonstrations end, and trains for only a few batches."""
+    path = suite / "suite.yaml"
+    document = yaml.safe_load(path.read_text())
+    card = document["environments"]["CartPole-v1"]
+    card |= {"kwargs": {"max_episode_steps": 60}, "max_episode_steps": 60}
+    card["budgets"]["quick"]["batches"] = 20
+    path.write_text(yaml.safe_dump(document))
+
+
 def measure(imitbench):
     words = ("suites", "measure", "./robot", "--card", "robot/suite.yaml", "--episodes", 4)
     done = imitbench(*words)
@@ -40,8 +50,11 @@ def measure(imitbench):
     return done
 
 
-def test_a_table_of_demonstrations_becomes_a_suite_and_bc_is_reported_on_it(imitbench, table):
+def test_a_table_of_demonstrations_becomes_a_suite_and_bc_is_reported_on_it(
+    imitbench, table, tmp_path
+):
     next_steps = init(imitbench).err
+    shorten(tmp_path / "robot")
     assert "next: imitbench suites measure ./robot --card ./robot/suite.yaml" in next_steps
     assert "60.00 of the demonstrations" in measure(imitbench).out
     assert "60.00 of the demonstrations" in imitbench("suites", "show", "./robot").out
@@ -116,6 +129,7 @@ def test_demonstrations_without_rewards_need_a_number(imitbench, refused, arrays
     words = ("init-suite", "robot", "--from-demos", "demos.csv", "--env", "CartPole-v1")
     assert "--score-one" in refused(*words)
     init(imitbench, "--score-one", 500)
+    shorten(tmp_path / "robot")
     measure(imitbench)
     run = imitbench("run", "--algo", "bc", "--suite", "./robot", "--seeds", 1, "--executor",
                     "inline", "--budget", "quick")  # fmt: skip

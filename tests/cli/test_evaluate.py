@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from support.short_suite import write_short_suite
 from typer.testing import CliRunner
 
 import imitbench
@@ -14,11 +16,18 @@ from imitbench.errors import InputError
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    out = tmp_path_factory.mktemp("eval") / "runs"
+    place = tmp_path_factory.mktemp("eval")
+    suite = str(write_short_suite(place / "short", "seals/CartPole-v0"))
+    out = place / "runs"
     imitbench.run(
-        "bc", env="seals/CartPole-v0", seeds=[4], budget="quick", out=out, progress=False,
+        "bc",
+        suite=suite,
+        seeds=[4],
+        budget="quick",
+        out=out,
+        progress=False,
         executor="inline",
-    )  # fmt: skip
+    )
     return out
 
 
@@ -53,7 +62,9 @@ def test_a_folder_of_a_policy_needs_an_environment(runs):
     assert found["score"] is not None
 
 
-def test_a_bundled_expert_knows_its_environment():
+def test_a_bundled_expert_knows_its_environment(monkeypatch):
+    # Importing torch's compiler would take longer than all the rest.
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
     found = measure("ppo-seals-CartPole-v0", "--episodes", 2, "--deterministic")
     assert (found["env"], found["mean_return"], found["deterministic"]) == (
         "seals/CartPole-v0",

@@ -1,13 +1,11 @@
 """`imitbench eval A B --race`: episodes decide about two policies, whatever interrupts them."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
+from support.command import Started
 from typer.testing import CliRunner
 
 import imitbench
@@ -98,20 +96,14 @@ def test_a_race_that_is_over_runs_no_episode(whole, trained, tmp_path, monkeypat
 
 
 def test_a_race_killed_twice_comes_to_the_same_decision(whole, trained, tmp_path):
-    command = [
-        sys.executable, "-m", "imitbench", "eval", EXPERT, str(trained), "--race", *LOOKS,
-        "--out", "killed",
-    ]  # fmt: skip
-    environment = {**os.environ, "NO_COLOR": "1"}
+    command = ("eval", EXPERT, trained, "--race", *LOOKS, "--out", "killed")
     for beginning in ("look 1", "look 2"):
-        process = subprocess.Popen(
-            command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment
-        )
+        process = Started(*command, cwd=tmp_path, env={"NO_COLOR": "1"})
         for line in process.stderr:
             if line.startswith(beginning):
                 break
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.signal(signal.SIGKILL)
+        process.end()
     found = race(EXPERT, trained, tmp_path / "killed", *LOOKS)
     for part in ("race", "design", "looks", "verdict", "over"):
         assert found[part] == whole[0][part]

@@ -102,12 +102,13 @@ def test_run_takes_several_suites(suite):
 
 def test_a_sweep_of_several_environments_can_be_resumed(tmp_path):
     words = ("--algo", "random", "--seeds", "1", "--budget", "quick", "--executor", "inline")
-    envs = ("--env", "Pendulum-v1", "--env", "seals/CartPole-v0")
-    assert document("run", *words, *envs, "--json", "--quiet")["done"] == 2
-    shutil.rmtree(tmp_path / "runs" / "classic" / "random" / "seals-CartPole-v0")
+    envs = ("--env", "seals/RiskyPath-v0", "--env", "seals/EarlyTermPos-v0")
+    suite = ("--suite", "diagnostics")
+    assert document("run", *words, *suite, *envs, "--json", "--quiet")["done"] == 2
+    shutil.rmtree(tmp_path / "runs" / "diagnostics" / "random" / "seals-EarlyTermPos-v0")
     cells = document("resume", "--dry-run", "--json")["cells"]
     missing = [cell["env"] for cell in cells if cell["done"] < cell["runs"]]
-    assert missing == ["seals/CartPole-v0"]
+    assert missing == ["seals/EarlyTermPos-v0"]
 
 
 @pytest.mark.parametrize(

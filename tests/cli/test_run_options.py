@@ -107,7 +107,7 @@ def test_runs_per_gpu_need_gpus():
 def test_they_reach_the_workers(tmp_path, imitbench):
     answer = imitbench(
         "run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "quick",
-        "--retries", "1", "--timeout", "0.02s", "--max-mem", "64G",
+        "--jobs", "1", "--retries", "1", "--timeout", "0.02s", "--max-mem", "64G",
     )  # fmt: skip
     assert answer.code == 1
     assert "TimedOut: took longer than --timeout 0.02s" in answer.err

@@ -3,21 +3,19 @@
 import contextlib
 import json
 import os
-import pty
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from support.command import call_imitbench
+from support.command import Started, call_imitbench, on_terminal
 from support.plugins import write_plugin
+from support.short_suite import write_short_suite
 
 from imitbench.cli.watching import GrowingLog
 
-HALF, LAST, BUDGET = 500, 950, 1000  # points of the curve, and batches
+HALF, LAST, BUDGET = 600, 1140, 1200  # points of the curve, and batches
 LABEL = "mine on Pendulum-v1, seed 0"
-RUN = ("run", "--algo", "./mine", "--env", "Pendulum-v1", "--seeds", 1, "--budget", "quick",
+RUN = ("run", "--algo", "./mine", "--suite", "./short", "--seeds", 1, "--budget", "quick",
        "--checkpoint-minutes", 0, "--retries", 1)  # fmt: skip
 # Behavioral cloning that stops at half of its budget until a file appears. It waits before it
 # offers a checkpoint, so that the curve on disk is ahead of the checkpoint.
@@ -44,16 +42,9 @@ class Mine(BCLearner):
 def wait_for(find, process):
     """Returns the first true answer, while a process runs."""
     while not (found := find()):
-        assert process.poll() is None, "ended"
+        assert process.running(), "ended"
         time.sleep(0.05)
     return found
-
-
-def start(*arguments, cwd, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "imitbench", *map(str, arguments)], cwd=cwd, text=True,
-        env={**os.environ, "GATE": str(cwd / "gate")}, **options,
-    )  # fmt: skip
 
 
 def read_json(path):
@@ -62,53 +53,33 @@ def read_json(path):
     return {}
 
 
-def seen_on_terminal(words, *arguments, cwd, stop):
-    """Runs a command on a terminal of 100 columns until it has shown some words."""
-    master, slave = pty.openpty()
-    environment = {"stdout": slave, "stderr": slave, "stdin": slave}
-    shown = b""
-    process = start(*arguments, cwd=cwd, **environment)
-    os.close(slave)
-    with process, contextlib.suppress(OSError):  # the other side was closed
-        while piece := os.read(master, 65536):
-            shown += piece
-            if stop and all(word.encode() in shown for word in words):
-                process.send_signal(signal.SIGINT)
-                stop = False
-    os.close(master)
-    return shown.decode(), process.returncode
-
-
 class Held:
     """A run whose worker was killed at half of its budget, and whose next worker waits there."""
 
     def __init__(self, folder):
-        self.folder, self.errors = folder, folder / "stderr.txt"
-        self.processes = []
+        self.folder, self.processes = folder, []
 
     def begin(self):
+        write_short_suite(self.folder / "short", batches=BUDGET)
         write_plugin(self.folder / "mine", GATED)
-        with self.errors.open("w") as errors:
-            sweep = start(
-                *RUN, "--jobs", 1, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors
-            )
+        environment = {"GATE": str(self.folder / "gate")}
+        sweep = Started(*RUN, "--jobs", 1, cwd=self.folder, env=environment)
         self.processes.append(sweep)
         first = wait_for(self.at_half, sweep)
         self.ahead = self.path.joinpath("metrics.jsonl").read_text()
         os.kill(first["pid"], signal.SIGKILL)
         wait_for(lambda: self.at_half().get("pid") not in (None, first["pid"]), sweep)
         assert self.path.joinpath("metrics.jsonl").read_text() == self.ahead
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        follow = start("logs", self.path.name, "--follow", cwd=self.folder, **pipes)
+        follow = Started("logs", self.path.name, "--follow", cwd=self.folder)
         self.processes.append(follow)
 
     @property
     def path(self):
-        return next(self.folder.glob("runs/classic/mine/*/*"))
+        return next(self.folder.glob("runs/short/mine/*/*"))
 
     def at_half(self):
         """Returns the status once its curve, and the status, have come to half of the budget."""
-        for path in self.folder.glob("runs/classic/mine/*/*/status.json"):
+        for path in self.folder.glob("runs/short/mine/*/*/status.json"):
             status = read_json(path)
             if status.get("step") == HALF:
                 return status
@@ -116,12 +87,10 @@ class Held:
 
     def end(self):
         """Lets the run end; returns what was printed by it, and by the process that follows it."""
-        sweep, follow = self.processes
         (self.folder / "gate").touch()
-        assert sweep.wait() == 0
-        log, progress = follow.communicate()
-        assert follow.returncode == 0
-        return self.errors.read_text(), log, progress
+        sweep, follow = (process.end() for process in self.processes)
+        assert (sweep.code, follow.code) == (0, 0)
+        return sweep.err, follow.out, follow.err
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +101,8 @@ def held(tmp_path_factory):
         yield held
     finally:
         for process in held.processes:
-            process.terminate()  # workers end, too
-            process.communicate()
+            process.signal(signal.SIGTERM)  # workers end, too
+            process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +121,14 @@ def test_status_shows_how_far_a_run_is(held):
     assert run["message"] == f"at step {HALF}"
     assert cell["eta_s"] == pytest.approx(run["left_s"], abs=0.1)
     table = call_imitbench("status", cwd=held.folder)
-    assert f"{HALF} of 1,000" in table.out
+    assert f"{HALF} of 1,200" in table.out
     assert held.path.name in table.out
 
 
 def test_watching_on_a_terminal_shows_the_same(held):
     words = [LABEL, "50 %", "loss ", " left", f"at step {HALF}"]
     command = ("status", "--watch", "--every", 0.2)
-    shown, code = seen_on_terminal(words, *command, cwd=held.folder, stop=True)
+    shown, code = on_terminal(*command, cwd=held.folder, until=words)
     assert code == 0
     assert all(word in shown for word in words), shown
 
@@ -184,11 +153,10 @@ def test_away_from_terminals_progress_is_plain_lines(finished):
 
 
 def test_the_curve_is_the_same_after_a_kill(held, finished, tmp_path):
-    write_plugin(tmp_path / "mine", GATED)
-    arguments = (*RUN, "--executor", "inline", "--quiet")
-    answer = call_imitbench(*arguments, cwd=tmp_path, env={"GATE": str(tmp_path)})
+    arguments = (*RUN, "--executor", "inline", "--quiet", "--out", tmp_path / "runs")
+    answer = call_imitbench(*arguments, cwd=held.folder, env={"GATE": str(tmp_path)})
     assert answer.code == 0, answer.err
-    [uninterrupted] = tmp_path.glob("runs/classic/mine/*/*")
+    [uninterrupted] = tmp_path.glob("runs/short/mine/*/*")
     assert uninterrupted.name == held.path.name
     whole = uninterrupted.joinpath("metrics.jsonl").read_text()
     assert held.path.joinpath("metrics.jsonl").read_text() == whole
@@ -197,9 +165,10 @@ def test_the_curve_is_the_same_after_a_kill(held, finished, tmp_path):
 
 
 def test_on_a_terminal_finished_runs_have_score_and_time(tmp_path):
-    command = ("run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
+    write_short_suite(tmp_path / "short")
+    command = ("run", "--algo", "random", "--suite", "./short", "--budget", "quick",
                "--seeds", 1, "--executor", "inline")  # fmt: skip
-    shown, code = seen_on_terminal([], *command, cwd=tmp_path, stop=False)
+    shown, code = on_terminal(*command, cwd=tmp_path)
     assert code == 0
     assert "random on Pendulum-v1, seed 0" in shown
     assert "[1/1] random on Pendulum-v1, seed 0: score " in shown

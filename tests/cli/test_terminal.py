@@ -1,14 +1,10 @@
 """What commands print on a real terminal, and elsewhere."""
 
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
 
 import pytest
 from rich.cells import cell_len
+from support.command import on_terminal
 from support.shown_results import write_results
 
 REPORT = ("report", "--replicates", "100")
@@ -22,35 +18,15 @@ def place(tmp_path_factory):
     return folder
 
 
-def on_terminal(*words, cwd, width, env):
+def shown_on_terminal(*words, cwd, width, env):
     """Returns what `imitbench WORDS…` prints on a terminal of this width."""
-    import fcntl
-    import termios
-
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
-    command = [sys.executable, "-m", "imitbench", *words]
-    with subprocess.Popen(
-        command, cwd=cwd, stdout=its, stderr=subprocess.DEVNULL, env={**kept, **env}
-    ) as process:
-        os.close(its)
-        found = b""
-        while True:
-            try:
-                read = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not read:
-                break
-            found += read
-    os.close(ours)
-    assert process.returncode == 0
-    return found.decode().replace("\r\n", "\n")
+    shown, code = on_terminal(*words, cwd=cwd, width=width, env=env)
+    assert code == 0
+    return shown.replace("\r\n", "\n")
 
 
 def test_a_terminal_gets_a_report_of_tables_in_colour_that_fit_it(place):
-    shown = on_terminal(*REPORT, cwd=place, width=72, env={"TERM": "xterm"})
+    shown = shown_on_terminal(*REPORT, cwd=place, width=72, env={"TERM": "xterm"})
     assert ESCAPE.search(shown)
     plain = ESCAPE.sub("", shown)
     assert max(map(cell_len, plain.splitlines())) <= 72
@@ -58,7 +34,7 @@ def test_a_terminal_gets_a_report_of_tables_in_colour_that_fit_it(place):
     assert "| --- |" not in plain
     assert re.search(r"^bc +1|^bc +0", plain, re.MULTILINE)
     assert shown != plain
-    calm = on_terminal(*REPORT, cwd=place, width=72, env={"TERM": "xterm", "NO_COLOR": "1"})
+    calm = shown_on_terminal(*REPORT, cwd=place, width=72, env={"TERM": "xterm", "NO_COLOR": "1"})
     assert calm == plain
 
 
@@ -71,7 +47,7 @@ def test_a_pipe_and_a_file_get_markdown_and_so_does_who_asks_for_it(imitbench, p
     for name in ("md", "markdown"):
         assert imitbench(*REPORT, "--format", name, cwd=place).out == piped
     markdown = (*REPORT, "--format", "markdown")
-    assert on_terminal(*markdown, cwd=place, width=60, env={}) == piped
+    assert shown_on_terminal(*markdown, cwd=place, width=60, env={}) == piped
 
 
 def test_text_in_a_pipe_has_all_columns_and_no_colour(imitbench, place):

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from support.short_suite import write_short_suite
 
 from imitbench.cards.tuned import read_tuned
 from imitbench.cli.main import main
@@ -80,8 +81,10 @@ def test_runs_refuse_an_invalid_file_of_values(here, tmp_path):
     assert "--config absent.yaml: must be default, tuned, or a file" in err
 
 
-def test_a_tuning_reports_each_trial_and_the_winner(here):
-    command = (*CHEAP, "--executor", "inline", "--held-out-seeds", "200", "--best", 1)
+def test_a_tuning_reports_each_trial_and_the_winner(here, tmp_path):
+    suite = write_short_suite(tmp_path / "short")
+    command = (*CHEAP, "--suite", suite, "--executor", "inline", "--held-out-seeds", "200",
+               "--best", 1)  # fmt: skip
     code, out, err = here(*command, "--set", "batch_size=16", "--trials", 2)
     assert code == 0, err
     told = err.splitlines()

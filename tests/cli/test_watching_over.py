@@ -3,17 +3,19 @@
 import json
 import shutil
 import signal
-import subprocess
-import sys
+import time
 
 import pytest
-from support.command import call_imitbench
+from support.command import Started, call_imitbench
 from support.runs import make_spec
 from support.synthetic_runs import write_failed, write_finished
 
+from imitbench.store.sweep_file import active_sweep
+
 HERE = ("--executor", "inline")
 RANDOM = (
-    "run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick", "--seeds", 3, *HERE
+    "run", "--algo", "random", "--suite", "diagnostics", "--env", "seals/EarlyTermPos-v0",
+    "--budget", "quick", "--seeds", 3, *HERE,
 )  # fmt: skip
 
 
@@ -103,7 +105,7 @@ def test_bad_input_is_one_line(refused, failures, arguments, message):
 
 def test_resume_does_only_missing_runs(imitbench, completed, tmp_path):
     shutil.copytree(completed, tmp_path / "runs")
-    kept, gone, _ = sorted(tmp_path.glob("runs/classic/*/*/*"))
+    kept, gone, _ = sorted(tmp_path.glob("runs/diagnostics/*/*/*"))
     shutil.rmtree(gone)
     before = (kept / "result.json").stat().st_mtime_ns
     planned = json.loads(imitbench("resume", "--dry-run", "--json").out)
@@ -118,7 +120,7 @@ def test_resume_does_only_missing_runs(imitbench, completed, tmp_path):
 
 def test_resume_reports_runs_that_it_cannot_resume(imitbench, completed, tmp_path):
     shutil.copytree(completed, tmp_path / "runs")
-    shutil.rmtree(tmp_path / "runs" / "classic")
+    shutil.rmtree(tmp_path / "runs" / "diagnostics")
     [path] = tmp_path.glob("runs/.sweeps/*.json")
     sweep = json.loads(path.read_text())
     sweep["cells"][0]["run_ids"] = ["0" * 12]
@@ -131,7 +133,7 @@ def test_resume_reports_runs_that_it_cannot_resume(imitbench, completed, tmp_pat
 
 def test_watching_ends_when_no_process_is_active(imitbench, completed, tmp_path):
     shutil.copytree(completed, tmp_path / "other")
-    shutil.rmtree(next(iter(tmp_path.glob("other/classic/*/*/*"))))
+    shutil.rmtree(next(iter(tmp_path.glob("other/diagnostics/*/*/*"))))
     answer = imitbench("status", "--watch", "--every", 0.1, "--out", "other")
     assert answer.code == 0
     *_, counts, advice = answer.err.splitlines()
@@ -139,37 +141,18 @@ def test_watching_ends_when_no_process_is_active(imitbench, completed, tmp_path)
     assert advice == "no process is working on them: `imitbench resume --out other` continues"
 
 
-HOLD = (
-    "import sys\n"
-    "from pathlib import Path\n"
-    "from imitbench.store.sweep_file import active_sweep\n"
-    "with active_sweep(Path(sys.argv[1])):\n"
-    "    print('held', flush=True)\n"
-    "    sys.stdin.read()\n"
-)
-
-
 def test_watching_continues_while_a_process_is_active_and_ends_cleanly(completed, tmp_path):
     shutil.copytree(completed, tmp_path / "runs")
-    shutil.rmtree(next(iter(tmp_path.glob("runs/classic/*/*/*"))))
-    sweep = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "runs")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with sweep:
-        assert sweep.stdout.readline() == "held\n"
-        watching = subprocess.Popen(
-            [sys.executable, "-m", "imitbench", "status", "--watch", "--every", "0.1"],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    shutil.rmtree(next(iter(tmp_path.glob("runs/diagnostics/*/*/*"))))
+    with active_sweep(tmp_path / "runs"):
+        watching = Started("status", "--watch", "--every", "0.1", cwd=tmp_path)
         assert watching.stderr.readline().startswith("2 done, 1 waiting")
-        with pytest.raises(subprocess.TimeoutExpired):
-            watching.wait(1.0)
-        watching.send_signal(signal.SIGINT)
-        out, err = watching.communicate()
-        sweep.kill()
-    assert (watching.returncode, "Traceback" in err) == (0, False)
-    assert "Pendulum-v1" in out
+        time.sleep(1.0)
+        assert watching.running()
+        watching.signal(signal.SIGINT)
+        answer = watching.end()
+    assert answer.code == 0
+    assert "EarlyTermPos" in answer.out
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import torch as th
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from targets import REFUSALS, TARGETS
+from targets import REFUSALS, TARGETS, TEXTS
 
 SLOWEST_S = 10.0
 MEMORY = 2**31  # a gigabyte, and one that libraries reserve
@@ -108,6 +108,8 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     th.set_num_threads(1)
+    # Hypothesis prepares its texts, which each child would do again.
+    settings(max_examples=1, database=None)(given(TEXTS)(lambda _: None))()
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     names = options.target or list(TARGETS)

@@ -1,9 +1,9 @@
 """Repeats a small task on a disk that fails, each time at another call.
 
-    python -m support.disk_trials WORK ERROR once|stays FOLDER FIRST STEP
+    python -m support.disk_trials WORK FOLDER FIRST STEP ERROR-once|ERROR-stays…
 
-tries every STEP-th call of the task, starting with FIRST, each in a separate folder, and prints a
-line of JSON for each trial. It is started by `support.failing_disk.run_with_library`.
+tries every STEP-th call of the task, starting with FIRST, each with every error and in a separate
+folder, and prints a line of JSON for each trial. `support.failing_disk.run_with_library` starts it.
 """
 
 import errno
@@ -18,18 +18,20 @@ from support.disk_works import WORKS, expected_results, trial
 from support.failing_disk import FailingDisk
 
 
-def main(name, error, mode, folder, first, step):
+def main(name, folder, first, step, *failures):
     use_one_thread()
     folder, work = Path(folder), WORKS[name]()
     expected = expected_results(work, folder / "whole")
-    for call in count(int(first), int(step)):
-        out = folder / str(call)
-        disk = FailingDisk(out, call, getattr(errno, error), stays=mode == "stays")
-        record = trial(work, out, disk, expected)
-        if disk.calls < call:  # the task has fewer calls
-            return
-        print(json.dumps({"call": call} | record), flush=True)
-        shutil.rmtree(out)
+    for failure in failures:
+        error, mode = failure.split("-")
+        for call in count(int(first), int(step)):
+            out = folder / str(call)
+            disk = FailingDisk(out, call, getattr(errno, error), stays=mode == "stays")
+            record = trial(work, out, disk, expected)
+            shutil.rmtree(out)
+            if disk.calls < call:  # the task has fewer calls
+                break
+            print(json.dumps({"failure": failure, "call": call} | record), flush=True)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ PRELOADED = (
     "duckdb",
     "gymnasium",
     "mujoco",
+    "pandas",  # imported by Arrow as soon as it is given lists
     "pyarrow.parquet",
     "pydantic",
     "seals",
@@ -41,9 +42,13 @@ _READ_AT_START = ("COVERAGE", "LC_", "LANG", "LD_", "MKL_", "OMP_", "PYTHON", "T
 
 
 class WarmStart:
-    """A server of commands, which exits with the process that created it."""
+    """A server of commands, which exits with the process that created it.
 
-    def __init__(self):
+    Args:
+        environment: Its variables.
+    """
+
+    def __init__(self, environment):
         ours, its = socket.socketpair()
         with its:
             self._process = subprocess.Popen(
@@ -51,11 +56,11 @@ class WarmStart:
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
                 # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
-                env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+                env={**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
         self._socket = ours
         self._answers = ours.makefile()
-        self._given = _read_at_start(os.environ)
+        self._given = _read_at_start(environment)
 
     def can_run(self, environment):
         """Whether a command with these variables behaves as in an ordinary process."""
@@ -73,21 +78,39 @@ class WarmStart:
         """
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
-            request = {
-                "module": module, "arguments": arguments, "cwd": str(cwd),
-                "environment": environment, "out": str(out), "err": str(err), "bounds": bounds,
-            }  # fmt: skip
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
-            answer = self._answers.readline()
-            if not answer:
-                raise RuntimeError(f"the server of commands died: {self._process.wait()}")
-            return json.loads(answer), out.read_text(), err.read_text()
+            request = _request(module, arguments, cwd, environment, out, err) | {"bounds": bounds}
+            code = self._ask(request | {"wait": True})
+            return code, out.read_text(), err.read_text()
+
+    def start(self, module, arguments, cwd, environment, out, err):
+        """Starts `python -m MODULE ARGUMENTS…`, with file descriptors of this process as output."""
+        ours = Path("/proc", str(os.getpid()), "fd")
+        request = _request(module, arguments, cwd, environment, ours / str(out), ours / str(err))
+        return self._ask(request | {"wait": False})
+
+    def ended(self, pid):
+        """Returns the exit code of a process from `start`, or `None` while it runs."""
+        return self._ask({"ended": pid})
+
+    def _ask(self, request):
+        self._socket.sendall(json.dumps(request).encode() + b"\n")
+        answer = self._answers.readline()
+        if not answer:
+            raise RuntimeError(f"the server of commands died: {self._process.wait()}")
+        return json.loads(answer)
 
     def close(self):
         """Stops the server."""
         self._answers.close()
         self._socket.close()
         self._process.wait()
+
+
+def _request(module, arguments, cwd, environment, out, err):
+    return {
+        "module": module, "arguments": arguments, "cwd": str(cwd),
+        "environment": environment, "out": str(out), "err": str(err),
+    }  # fmt: skip
 
 
 def _read_at_start(environment):
@@ -101,6 +124,9 @@ def _serve(connection):
         if not name.endswith("__main__"):
             with contextlib.suppress(ImportError):  # a package of an extra that is not installed
                 importlib.import_module(name)
+    from imitbench.store import database, database_access
+
+    database_access._expected(database.SCHEMA)  # a cache that each command would fill
     # A fork takes as long as there is memory.
     gc.collect()
     with contextlib.suppress(AttributeError):  # another C library
@@ -110,22 +136,35 @@ def _serve(connection):
         finalizer.atexit = False  # torch would take back each of its kernels in each command
     with connection.makefile("rb") as requests:
         for line in requests:
-            request = json.loads(line)
-            pid = os.fork()
-            if pid == 0:
-                connection.close()
-                _become(request)
-            _, status = os.waitpid(pid, 0)
-            connection.sendall(json.dumps(os.waitstatus_to_exitcode(status)).encode() + b"\n")
+            answer = _answer(json.loads(line), connection)
+            connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _become(request):
+def _answer(request, connection):
+    if "ended" in request:
+        pid, status = os.waitpid(request["ended"], os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+    # Opened here, so that who asked can close its own ends as soon as it has the answer.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOCTTY
+    outputs = [os.open(request[name], flags) for name in ("out", "err")]
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        _become(request, outputs)
+    for opened in outputs:
+        os.close(opened)
+    if not request["wait"]:
+        return pid
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _become(request, outputs):
     """Makes a forked process behave like a new one; does not return."""
-    for number, name in ((1, "out"), (2, "err")):
-        opened = os.open(request[name], os.O_WRONLY | os.O_CREAT)
+    for number, opened in enumerate(outputs, start=1):
         os.dup2(opened, number)
         os.close(opened)
-    if request["bounds"]:
+    if request.get("bounds"):
         seconds, size = request["bounds"]
         # A fork starts with no processor time, and with all memory of its parent.
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
