@@ -120,7 +120,7 @@ def test_filters_and_sorting_work_by_keyboard_alone(opened):
     focused = page.evaluate("document.activeElement.closest('th')?.textContent ?? ''")
     assert focused.startswith(("Method", "classic"))
     page.keyboard.press("Enter")
-    assert "sort=landing." in page.url
+    page.wait_for_url("**#*sort=landing.*")
 
 
 def test_rows_and_sections_have_addresses_that_other_results_do_not_change(opened):

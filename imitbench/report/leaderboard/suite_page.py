@@ -101,7 +101,6 @@ def _table(part: BoardSection, board: Board) -> Markup:
         HtmlColumn("Rank", number=True),
         HtmlColumn("Algorithm"),
         HtmlColumn("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
-        HtmlColumn("Mean, worst task", number=True),
         *(
             HtmlColumn(short, number=True, title=environment)
             for environment, short in short_names(section.environments).items()
@@ -164,12 +163,7 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
     return [
         page.rank_cell(row, part),
         TableCell(join(row_name(row, "../"), _below(model.submitter_text(row))), row.name),
-        TableCell(join(linked(interval(result.iqm, row)), drawn), ends["point"], ends),
-        TableCell(
-            join(text.score(page.ends(result.mean)["point"]), _below(model.worst_task(row))),
-            page.ends(result.mean)["point"],
-            {"worst task": worst.score if (worst := result.worst) else None},
-        ),
+        TableCell(join(linked(interval(result.iqm, row)), drawn, _mean(row)), ends["point"], ends),
         *(
             TableCell(
                 linked(text.score(html_tables.finite(cell.score)), f"-e{at}" * bool(cell.runs)),
@@ -192,6 +186,11 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
         _values(row),
         TableCell(join(checks or text.NOTHING, _below(versions)), checks),
     ]
+
+
+def _mean(row: BoardRow) -> Markup:
+    mean = page.ends(row.result.mean)["point"]
+    return _below("" if mean is None else f"mean {text.score(mean)}, {model.worst_task(row)}")
 
 
 def _values(row: BoardRow) -> TableCell:
