@@ -3,9 +3,9 @@
     python benchmarks/airl_rewards.py --env seals/Swimmer-v1 --seed 100 --set disc_density=bounded
 
 Trains as a run of a suite does, with the same numbers, and measures at equal distances. Prints a
-JSON object per measurement: `step`; `return_sampled` and `return_likely`, mean returns of eight
-episodes by both ways of acting; the discriminator's metrics; and Spearman's rank correlation of the
-learned reward, without shaping, with the true one:
+JSON object per measurement: `env`, `seed` and `changed` values; `step`; `return_sampled` and
+`return_likely`, mean returns of eight episodes by both ways of acting; the discriminator's metrics;
+and Spearman's rank correlation of the learned reward, without shaping, with the true one:
 
 - `learner_episodes`: returns of 40 episodes between the learner's policy and random actions, as in
   the measure `reward_correlation` of a run;
@@ -120,6 +120,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     gym.register_envs(__import__("seals"))
     run = planned("airl", options, dict(pair.split("=", 1) for pair in options.set))
+    about = {"env": options.env, "seed": options.seed, "changed": sorted(options.set)}
     root = suite_directory(options.suite)
     config = TrainingConfig.of(run)
     seed_generators(config)
@@ -148,7 +149,7 @@ def main() -> None:
                 for way, likely in (("sampled", False), ("likely", True))
             }
             found = agreement(learner.reward(), {"learner": learners, "expert": experts})
-            return {"step": step, **returns, **found, **metrics}
+            return {**about, "step": step, **returns, **found, **metrics}
 
         measured = 0
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.score_tables import ablation_table, cost_table, score_cell, score_table
 
+from imitbench.cards.catalog import load_suite
 from imitbench.cards.tuned import read_tuned
 from imitbench.published.results_sources import find_results, read_source
 from imitbench.published.submission import is_submission
@@ -15,6 +16,7 @@ from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import render_section
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.markdown import table
+from imitbench.stats.normalization import normalize
 
 REPLICATES = 50_000
 ROOT = Path(__file__).resolve().parents[1]
@@ -217,6 +219,29 @@ def search_table(board):
     return table(["environment", "defaults", "found"], body, 1)
 
 
+def rewards_table(board):
+    """The last measurement of each training that `benchmarks/airl_rewards.py` followed."""
+    del board  # it has no such runs
+    found = []
+    for path in sorted((ROOT / "ablations" / "airl-rewards").glob("*.jsonl")):
+        last = json.loads(path.read_text().splitlines()[-1])
+        references = load_suite("seals").environments[last["env"]].scale
+        scores = [
+            normalize(last[f"return_{way}"], references.random, references.one)
+            for way in ("sampled", "likely")
+        ]
+        numbers = [
+            *scores,
+            *(last[name] for name in ("learner_episodes", "expert_episodes", "steps")),
+        ]
+        found.append(
+            [last["env"], ", ".join(last["changed"]), *(f"{each:.2f}" for each in numbers)]
+        )
+    columns = ["environment", "changed", "score, sampled", "score, likely",
+               "learner to random", "expert to random", "steps"]  # fmt: skip
+    return table(columns, sorted(found), names=2)
+
+
 def ablation(name, make_table=ablation_table):
     def make(board):
         del board  # it has no such runs
@@ -233,6 +258,7 @@ def ablation(name, make_table=ablation_table):
         ("docs/off_policy.md", "classic", off_policy_on_classic),
         ("docs/off_policy.md", "every", off_policy_on_seals),
         ("docs/off_policy.md", "discount", ablation("off-policy-discount", discount_table)),
+        ("docs/methods/airl.md", "rewards", rewards_table),
         ("docs/methods/controls.md", "generator", generator_table),
         ("docs/methods/gail.md", "ablation", ablation("gail")),
         ("docs/methods/gail.md", "additions", ablation("gail-halfcheetah")),
