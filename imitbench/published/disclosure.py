@@ -6,7 +6,7 @@ statement can be added to results that are published already, and corrected.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -125,7 +125,7 @@ def parse_disclosures(path: Path) -> list[Disclosure]:
         rows = DisclosureFile.model_validate_json(read_content(path)).rows
     except ValidationError as error:
         raise InputError(f"{path}: {first_problem(error)}") from error
-    twice = sorted({row.row for row in rows if sum(row.row == other.row for other in rows) > 1})
+    twice = [row for row, count in Counter(row.row for row in rows).items() if count > 1]
     if twice:
         raise InputError(f"{path}: {_named(twice[0])} occurs twice; state each row once")
     return rows

@@ -37,6 +37,7 @@ from imitbench.policies.observation_statistics import read_observation_statistic
 from imitbench.policies.sb3_objects import stored_space
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.storage import load_policy
+from imitbench.published.disclosure import DISCLOSURE_FILE, parse_disclosures
 from imitbench.published.validation import validate
 from imitbench.rewards.storage import load_reward_net
 from imitbench.store import lease
@@ -453,6 +454,14 @@ def submission(folder, draw):
     validate(folder)
 
 
+def disclosures(folder, draw):
+    source = ROOT / "results" / "imitbench-seals-gail-tuned" / DISCLOSURE_FILE
+    content = json.dumps(changed(json.loads(source.read_text()), draw))
+    (folder / DISCLOSURE_FILE).write_bytes(damaged(content.encode(errors="replace"), draw))
+    for row in parse_disclosures(folder / DISCLOSURE_FILE):
+        assert "\n" not in row.short
+
+
 def sacred(folder, draw):
     run = folder / "1"
     run.mkdir(exist_ok=True)
@@ -578,7 +587,7 @@ TARGETS = {
     each.__name__: each
     for each in (
         settings_file, readme, card, csv_table, npz, npy_folder, parquet, arrow, json_lines,
-        statistics, sb3_zip, policy, foreign, reward, space, submission, sacred, episodes,
-        databases, sweeps, minari_metadata, hub_files, leases,
+        statistics, sb3_zip, policy, foreign, reward, space, submission, disclosures, sacred,
+        episodes, databases, sweeps, minari_metadata, hub_files, leases,
     )
 }  # fmt: skip
