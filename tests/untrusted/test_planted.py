@@ -84,7 +84,7 @@ CALLS = {
     "leaderboard intake": (0, "valid --results valid --runs 1 --out taken-in"),
     "leaderboard init": (0, "board"),
     "leaderboard rescore": (2, "sub scored"),
-    "leaderboard model-card": (2, "README.md --algo bc --results sub"),
+    "leaderboard model-card": (0, "README.md --algo bc --results sub"),
     "prefetch": (2, "--suite nothing"),
     "tune": (0, f"--algo bc --out tuning {PENDULUM} --trials 2 --budget quick --quiet"),
     "init-algo": (0, "another"),
