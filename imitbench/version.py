@@ -1,5 +1,6 @@
 """The version of this package, and the commit that it was built from, which results state."""
 
+from functools import cache
 from pathlib import Path
 
 __version__ = "0.2.0"
@@ -31,6 +32,7 @@ def checkout_commit(root: Path) -> str | None:
     return answer.stdout.strip()
 
 
+@cache
 def commit() -> str | None:
     """Returns the commit that this package is from; `None` if nothing records it."""
     package = Path(__file__).parent

@@ -35,11 +35,6 @@ def package_versions() -> dict[str, str]:
 
 
 @cache
-def _commit() -> str | None:
-    return version.commit()
-
-
-@cache
 def cpu_model() -> str:
     """Returns the name of the processor."""
     try:
@@ -69,7 +64,7 @@ def describe_provenance(
         gpu = th.cuda.get_device_name() if th.cuda.is_available() else None
     return Provenance(
         imitbench=version.__version__,
-        git_sha=_commit(),
+        git_sha=version.commit(),
         python=platform.python_version(),
         packages=package_versions(),
         host=platform.node(),

@@ -120,8 +120,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
                 parameter.check(values[name])
             except ValueError as error:
                 fail("algorithm", f"{name} {one_line(error)}")
-    says_tuned = spec.variant.split(",")[0] == "tuned"
-    tuned = _tuned(card.name).get(spec.environment.id) if says_tuned else None
+    tuned = _tuned(card.name).get(spec.environment.id) if spec.tuned else None
     bases = [tuned] if tuned is not None else [card.resolve({}), *card.earlier_values()]
     label, *earlier = (
         variant_label(

@@ -296,7 +296,7 @@ def tuning_cost(specs: Iterable[RunSpec]) -> TuningCost:
 
 def _tunings(specs: Iterable[RunSpec]) -> dict[str, Tuning | None]:
     """Returns the records of the tuned values of runs by environment; `None` without a record."""
-    tuned = {spec.environment.id: spec for spec in specs if spec.variant.split(",")[0] == "tuned"}
+    tuned = {spec.environment.id: spec for spec in specs if spec.tuned}
     found = {env: _tuned_values(spec) for env, spec in tuned.items()}
     return {env: None if values is None else values.tuning for env, values in found.items()}
 

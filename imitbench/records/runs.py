@@ -255,6 +255,11 @@ class RunSpec(AbbreviatedRecord):
         return artifact.source if artifact else None
 
     @property
+    def tuned(self) -> bool:
+        """Whether its label says that it has the values tuned for the environment."""
+        return self.variant.split(",")[0] == "tuned"
+
+    @property
     def algo_label(self) -> str:
         """The algorithm's name in reports, with its variant."""
         return f"{self.algo}[{self.variant}]" if self.variant else self.algo
