@@ -160,6 +160,46 @@ class Buffer:
         self._next = state["next"]
 
 
+class Reservoir(Buffer):
+    """A buffer that holds a uniform sample of all samples that were ever added to it.
+
+    Args: as `Buffer`.
+
+    Source: Vitter 1985, "Random Sampling with a Reservoir", algorithm R.
+    """
+
+    _seen = 0
+
+    def add(self, data: Mapping[str, Array], rng: np.random.Generator) -> None:
+        """Adds samples; in a full buffer, each takes a random place, or none.
+
+        Args:
+            data: Arrays of shape (n_samples, *sample_shape) under the buffer's names.
+            rng: Draws the places.
+
+        Raises:
+            ValueError: Names or shapes differ from the buffer's, or `data` is empty.
+        """
+        length = num_samples(data)
+        free = min(length, self.capacity - self._stored)
+        if free:
+            self.store({name: array[:free] for name, array in data.items()})
+        places = rng.integers(0, self._seen + 1 + np.arange(free, length))
+        taken = places < self.capacity
+        for name, array in self._arrays.items():
+            array[places[taken]] = data[name][free:][taken]  # of equal places the last one counts
+        self._seen += length
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Buffer.state_dict`."""
+        return {**super().state_dict(), "seen": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Buffer.load_state_dict`."""
+        super().load_state_dict(state)
+        self._seen = state["seen"]
+
+
 class ReplayBuffer:
     """A ring buffer of transitions.
 

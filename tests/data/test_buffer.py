@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imitbench.data.buffer import Buffer, ReplayBuffer, num_samples
+from imitbench.data.buffer import Buffer, ReplayBuffer, Reservoir, num_samples
 from imitbench.data.types import Transitions
 from imitbench.util.util import make_vec_env
 
@@ -44,6 +44,32 @@ def test_the_draw_follows_the_generator():
     first = buffer.sample(20)["x"]
     np.random.seed(0)  # noqa: NPY002
     np.testing.assert_array_equal(first, buffer.sample(20)["x"])
+
+
+@pytest.mark.parametrize("sizes", [[40], [3, 2, 20, 15], [1] * 40])
+def test_a_reservoir_keeps_all_samples_with_the_same_probability(sizes):
+    rng = np.random.default_rng(0)
+    kept = np.zeros(40)
+    for _ in range(2_000):
+        reservoir = Reservoir(10, {"x": ()}, {"x": np.int64})
+        for size, end in zip(sizes, np.cumsum(sizes), strict=True):
+            reservoir.add({"x": np.arange(end - size, end)}, rng)
+        found = reservoir.state_dict()["arrays"]["x"]
+        assert len(set(found)) == 10
+        kept[found] += 1
+    assert kept / 2_000 == pytest.approx(np.full(40, 0.25), abs=0.05)  # five standard errors
+
+
+def test_a_restored_reservoir_continues_like_the_original():
+    def reservoir():
+        return Reservoir(8, {"x": ()}, {"x": np.int64})
+
+    one, other, rng = reservoir(), reservoir(), np.random.default_rng(0)
+    one.add({"x": np.arange(30)}, rng)
+    other.load_state_dict(one.state_dict())
+    for buffer in (one, other):
+        buffer.add({"x": np.arange(30, 60)}, np.random.default_rng(1))
+    assert content(one) == content(other)
 
 
 def test_a_restored_buffer_continues_like_the_original():

@@ -32,7 +32,7 @@ from imitbench.algorithms.adversarial.expert_initialization import (
     PolicyInitializer,
 )
 from imitbench.algorithms.adversarial.generator import (
-    experience_buffer,
+    ExperienceStore,
     make_generator,
     steps_per_round,
     venv_with_rewards,
@@ -71,6 +71,10 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             generator, or the steps between two updates of an off-policy one.
         gen_replay_buffer_capacity: Number of latest generator transitions that the discriminator is
             trained on; by default those of one round.
+        gen_history_share: Share of the generator's transitions in each batch of the discriminator
+            that are drawn from the whole training instead of the latest ones, in [0, 1]. Fitted to
+            the latest policies alone, which end up much like the expert, a reward forgets how
+            other behaviour compares.
         custom_logger: Where to log; a new logger when `None`.
         init_tensorboard: Whether histograms of the logits are written for TensorBoard.
         init_tensorboard_graph: Whether the network's graph is written as well.
@@ -87,9 +91,9 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         gen_train_timesteps: Environment steps of a round.
 
     Raises:
-        ValueError: A batch size is not positive or not a divisor, observations are dictionaries,
-            `gen_algo` is not an algorithm or has other spaces, or demonstrations are empty, not
-            finite, fewer than a batch or of other shapes.
+        ValueError: A batch size is not positive or not a divisor, `gen_history_share` is not in
+            [0, 1], observations are dictionaries, `gen_algo` is not an algorithm or has other
+            spaces, or demonstrations are empty, not finite, fewer than a batch or of other shapes.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         disc_opt_kwargs: Mapping[str, Any] | None = None,
         gen_train_timesteps: int | None = None,
         gen_replay_buffer_capacity: int | None = None,
+        gen_history_share: float = 0.0,
         custom_logger: HierarchicalLogger | None = None,
         init_tensorboard: bool = False,
         init_tensorboard_graph: bool = False,
@@ -127,6 +132,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                 f"demo_minibatch_size {minibatch_size} does not divide "
                 f"demo_batch_size {demo_batch_size}"
             )
+        if not 0 <= gen_history_share <= 1:
+            raise ValueError(f"gen_history_share must lie in [0, 1], not {gen_history_share}")
         self.venv = venv
         self.gen_algo = gen_algo
         self.demo_batch_size = demo_batch_size
@@ -156,7 +163,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         )
         self.gen_train_timesteps = gen_train_timesteps or steps_per_round(gen_algo)
         capacity = gen_replay_buffer_capacity or self.gen_train_timesteps
-        self._gen_replay_buffer = experience_buffer(capacity, venv)
+        self._gen_replay_buffer = ExperienceStore(capacity, gen_history_share, venv)
         self._summaries = (
             Summaries(log_dir, self._reward_net if init_tensorboard_graph else None)
             if init_tensorboard
@@ -282,7 +289,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._start.after_round(self._expert)
         self._global_step += 1
         self._check_fixed_horizon(experience.episode_lengths)
-        self._gen_replay_buffer.store(experience.transitions, truncate_ok=True)
+        self._gen_replay_buffer.store(experience.transitions, self._rng)
 
     def train_disc(
         self,
@@ -338,8 +345,6 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             expert = next(self._expert)
         if gen_samples is not None:
             return expert, as_fields(gen_samples, "gen_samples", size)
-        if self._gen_replay_buffer.size() == 0:
-            raise RuntimeError("the generator has no transitions yet; call train_gen() first")
         return expert, self._gen_replay_buffer.sample(size, self._rng)
 
     def _logits_of(self, batch: Mapping[str, Array]) -> th.Tensor:

@@ -19,7 +19,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.data.buffer import Buffer
+from imitbench.data.buffer import Buffer, Reservoir
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.data.wrappers import BufferingWrapper
@@ -44,16 +44,60 @@ class Experience:
     episode_lengths: list[int]
 
 
-def experience_buffer(capacity: int, venv: VecEnv) -> Buffer:
-    """Creates a ring buffer for `capacity` transitions."""
-    observations, actions = venv.observation_space, venv.action_space
-    obs_shape, act_shape = observations.shape or (), actions.shape or ()
-    obs_dtype, act_dtype = np.dtype(observations.dtype), np.dtype(actions.dtype)
-    return Buffer(
-        capacity,
-        {"obs": obs_shape, "acts": act_shape, "next_obs": obs_shape, "dones": ()},
-        {"obs": obs_dtype, "acts": act_dtype, "next_obs": obs_dtype, "dones": np.bool_},
-    )
+HISTORY_SIZE = 100_000
+"""Number of transitions of the whole training that the discriminator can be trained on again."""
+
+
+class ExperienceStore:
+    """The transitions of a generator that its discriminator is trained on.
+
+    Args:
+        capacity: Number of latest transitions.
+        history_share: Share of each batch that is drawn from a uniform sample of the whole
+            training, at most `HISTORY_SIZE` transitions, instead of the latest ones.
+        venv: Environments of the generator.
+    """
+
+    def __init__(self, capacity: int, history_share: float, venv: VecEnv) -> None:
+        observations, actions = venv.observation_space, venv.action_space
+        obs_shape, act_shape = observations.shape or (), actions.shape or ()
+        obs_dtype, act_dtype = np.dtype(observations.dtype), np.dtype(actions.dtype)
+        shapes = {"obs": obs_shape, "acts": act_shape, "next_obs": obs_shape, "dones": ()}
+        dtypes = {"obs": obs_dtype, "acts": act_dtype, "next_obs": obs_dtype, "dones": np.bool_}
+        self._latest = Buffer(capacity, shapes, dtypes)
+        self._share = history_share
+        self._history = Reservoir(HISTORY_SIZE, shapes, dtypes) if history_share else None
+
+    def store(self, transitions: Mapping[str, Array], rng: np.random.Generator) -> None:
+        """Adds transitions, oldest first; `rng` draws which of them the history keeps."""
+        self._latest.store(transitions, truncate_ok=True)
+        if self._history is not None:
+            self._history.add(transitions, rng)
+
+    def sample(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
+        """Draws a batch with replacement.
+
+        Raises:
+            RuntimeError: There are no transitions yet.
+        """
+        if self._latest.size() == 0:
+            raise RuntimeError("the generator has no transitions yet; call train_gen() first")
+        old = round(self._share * count)
+        if self._history is None or not old:
+            return self._latest.sample(count, rng)
+        parts = [self._latest.sample(count - old, rng), self._history.sample(old, rng)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns everything that later batches depend on."""
+        state = self._latest.state_dict()
+        return state if self._history is None else {**state, "history": self._history.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self._latest.load_state_dict(state)
+        if self._history is not None:
+            self._history.load_state_dict(state["history"])
 
 
 class Generator(ABC):

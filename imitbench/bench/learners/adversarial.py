@@ -130,6 +130,7 @@ class AIRLLearner(AdversarialLearner):
     def _own_options(self) -> dict[str, Any]:
         return {
             "uniform_share": self.options["disc_uniform_share"],
+            "gen_history_share": self.options["disc_history_share"],
             # `None` for spaces without bounds, such as discrete ones.
             "bounded_density": None if self.options["disc_density"] == "bounded" else False,
         }

@@ -123,6 +123,26 @@ def test_the_discriminator_sees_the_latest_generator_transitions(algorithm):
     assert {tuple(o) for o in kept} == {tuple(o) for o in rollout[-50:]}
 
 
+def test_a_share_of_its_batches_is_from_the_whole_training(algorithm):
+    trainer = make_trainer(algorithm, gen_replay_buffer_capacity=120, gen_history_share=0.25)
+    seen = []
+    for _ in range(3):
+        trainer.train_gen()
+        rollout = trainer.gen_algo.last_rollout.obs.reshape(120, -1)
+        seen.append({tuple(o) for o in rollout})
+    drawn = trainer._gen_replay_buffer.sample(4_000, np.random.default_rng(0))
+    assert {len(array) for array in drawn.values()} == {4_000}
+    kinds = np.array([[tuple(o) in rollout for rollout in seen] for o in drawn["obs"]])
+    # A third of the quarter is from the latest rollout, too.
+    assert kinds.mean(axis=0) == pytest.approx([1 / 12, 1 / 12, 10 / 12], abs=0.02)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5])
+def test_a_share_of_the_whole_training_must_be_possible(share):
+    with pytest.raises(ValueError, match=rf"gen_history_share must lie in \[0, 1\], not {share}"):
+        make_trainer(GAIL, gen_history_share=share)
+
+
 def test_minibatches_accumulate_the_gradient_of_the_batch(algorithm):
     def update(**options):
         venv = make_venv()
@@ -242,11 +262,12 @@ def test_resumed_training_equals_uninterrupted_training(algorithm, ppo):
             }
         )
 
-    whole = make_trainer(algorithm, ppo=ppo, gen_replay_buffer_capacity=200)
+    options = {"ppo": ppo, "gen_replay_buffer_capacity": 200, "gen_history_share": 0.5}
+    whole = make_trainer(algorithm, **options)
     whole.train(240)
     state = state_of(whole)
     whole.train(600)  # through the end of an episode
-    other = make_trainer(algorithm, ppo=ppo, gen_replay_buffer_capacity=200, seed=9)
+    other = make_trainer(algorithm, **options, seed=9)
     restore_episodes(other.venv, state["episodes"])
     other.load_state_dict(state["trainer"])
     restore_generators(state["generators"])
