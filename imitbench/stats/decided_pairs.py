@@ -18,7 +18,8 @@ import numpy as np
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import Interval, check_options, resampled
 from imitbench.stats.coverage import Cells
-from imitbench.stats.mean_test import mean_test_lacks, mean_tests
+from imitbench.stats.difference_test import difference_tests
+from imitbench.stats.mean_test import mean_test_lacks
 from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
 
@@ -169,7 +170,9 @@ def _p_values(
 
     def test(part: list[tuple[FloatArray, FloatArray]], count: int) -> FloatArray:
         rng = np.random.default_rng(seed)
-        return mean_tests(part, significance=significance, replicates=count, rng=rng, bounds=True)
+        return difference_tests(
+            part, significance=significance, replicates=count, rng=rng, bounds=True
+        )
 
     found = test(scores, min(replicates, _FEW))
     doubtful = np.flatnonzero((found > significance / 5) & (found <= 3 * significance))

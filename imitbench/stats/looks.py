@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.mean_test import Mask, mean_tests, permutations
+from imitbench.stats.difference_test import difference_tests
+from imitbench.stats.mean_test import Mask, permutations
 from imitbench.stats.strata import FloatArray
 
 Outcome: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -92,7 +93,7 @@ def look_at(
     if levels.test > 0:
         drawn = _drawn(replicates, levels.test)
         sizes = tuple((x.shape[1], y.shape[1]) for x, y in columns)
-        p_value = mean_tests(
+        p_value = difference_tests(
             columns,
             significance=levels.test,
             replicates=drawn,

@@ -26,8 +26,9 @@ from imitbench.stats.bootstrap import (
     no_interval,
 )
 from imitbench.stats.coverage import Cells, Coverage, compared_coverage
+from imitbench.stats.difference_test import difference_test
 from imitbench.stats.improvement import Improvement, probability_of_improvement
-from imitbench.stats.mean_test import mean_test, mean_test_lacks
+from imitbench.stats.mean_test import mean_test_lacks
 from imitbench.stats.power import SeedEstimate, seeds_to_decide
 from imitbench.stats.significance import MeanDifference, holm, welch
 from imitbench.stats.strata import FloatArray
@@ -316,7 +317,7 @@ def _test(
     """Returns the test, one of `family` tests, not yet corrected."""
     # With few permutations p is never small enough, for any scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
-    p_value = mean_test(
+    p_value = difference_test(
         one,
         other,
         significance=options.significance / family,
