@@ -1,6 +1,6 @@
 """Measures how often methods of equal means are called different, and others not.
 
-    python benchmarks/false_alarms.py [identical] [unequal] [power]
+    python benchmarks/false_alarms.py [identical] [unequal] [skewed] [power]
 
 `identical` draws the scores of both sides from one distribution, three runs on each environment,
 and counts how often the bootstrap interval of the difference of IQMs excludes 0; how often Welch's
@@ -10,6 +10,11 @@ decides, overall or on any environment.
 `unequal` draws normal scores of equal means, with the numbers of runs and the spreads of two
 different methods, and counts the decisions of permutations of the difference of means, and those of
 `imitbench compare`. The nominal level of all rules is 5 %.
+
+`skewed` draws scores of equal means, or of equally good typical runs, where one method is skewed or
+rarely collapses, and counts false verdicts: those that call the method better whose typical run is
+not, as it beats a run of the other in at most half of all cases. For comparison it counts the
+rejections of the test of means alone, which all are false where means are equal.
 
 `power` shifts one of two equal distributions and counts how often each test finds it.
 """
@@ -21,6 +26,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from imitbench.stats.difference_test import difference_tests
 from imitbench.stats.mean_test import choices, mean_tests
 from imitbench.stats.significance import holm, welch
 from imitbench.stats.verdicts import verdicts
@@ -51,6 +57,40 @@ SHIFTS = {
 about 80 % of experiments."""
 
 Pairs = list[tuple[np.ndarray, np.ndarray]]
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+
+
+def steady(mean: float, spread: float = 0.05) -> Draw:
+    """Returns what draws normal scores."""
+    return lambda rng, shape: rng.normal(mean, spread, shape)
+
+
+def collapsing(mean: float, rate: float, loss: float = 0.5, spread: float = 0.05) -> Draw:
+    """Returns what draws normal scores, of which a share loses much; `mean` is that of all."""
+    works = mean + rate * loss
+    return lambda rng, shape: rng.normal(works, spread, shape) - loss * (rng.random(shape) < rate)
+
+
+def exponential(mean: float, spread: float, *, up: bool = True) -> Draw:
+    """Returns what draws skewed scores; most are below the mean, or above it."""
+    scale = spread if up else -spread
+    return lambda rng, shape: mean + scale * (rng.exponential(size=shape) - 1)
+
+
+SKEWED: dict[str, tuple[Draw, Draw]] = {
+    "10 % of runs lose 0.5, steady": (collapsing(0.8, 0.1), steady(0.8)),
+    "30 % of runs lose 0.5, steady": (collapsing(0.8, 0.3), steady(0.8)),
+    "10 % and 30 % of runs lose 0.5": (collapsing(0.8, 0.1), collapsing(0.8, 0.3)),
+    "10 % of runs lose 0.5, both": (collapsing(0.8, 0.1), collapsing(0.8, 0.1)),
+    "skewed up, steady": (exponential(0.8, 0.1), steady(0.8, 0.1)),
+    "skewed down, steady": (exponential(0.8, 0.1, up=False), steady(0.8, 0.1)),
+    "skewed up, skewed down": (exponential(0.8, 0.1), exponential(0.8, 0.1, up=False)),
+    # The median of the skewed scores, so that typical runs are equally good and means are not.
+    "skewed up, steady, P 1/2": (exponential(0.8, 0.1), steady(0.8 - 0.1 * (1 - np.log(2)), 1e-3)),
+}
+"""Two methods by name; means are equal but in the last line."""
+
+SKEWED_RUNS = ((3, 3), (4, 4), (5, 5), (7, 7), (10, 10), (10, 3))
 
 
 def draw(shape: str, rng: np.random.Generator) -> np.ndarray:
@@ -122,12 +162,21 @@ def by_labels(pairs: Pairs, _: float) -> np.ndarray:
     return extreme / shuffled.shape[1] if few else (extreme + 1) / (REPLICATES + 1)
 
 
+def by_means(pairs: Pairs, significance: float) -> np.ndarray:
+    """Returns p of the test of means alone."""
+    return _p_values(mean_tests, pairs, significance)
+
+
 def by_verdict(pairs: Pairs, significance: float) -> np.ndarray:
     """Returns p of the test of `imitbench compare`."""
+    return _p_values(difference_tests, pairs, significance)
+
+
+def _p_values(test: Callable[..., np.ndarray], pairs: Pairs, significance: float) -> np.ndarray:
     rng = np.random.default_rng(0)  # as `verdicts`
     options = {"significance": significance, "replicates": REPLICATES, "bounds": True}
     options["splits"] = SPLITS  # as `verdicts` but for ten runs and ten, to be quick
-    return mean_tests(pairs, rng=rng, **options)
+    return test(pairs, rng=rng, **options)
 
 
 def rejections(
@@ -139,15 +188,15 @@ def rejections(
     return test(pairs, LEVEL) <= LEVEL, anywhere
 
 
-def decisions(pairs: Pairs) -> tuple[float, float]:
-    """Returns how often `imitbench compare` decides, overall and anywhere."""
+def decisions(pairs: Pairs, counted: tuple[str, ...] = ("better", "worse")) -> tuple[float, float]:
+    """Returns how often `imitbench compare` decides so, overall and anywhere."""
     rejected = np.logical_or(*rejections(by_verdict, pairs))
     overall = anywhere = 0
     for at in np.flatnonzero(rejected):  # without a rejection there is no verdict
         one, other = ({f"e{i}": pair[side][at] for i, pair in enumerate(pairs)} for side in (0, 1))
         [found] = verdicts("a", one, {"b": other}, replicates=REPLICATES)
-        overall += found.decision != "undecided"
-        anywhere += any(each.decision != "undecided" for each in found.environments)
+        overall += found.decision in counted
+        anywhere += any(each.decision in counted for each in found.environments)
     return overall / rejected.size, anywhere / rejected.size
 
 
@@ -170,6 +219,39 @@ def unequal(experiments: int) -> None:
             )
 
 
+def false_of(first: Draw, second: Draw) -> tuple[str, ...]:
+    """Returns the verdicts on the first that are false: its typical run is not so."""
+    rng = np.random.default_rng(1)
+    one, other = (draw(rng, (1_000, 1_000)) for draw in (first, second))
+    wins = float((one > other).mean())
+    if abs(wins - 0.5) < 0.002:  # four standard errors
+        return ("better", "worse")
+    return ("worse",) if wins > 0.5 else ("better",)
+
+
+def skewed(experiments: int) -> None:
+    """Prints a line for each pair of methods, numbers of runs and number of environments."""
+    print(
+        "| scores | runs | environments | test of means, overall | test of means, anywhere "
+        "| false verdict, overall | false verdict, anywhere |"
+    )
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for name, (first, second) in SKEWED.items():
+        false = false_of(first, second)
+        for runs in SKEWED_RUNS:
+            for environments in (1, 5):
+                rng = np.random.default_rng([*runs, environments])
+                pairs = [
+                    (first(rng, (experiments, runs[0])), second(rng, (experiments, runs[1])))
+                    for _ in range(environments)
+                ]
+                before = [found.mean() for found in rejections(by_means, pairs)]
+                shares = " | ".join(f"{share:.1%}" for share in (*before, *decisions(pairs, false)))
+                print(
+                    f"| {name} | {runs[0]} and {runs[1]} | {environments} | {shares} |", flush=True
+                )
+
+
 def power(experiments: int) -> None:
     """Prints a line for each pair of numbers and number of environments, with equal spreads."""
     print(
@@ -186,7 +268,7 @@ def power(experiments: int) -> None:
 
 def main() -> None:
     """Prints the tables."""
-    tables = {"identical": identical, "unequal": unequal, "power": power}
+    tables = {"identical": identical, "unequal": unequal, "skewed": skewed, "power": power}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(tables)} [all]")
     parser.add_argument("--experiments", type=int, default=1000)

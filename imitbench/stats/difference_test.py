@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
-from imitbench.stats.mean_test import CHUNK_ELEMENTS, EXACT_SPLITS, Mask, mean_tests, permutations
+from imitbench.stats.mean_test import EXACT_SPLITS, Mask, mean_tests, permutations
 from imitbench.stats.strata import FloatArray, Scores, matched
 
 Columns = Sequence[tuple[FloatArray, FloatArray]]
@@ -140,77 +141,94 @@ def typical_run_tests(
         splits: Maximum number of permutations to enumerate, see `permutations`.
     """
     crossed = int(np.prod([mask.shape[0] for mask in masks], dtype=np.float64)) <= splits
-    ranks = [_ranks(x, y) for x, y in pairs]
-    actual = _statistic(
+    ordered = [_Ordered.of(x, y) for x, y in pairs]
+    effect, actual = _statistic(
         [
-            _cells(rank, np.arange(rank.shape[1])[None] < x.shape[1], x.shape[1])
-            for rank, (x, _) in zip(ranks, pairs, strict=True)
+            _cell(cell.ours, cell.ties, x.shape[1])
+            for cell, (x, _) in zip(ordered, pairs, strict=True)
         ],
         crossed=False,
     )
-    p_values = np.empty(len(ranks[0]))
+    p_values = np.empty(len(actual))
     # Without ties, permutations depend on nothing but the numbers of runs.
-    keys = np.concatenate([np.sort(rank, axis=1) for rank in ranks], axis=1)
-    for pattern in np.unique(keys, axis=0):
-        alike = np.flatnonzero((keys == pattern).all(axis=1))
-        at, cells = 0, []
-        for mask, (x, _) in zip(masks, pairs, strict=True):
-            part = pattern[None, at : at + mask.shape[1]]
-            at += mask.shape[1]
-            cells.append(_cells(part, mask, x.shape[1]))
-        permuted = np.sort(np.abs(_statistic(cells, crossed=crossed)[1][0]))
-        least = np.abs(actual[1][alike, 0]) * (1 - 1e-9)
+    patterns = np.concatenate([cell.ties[0] for cell in ordered], axis=1)
+    for first in np.unique(patterns, axis=0, return_index=True)[1]:
+        alike = np.flatnonzero((patterns == patterns[first]).all(axis=1))
+        cells = [
+            _cell(mask, (cell.ties[0][first], cell.ties[1][first]), x.shape[1])
+            for mask, cell, (x, _) in zip(masks, ordered, pairs, strict=True)
+        ]
+        permuted = np.sort(np.abs(_statistic(cells, crossed=crossed)[1]))
+        least = np.abs(actual[alike]) * (1 - 1e-9)
         extreme = permuted.size - np.searchsorted(permuted, least)
         p_values[alike] = (
             extreme / permuted.size if crossed else (extreme + 1) / (permuted.size + 1)
         )
-    return TypicalRuns(actual[0][:, 0] / len(pairs), p_values)
+    return TypicalRuns(effect / len(pairs), p_values)
 
 
-def _ranks(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Returns the ranks of all runs of an experiment, from 1; equal scores share their mean."""
-    from scipy.stats import rankdata
-
-    ranks: FloatArray = rankdata(np.concatenate([x, y], axis=1), axis=1)
-    return ranks
+_Places = npt.NDArray[np.intp]
 
 
-_Cell = tuple[FloatArray, FloatArray]  # effect and its variance, shapes (experiments, permutations)
+@dataclass(frozen=True, eq=False)
+class _Ordered:
+    """The runs of both in ascending order; arrays of shape (experiments, runs).
+
+    Attributes:
+        ours: Which are the first's.
+        ties: Number of runs below each, and number of runs below it or equal to it.
+    """
+
+    ours: Mask
+    ties: tuple[_Places, _Places]
+
+    @classmethod
+    def of(cls, x: FloatArray, y: FloatArray) -> _Ordered:
+        pooled = np.concatenate([x, y], axis=1)
+        order = np.argsort(pooled, axis=1)
+        scores = np.take_along_axis(pooled, order, axis=1)
+        at = np.arange(pooled.shape[1])
+        begins = np.diff(scores, axis=1, prepend=-np.inf) > 0
+        ends = np.diff(scores, axis=1, append=np.inf) > 0
+        below = np.maximum.accumulate(np.where(begins, at, 0), axis=1)
+        upto = np.where(ends, at + 1, at.size)[:, ::-1]
+        return cls(order < x.shape[1], (below, np.minimum.accumulate(upto, axis=1)[:, ::-1]))
 
 
-def _cells(ranks: FloatArray, masks: Mask, ours: int) -> _Cell:
-    """Returns effect and variance on an environment for each permutation.
+_Cell = tuple[FloatArray, FloatArray]  # effect and its variance, of experiments or permutations
 
-    The share of the second's runs below a run of the first is its rank among all runs, less that
-    among the first's, divided by the number of the second's.
+
+def _cell(masks: Mask, ties: tuple[_Places, _Places], ours: int) -> _Cell:
+    """Returns effect and variance on an environment.
 
     Args:
-        ranks: Ranks of the runs of each experiment, shape (experiments, runs).
-        masks: Which runs are the first's, shape (permutations, runs).
+        masks: Which runs in ascending order are the first's, shape (cases, runs).
+        ties: See `_Ordered`; of each case, or of all, shape (runs,).
         ours: Number of the first's runs.
     """
     theirs = masks.shape[1] - ours
-    count, runs = len(ranks), masks.shape[1]
-    effect, variance = np.empty((2, count, len(masks)))
-    above = (ranks[:, :, None] > ranks[:, None, :]) + 0.5 * (ranks[:, :, None] == ranks[:, None, :])
-    first, second = masks.astype(np.float64), (~masks).astype(np.float64)
-    rows = max(1, CHUNK_ELEMENTS // (len(masks) * runs))
-    for at in range(0, count, rows):
-        some = above[at : at + rows]
-        # The equal score of a run itself counts half; it is in its own group, not in the other.
-        below = np.einsum("eij,pj->epi", some, second) / theirs
-        beaten = np.einsum("eij,pj->epi", some, first) / ours
-        mean = (below * first).sum(axis=2) / ours
-        other = (beaten * second).sum(axis=2) / theirs
-        spread = (np.square(below - mean[..., None]) * first).sum(axis=2) / max(1, ours - 1) / ours
-        spread += (
-            (np.square(beaten - other[..., None]) * second).sum(axis=2)
-            / max(1, theirs - 1)
-            / theirs
-        )
-        effect[at : at + rows], variance[at : at + rows] = mean - 0.5, spread
+    effect, first = _beaten(masks, ~masks, ties, ours, theirs)
+    _, second = _beaten(~masks, masks, ties, theirs, ours)
     # If all runs of one are better, no spread is seen; the least that could have been seen counts.
-    return effect, np.maximum(variance, 0.5 / (ours * theirs) ** 2)
+    return effect - 0.5, np.maximum(first + second, 0.5 / (ours * theirs) ** 2)
+
+
+def _beaten(
+    chosen: Mask, others: Mask, ties: tuple[_Places, _Places], runs: int, against: int
+) -> _Cell:
+    """Returns the mean share of others that a chosen run beats, and the variance of this mean."""
+    below = np.zeros((len(chosen), chosen.shape[1] + 1), dtype=np.int32)
+    np.cumsum(others, axis=1, out=below[:, 1:])
+    # Twice the number of others below: whole numbers, so that equal statistics are exactly equal.
+    if ties[0].ndim == 1:
+        twice = below[:, ties[0]] + below[:, ties[1]]
+    else:
+        twice = np.take_along_axis(below, ties[0], 1) + np.take_along_axis(below, ties[1], 1)
+    twice *= chosen
+    total = twice.sum(axis=1)
+    squares = np.square(twice, out=twice).sum(axis=1)
+    variance = (squares - total**2 / runs) / max(1, runs - 1) / runs
+    return total / (2 * against * runs), variance / (2 * against) ** 2
 
 
 def _statistic(cells: Sequence[_Cell], *, crossed: bool) -> _Cell:
@@ -223,9 +241,8 @@ def _statistic(cells: Sequence[_Cell], *, crossed: bool) -> _Cell:
     effect, variance = cells[0]
     for other, spread in cells[1:]:
         if crossed:
-            shape = (effect.shape[0], -1)
-            effect = (effect[:, :, None] + other[:, None, :]).reshape(shape)
-            variance = (variance[:, :, None] + spread[:, None, :]).reshape(shape)
+            effect = (effect[:, None] + other).ravel()
+            variance = (variance[:, None] + spread).ravel()
         else:
             effect, variance = effect + other, variance + spread
     return effect, effect / np.sqrt(variance)
