@@ -169,7 +169,7 @@ def by_means(pairs: Pairs, significance: float) -> np.ndarray:
 
 def by_verdict(pairs: Pairs, significance: float) -> np.ndarray:
     """Returns p of the test of `imitbench compare`."""
-    return _p_values(difference_tests, pairs, significance)
+    return _p_values(lambda *a, **k: difference_tests(*a, **k).p_value, pairs, significance)
 
 
 def _p_values(test: Callable[..., np.ndarray], pairs: Pairs, significance: float) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 from imitbench.report import text
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
 from imitbench.stats.bootstrap import Interval
+from imitbench.stats.collapses import COLLAPSE_SCORE, CollapseComparison
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
@@ -18,7 +19,7 @@ from imitbench.util.text_table import Column, by_word
 
 _REASONS: dict[Reason, str] = {
     "decided": "",
-    "no difference seen": "no difference that chance does not explain",
+    "no difference seen": "no difference of typical runs and means that chance does not explain",
     "too few runs": "too few runs for any difference to show",
     "mean and IQM disagree": "the means differ, and the IQM does not follow",
     "failed runs decide": "the result depends on how failed runs count; choose with --failed-runs",
@@ -50,18 +51,28 @@ def summary(verdict: Verdict) -> list[str]:
     """Returns lines with the overall verdict, its numbers, and what would decide it."""
     names = text.one_line(verdict.first), text.one_line(verdict.second)
     why = _REASONS[verdict.reason]
-    lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
+    decision = (
+        verdict.decision if verdict.decision == "undecided" else f"{verdict.decision} typical runs"
+    )
+    lines = [f"{names[0]} against {names[1]}: {decision}{f' ({why})' if why else ''}"]
     if verdict.coverage.environments:
         count = len(verdict.coverage.environments)
         probability = verdict.improvement.probability
+        typical = (
+            "" if verdict.decision == "undecided" else f"typical runs are {verdict.decision}: "
+        )
         lines += [
             f"  over {count} environment{'' if count == 1 else 's'}, {_runs(verdict)} runs of each "
             "on each",
             f"  IQM {_signed(verdict.iqm.point)} {_ends(verdict.iqm)}",
-            f"  mean {_signed(verdict.difference.difference)} {_ends(verdict.difference)}, "
-            f"p {_p_value(verdict.test.adjusted)}",
-            f"  P({names[0]} > {names[1]}) {text.fixed(probability.point, 2)} {_ends(probability)}",
+            f"  mean {_signed(verdict.difference.difference)} {_ends(verdict.difference)}",
+            f"  {typical}P({names[0]} > {names[1]}) {text.fixed(probability.point, 2)} "
+            f"{_ends(probability)}",
+            f"  p {_p_value(verdict.test.adjusted)} (means {_p_value(verdict.test.means)}, typical "
+            f"runs {_p_value(verdict.test.typical)})",
         ]
+    if verdict.collapses:
+        lines.append(f"  {_collapsed(verdict.collapses, verdict.difference.level)}")
     if verdict.decision == "undecided" and verdict.seeds is not None:
         outlook = _outlook(verdict.seeds)
         lines += [f"  {outlook}"] if outlook else []
@@ -118,7 +129,8 @@ def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = 
         f"{formula}, stochastic policy; differences are the "
         f"algorithm's less the baseline's; {options.level:.0%} intervals: IQM and P by stratified "
         f"bootstrap ({options.replicates} replicates, seed {options.seed}), means by Welch; p by "
-        f"studentized permutation, corrected by Holm for environments and for baselines; {policy}"
+        "studentized permutation, the larger of means and of ranks, corrected by Holm for "
+        f"environments and for baselines; {policy}"
     )
 
 
@@ -151,6 +163,7 @@ def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]
         "iqm": asdict(verdict.iqm),
         "mean": asdict(verdict.difference),
         "test": asdict(verdict.test),
+        "collapses": asdict(verdict.collapses) if verdict.collapses else None,
         "improvement": asdict(verdict.improvement.probability),
         "seeds": asdict(verdict.seeds) if verdict.seeds else None,
         "missing": [asdict(cell) for cell in verdict.coverage.missing],
@@ -169,6 +182,17 @@ def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]
             for found in verdict.environments
         ],
     }
+
+
+def _collapsed(found: CollapseComparison, level: float) -> str:
+    """Returns a sentence on runs that collapse, and on what the runs leave open."""
+    sides = (found.first, found.second)
+    counts = " against ".join(f"{side.collapsed} of {side.runs}" for side in sides)
+    bounds = " and ".join(f"{side.at_most:.1%}" for side in sides)
+    return (
+        f"collapses (score below {COLLAPSE_SCORE}): {counts} runs, p {_p_value(found.p_value)}; "
+        f"not excluded at {level:.0%}: up to {bounds} of all runs"
+    )
 
 
 def _runs(verdict: Verdict) -> str:

@@ -18,8 +18,7 @@ import numpy as np
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import Interval, check_options, resampled
 from imitbench.stats.coverage import Cells
-from imitbench.stats.difference_test import difference_tests
-from imitbench.stats.mean_test import mean_test_lacks
+from imitbench.stats.difference_test import difference_tests, runs_lacking
 from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
 
@@ -134,7 +133,7 @@ def _over(
         by_layout[sizes].append((first, second))
     found = {}
     for sizes, alike in by_layout.items():
-        lacking = mean_test_lacks(sizes, 1 - level)
+        lacking = runs_lacking(sizes, 1 - level)
         p_values = np.ones(len(alike))
         if not lacking:
             p_values = _p_values(_stacked(alike, samples), 1 - level, replicates, seed)
@@ -172,7 +171,7 @@ def _p_values(
         rng = np.random.default_rng(seed)
         return difference_tests(
             part, significance=significance, replicates=count, rng=rng, bounds=True
-        )
+        ).p_value
 
     found = test(scores, min(replicates, _FEW))
     doubtful = np.flatnonzero((found > significance / 5) & (found <= 3 * significance))

@@ -15,6 +15,7 @@ spreads; there the test of means is right.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,33 @@ Columns = Sequence[tuple[FloatArray, FloatArray]]
 """For each environment the scores of both, shapes (experiments, runs)."""
 
 
+@dataclass(frozen=True)
+class DifferenceTest:
+    """The result of `difference_test`.
+
+    Attributes:
+        p_value: The larger of both, two-sided; 1 if their directions differ.
+        means: Of the test of means.
+        typical: Of the test of typical runs; NaN if a cell has a single run.
+    """
+
+    p_value: float
+    means: float
+    typical: float
+
+
+@dataclass(frozen=True, eq=False)
+class DifferenceTests:
+    """Results of `difference_tests`, as `DifferenceTest`, each of shape (experiments,).
+
+    If bounds are enough, `typical` is NaN where the test of means does not reject.
+    """
+
+    p_value: FloatArray
+    means: FloatArray
+    typical: FloatArray
+
+
 def difference_test(
     first: Scores,
     second: Scores,
@@ -36,7 +64,7 @@ def difference_test(
     significance: float = 0.05,
     replicates: int = 50_000,
     rng: np.random.Generator,
-) -> float:
+) -> DifferenceTest:
     """Tests whether the first's runs are better or worse, over one environment or several.
 
     Args:
@@ -47,8 +75,7 @@ def difference_test(
         rng: Source of drawn permutations; not used otherwise.
 
     Returns:
-        The larger p-value of both tests, two-sided; 1 if their directions differ, or if a cell has
-        a single run.
+        Two-sided p-values; 1 if a cell has a single run.
 
     Raises:
         ValueError: Scores are unusable, environments differ, or an option is out of range.
@@ -59,10 +86,12 @@ def difference_test(
     """
     one, other = matched(first, second)
     pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
-    [p_value] = difference_tests(
+    found = difference_tests(
         pairs, significance=significance, replicates=replicates, rng=rng, splits=EXACT_SPLITS
     )
-    return float(p_value)
+    return DifferenceTest(
+        *(float(values[0]) for values in (found.p_value, found.means, found.typical))
+    )
 
 
 def difference_tests(
@@ -74,11 +103,8 @@ def difference_tests(
     bounds: bool = False,
     splits: int = EXACT_SPLITS,
     masks: Callable[[], Sequence[Mask]] | None = None,
-) -> FloatArray:
+) -> DifferenceTests:
     """Makes `difference_test` of many experiments of one layout; arguments as `mean_tests`.
-
-    Returns:
-        P-values, shape (experiments,).
 
     Raises:
         ValueError: An option is out of range.
@@ -96,7 +122,7 @@ def difference_tests(
             )
         return made[0]
 
-    found = mean_tests(
+    by_means = mean_tests(
         pairs,
         significance=significance,
         replicates=replicates,
@@ -105,15 +131,33 @@ def difference_tests(
         splits=splits,
         masks=drawn,
     )
-    chosen = np.flatnonzero(found <= significance) if bounds else np.flatnonzero(found < 1)
-    if not chosen.size:
-        return found
-    part = [(x[chosen], y[chosen]) for x, y in pairs]
-    typical = typical_run_tests(part, drawn(), splits=splits)
-    means = sum(x.mean(axis=1) - y.mean(axis=1) for x, y in part)
-    agree = np.sign(typical.effect) == np.sign(means)
-    found[chosen] = np.where(agree, np.maximum(found[chosen], typical.p_value), 1.0)
-    return found
+    p_value, by_typical_runs = by_means.copy(), np.full_like(by_means, np.nan)
+    chosen = np.flatnonzero(by_means <= (significance if bounds else 1))
+    if chosen.size and min(min(pair) for pair in sizes) > 1:
+        part = [(x[chosen], y[chosen]) for x, y in pairs]
+        typical = typical_run_tests(part, drawn(), splits=splits)
+        means = sum(x.mean(axis=1) - y.mean(axis=1) for x, y in part)
+        agree = np.sign(typical.effect) == np.sign(means)
+        p_value[chosen] = np.where(agree, np.maximum(by_means[chosen], typical.p_value), 1.0)
+        by_typical_runs[chosen] = typical.p_value
+    return DifferenceTests(p_value, by_means, by_typical_runs)
+
+
+def runs_lacking(sizes: Sequence[tuple[int, int]], significance: float) -> int:
+    """Returns the runs to add to both sides everywhere until `difference_test` could reject.
+
+    Args:
+        sizes: Number of runs of both on each environment.
+        significance: Level of the test.
+
+    Returns:
+        0 if p can be small enough for some scores.
+    """
+    more = max(0, 2 - min(min(pair) for pair in sizes))
+    # At best, only the actual groups and the opposite order are the most extreme.
+    while significance * math.prod(math.comb(x + y + 2 * more, x + more) for x, y in sizes) < 2:
+        more += 1
+    return more
 
 
 @dataclass(frozen=True, eq=False)

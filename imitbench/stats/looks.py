@@ -101,7 +101,7 @@ def look_at(
             bounds=True,
             splits=EXACT_SPLITS,
             masks=lambda: _masks(sizes, drawn, seed),
-        )
+        ).p_value
     outcome = np.full(difference.shape, "undecided", dtype="<U10")
     least = min(scores.shape[1] for pair in columns for scores in pair)
     if margin is not None and least >= EQUIVALENCE_RUNS:

@@ -145,26 +145,6 @@ def mean_tests(
     return found
 
 
-def mean_test_lacks(sizes: Sequence[tuple[int, int]], significance: float) -> int:
-    """Returns the runs to add to both sides everywhere until `mean_test` could reject.
-
-    Args:
-        sizes: Number of runs of both on each environment.
-        significance: Level of the test.
-
-    Returns:
-        0 if p can be small enough for some scores.
-    """
-    # At best, only the actual groups and the exchanged ones are the most extreme.
-    extreme = 2 if all(x == y for x, y in sizes) else 1
-    more = max(0, 2 - min(min(pair) for pair in sizes))
-    while extreme > significance * math.prod(
-        math.comb(x + y + 2 * more, x + more) for x, y in sizes
-    ):
-        more += 1
-    return more
-
-
 def permutations(
     sizes: Sequence[tuple[int, int]], *, replicates: int, splits: int, rng: np.random.Generator
 ) -> list[Mask]:

@@ -2,8 +2,8 @@
 
 A race trains a batch of seeds of each method, looks (`imitbench.stats.looks`), drops what is
 decided, and goes on. Each look tests at the nominal level that a spending function gives
-(`imitbench.stats.spending`), with the test of all verdicts (`imitbench.stats.mean_test`), and forms
-a repeated confidence interval. Several pairs and environments share alpha:
+(`imitbench.stats.spending`), with the test of all verdicts (`imitbench.stats.difference_test`), and
+forms a repeated confidence interval. Several pairs and environments share alpha:
 
 - Overall decisions and those on environments have one half of it each; with one environment there
   are no separate ones.
@@ -35,8 +35,8 @@ import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.difference_test import runs_lacking
 from imitbench.stats.looks import EQUIVALENCE_RUNS, Levels, Outcome, look_at
-from imitbench.stats.mean_test import mean_test_lacks
 from imitbench.stats.spending import DEFAULT_EXPONENT, nominal_levels
 from imitbench.stats.strata import FloatArray
 
@@ -287,7 +287,7 @@ def shares(
 def _first_look(alpha: float, environments: int, design: SequentialDesign) -> int:
     for look, seeds in enumerate(design.looks):
         level = nominal_levels(design.fractions[look:], alpha, design.exponent)[0]
-        if not mean_test_lacks([(seeds, seeds)] * environments, level):
+        if not runs_lacking([(seeds, seeds)] * environments, level):
             return look
     return len(design.looks)
 

@@ -4,16 +4,20 @@ Bootstrap intervals of three runs exclude 0 in a fifth of all comparisons of a m
 If runs either succeed or collapse, Welch's test of three runs on each of five environments finds a
 difference on one of them in a seventh of such comparisons. Permutations of the difference of means
 find one in a quarter, if ten runs of a steady method meet three of a wild one with the same mean.
-So a difference counts only if the test of `imitbench.stats.mean_test` finds it, which is valid for
-equal distributions of any shape and for unequal spreads. If there are too few runs for it to
-reject at all, nothing is decided. All tests of one question are corrected by Holm's method.
+And tests of means find one in up to a third, if scores are skewed or a method rarely collapses: few
+runs say little about means then. So a difference counts only if two tests find it
+(`imitbench.stats.difference_test`): that of means, valid for equal distributions of any shape and
+for unequal spreads, and that of typical runs, valid under skew. The statement is that typical runs
+are better. How often runs collapse, and what cannot be excluded, stands beside it
+(`imitbench.stats.collapses`). If there are too few runs to reject at all, nothing is decided. All
+tests of one question are corrected by Holm's method.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -25,10 +29,10 @@ from imitbench.stats.bootstrap import (
     check_options,
     no_interval,
 )
+from imitbench.stats.collapses import CollapseComparison, compare_collapses
 from imitbench.stats.coverage import Cells, Coverage, compared_coverage
-from imitbench.stats.difference_test import difference_test
+from imitbench.stats.difference_test import difference_test, runs_lacking
 from imitbench.stats.improvement import Improvement, probability_of_improvement
-from imitbench.stats.mean_test import mean_test_lacks
 from imitbench.stats.power import SeedEstimate, seeds_to_decide
 from imitbench.stats.significance import MeanDifference, holm, welch
 from imitbench.stats.strata import FloatArray
@@ -48,16 +52,22 @@ Reason: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class PermutationTestResult:
-    """Result of the permutation test of whether two means differ (`imitbench.stats.mean_test`).
+    """Result of the permutation tests (`imitbench.stats.difference_test`).
 
     Attributes:
-        p_value: Two-sided, not corrected; NaN without scores.
-        adjusted: Corrected by Holm's method for all tests of the same question; NaN without scores.
+        p_value: The larger of both, two-sided, not corrected; 1 if their directions differ, NaN
+            without scores.
+        means: Of the test of means alone, not corrected.
+        typical: Of the test of typical runs alone, not corrected.
+        adjusted: `p_value` corrected by Holm's method for all tests of the same question; NaN
+            without scores.
         lacking: Number of runs that each algorithm needs in addition on each environment before the
             test could reject for any scores.
     """
 
     p_value: float
+    means: float
+    typical: float
     adjusted: float
     lacking: int
 
@@ -73,7 +83,7 @@ class EnvironmentVerdict:
         runs: Number of runs of both.
         means: Mean scores of both.
         difference: First minus second, with Welch's interval.
-        test: Permutation test, corrected for the number of environments.
+        test: Permutation tests, corrected for the number of environments.
         improvement: Probability that a run of the first beats one of the second.
         seeds: Estimate of how many more seeds would decide.
     """
@@ -96,12 +106,14 @@ class Verdict:
     Attributes:
         first: Name of the algorithm.
         second: Name of the baseline.
-        decision: Overall decision: the test of means and the interval of the IQM must agree.
+        decision: Overall decision on typical runs: the tests of means and of typical runs and the
+            interval of the IQM must agree.
         reason: Reason for the decision.
         iqm: Difference of interquartile means, first minus second, with its bootstrap interval.
         difference: Difference of means over environments, with Welch's interval.
-        test: Permutation test of this difference, corrected for the number of baselines.
+        test: Permutation tests, corrected for the number of baselines.
         improvement: Probability of improvement, with its bootstrap interval.
+        collapses: How many runs of both collapsed; `None` without common environments.
         seeds: Estimate of how many more seeds would decide; `None` without common environments.
         environments: Verdicts by environment, sorted.
         coverage: Environments that both have, and cells that are missing.
@@ -115,6 +127,7 @@ class Verdict:
     difference: MeanDifference
     test: PermutationTestResult
     improvement: Improvement
+    collapses: CollapseComparison | None
     seeds: SeedEstimate | None
     environments: tuple[EnvironmentVerdict, ...]
     coverage: Coverage
@@ -150,8 +163,8 @@ def verdicts(
         ValueError: Scores are unusable (see `Strata.of`), a baseline has the algorithm's own
             name, or an option is out of range.
 
-    Source: `imitbench.stats.mean_test` for the test, Holm 1979 for the correction, Welch 1947 for
-    intervals of means, Agarwal et al. 2021 for IQM and probability of improvement.
+    Source: `imitbench.stats.difference_test` for the tests, Holm 1979 for the correction, Welch
+    1947 for intervals of means, Agarwal et al. 2021 for IQM and probability of improvement.
     """
     check_options(replicates, level)
     options = _TestOptions(level, replicates, seed)
@@ -224,8 +237,9 @@ def _over_all(
             reason="nothing in common",
             iqm=no_interval(nan, options.level),
             difference=unknown,
-            test=PermutationTestResult(nan, nan, lacking=0),
+            test=PermutationTestResult(nan, nan, nan, nan, lacking=0),
             improvement=improvement,
+            collapses=None,
             seeds=None,
             environments=(),
             coverage=over,
@@ -247,6 +261,7 @@ def _over_all(
         difference=welch(one, other, level=options.level),
         test=_test(one, other, family, options),
         improvement=improvement,
+        collapses=compare_collapses(one, other, level=options.level),
         seeds=_seeds(one, other, family, options),
         environments=_by_environment(one, other, improvement, options),
         coverage=over,
@@ -317,7 +332,7 @@ def _test(
     """Returns the test, one of `family` tests, not yet corrected."""
     # With few permutations p is never small enough, for any scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
-    p_value = difference_test(
+    found = difference_test(
         one,
         other,
         significance=options.significance / family,
@@ -325,13 +340,13 @@ def _test(
         rng=options.rng(),
     )
     lacking = _lacking(one, other, options.significance / family)
-    return PermutationTestResult(p_value, p_value, lacking)
+    return PermutationTestResult(**asdict(found), adjusted=found.p_value, lacking=lacking)
 
 
 def _lacking(
     one: Mapping[str, FloatArray], other: Mapping[str, FloatArray], significance: float
 ) -> int:
-    return mean_test_lacks([(one[name].size, other[name].size) for name in one], significance)
+    return runs_lacking([(one[name].size, other[name].size) for name in one], significance)
 
 
 def _seeds(

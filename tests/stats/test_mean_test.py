@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.permutations import permutation_p_value
 
 from imitbench.stats import mean_test as module
-from imitbench.stats.mean_test import mean_test, mean_test_lacks, mean_tests
+from imitbench.stats.mean_test import mean_test, mean_tests
 from imitbench.stats.significance import welch
 
 RUNS = st.lists(st.integers(-6, 6).map(float), min_size=2, max_size=4)
@@ -131,22 +131,6 @@ def test_without_spread_labels_alone_decide():
 
 def test_a_single_run_shows_no_spread_and_decides_nothing():
     assert found_by({"a": [5.0]}, {"a": np.zeros(30)}) == 1
-    assert mean_test_lacks([(1, 30)], 0.05) == 1
-
-
-@pytest.mark.parametrize(
-    ("sizes", "significance", "lacking"),
-    [
-        ([(3, 3)], 0.05, 1),  # 2 / 20, then 2 / 70
-        ([(3, 3)], 0.1, 0),
-        ([(4, 3)], 0.05, 0),  # 1 / 35
-        ([(3, 3)] * 3, 0.05, 0),
-        ([(3, 3)], 0.05 / 5, 2),  # 2 / 252
-        ([(1, 1)], 0.5, 1),
-    ],
-)
-def test_the_least_p_says_how_many_runs_are_lacking(sizes, significance, lacking):
-    assert mean_test_lacks(sizes, significance) == lacking
 
 
 @pytest.mark.parametrize("shape", ["exponential", "collapse"])

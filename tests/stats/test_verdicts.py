@@ -87,14 +87,27 @@ def test_baselines_are_corrected_for_each_other():
     )
 
 
-def test_a_mean_that_the_iqm_does_not_follow_decides_nothing():
+def test_one_lost_environment_of_many_is_said_there():
     # One environment of five is lost completely; the middle half of all runs does not change.
     old = {f"env{i}": np.full(6, 1.0) + 0.001 * np.arange(6) for i in range(5)}
     new = {**old, "env0": np.zeros(6)}
     verdict = against(new, old)
+    assert verdict.test.means < 0.05 < verdict.test.typical == verdict.test.adjusted
+    assert (verdict.decision, verdict.reason) == ("undecided", "no difference seen")
+    assert [found.decision for found in verdict.environments] == ["worse"] + 4 * ["undecided"]
+    assert (verdict.collapses.first.collapsed, verdict.collapses.second.collapsed) == (6, 0)
+    assert verdict.collapses.p_value < 0.01
+
+
+def test_a_mean_that_the_iqm_does_not_follow_decides_nothing():
+    # The lowest and the highest quarter of all runs are worse, and the middle half is the same.
+    levels = {"low": 0.1, "mid": 1.0, "middle": 1.1, "high": 2.0}
+    old = {env: level + 0.001 * np.arange(6) for env, level in levels.items()}
+    new = {env: runs - 0.05 * (env in ("low", "high")) for env, runs in old.items()}
+    verdict = against(new, old)
     assert verdict.test.adjusted < 0.05
     assert (verdict.decision, verdict.reason) == ("undecided", "mean and IQM disagree")
-    assert [found.decision for found in verdict.environments] == ["worse"] + 4 * ["undecided"]
+    assert {f.environment for f in verdict.environments if f.decision == "worse"} == {"low", "high"}
 
 
 def test_only_common_environments_count_and_the_others_are_named():
