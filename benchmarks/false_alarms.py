@@ -29,7 +29,7 @@ import numpy as np
 from imitbench.stats.difference_test import difference_tests
 from imitbench.stats.mean_test import choices, mean_tests
 from imitbench.stats.significance import holm, welch
-from imitbench.stats.verdicts import verdicts
+from imitbench.stats.verdicts import Decision, verdicts
 
 RUNS, REPLICATES, SPLITS = 3, 1_000, 20_000
 LEVEL = 0.05
@@ -188,7 +188,9 @@ def rejections(
     return test(pairs, LEVEL) <= LEVEL, anywhere
 
 
-def decisions(pairs: Pairs, counted: tuple[str, ...] = ("better", "worse")) -> tuple[float, float]:
+def decisions(
+    pairs: Pairs, counted: tuple[Decision, ...] = ("better", "worse")
+) -> tuple[float, float]:
     """Returns how often `imitbench compare` decides so, overall and anywhere."""
     rejected = np.logical_or(*rejections(by_verdict, pairs))
     overall = anywhere = 0
@@ -219,7 +221,7 @@ def unequal(experiments: int) -> None:
             )
 
 
-def false_of(first: Draw, second: Draw) -> tuple[str, ...]:
+def false_of(first: Draw, second: Draw) -> tuple[Decision, ...]:
     """Returns the verdicts on the first that are false: its typical run is not so."""
     rng = np.random.default_rng(1)
     one, other = (draw(rng, (1_000, 1_000)) for draw in (first, second))

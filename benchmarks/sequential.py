@@ -1,10 +1,13 @@
 """Measures how often races decide falsely, what they save, and where AdaStop decides otherwise.
 
-    python benchmarks/sequential.py [identical] [opposite] [equivalent] [saved] [adastop]
+    python benchmarks/sequential.py [identical] [skewed] [opposite] [equivalent] [saved] [adastop]
 
 `identical` races methods with the same scores, up to 40 seeds, and counts races with any decision
 `better` or `worse`, in all looks, pairs and environments together. `opposite` does so for two
 methods that differ on each environment and not on the average, and counts overall decisions.
+
+`skewed` races the pairs of methods of the table of the same name in `false_alarms.py`, and counts
+races with any false decision: one that calls the method better whose typical run is not.
 
 `equivalent` races two methods whose difference is the margin, and counts `equivalent`; and two
 equal ones, where it is right.
@@ -24,9 +27,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from false_alarms import SKEWED, Draw, false_of
 
+from imitbench.stats.difference_test import difference_tests
 from imitbench.stats.looks import EXACT_SPLITS
-from imitbench.stats.mean_test import mean_tests
 from imitbench.stats.racing import Collapsing, Normal, Resampled, SimulatedRaces, Source, simulate
 from imitbench.stats.sequential import Outcome, SequentialDesign, race
 from imitbench.stats.spending import DEFAULT_EXPONENT
@@ -84,6 +88,17 @@ class Heavy:
         return self.mean + self.spread * rng.standard_t(2, size=shape)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """Scores that a function draws."""
+
+    function: Draw
+
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+        """See `imitbench.stats.racing.Source`."""
+        return self.function(rng, shape)
+
+
 SHAPES: dict[str, Source] = {
     "normal": Normal(0.8, 0.1),
     "skewed": Skewed(0.8, 0.1),
@@ -132,6 +147,22 @@ def identical(draws: int) -> None:
                 ]
                 cells = " | ".join(f"{share:.1%}" for share in shares)
                 print(f"| {shape} | {environments} | {methods} | {cells} |", flush=True)
+
+
+def skewed(draws: int) -> None:
+    """Prints a line for each pair of methods and number of environments."""
+    print("| scores | environments | batches of 3 | of 5 | of 10 |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for name, sides in SKEWED.items():
+        false = false_of(*sides)
+        for environments in (1, 5):
+            shares = []
+            for batch in (3, 5, 10):
+                new, old = ([Drawn(side)] * environments for side in sides)
+                found = raced(new, old, design(batch), draws)
+                share = found.any_difference if len(false) > 1 else found.any_outcome[false[0]]
+                shares.append(f"{share:.1%}")
+            print(f"| {name} | {environments} | {' | '.join(shares)} |", flush=True)
 
 
 def opposite(draws: int) -> None:
@@ -232,14 +263,14 @@ def both(cells: Sequence[tuple[float, ...]], runs: int, draws: int) -> list[np.n
 def fixed_power(cells: Sequence[tuple[float, ...]], runs: int, draws: int) -> float:
     """Returns how often a single test with this number of runs finds the effect."""
     sides = both(cells, runs, draws)
-    p_values = mean_tests(
+    p_values = difference_tests(
         [(sides[0], sides[1])],
         significance=ALPHA,
         replicates=2_000,
         rng=np.random.default_rng(0),
         bounds=True,
         splits=EXACT_SPLITS,
-    )
+    ).p_value
     found = (p_values <= ALPHA) & (sides[0].mean(axis=1) > sides[1].mean(axis=1))
     return float(found.mean())
 
@@ -396,7 +427,9 @@ def adastop(draws: int) -> None:
 
 def main() -> None:
     """Prints the tables."""
-    tables = {each.__name__: each for each in (identical, opposite, equivalent, saved, adastop)}
+    tables = {
+        each.__name__: each for each in (identical, skewed, opposite, equivalent, saved, adastop)
+    }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(tables)} [all]")
     parser.add_argument("--draws", type=int, default=1000)

@@ -108,6 +108,7 @@ class SimulatedRaces:
         runs: Total number of runs in each race, ascending, shape (draws,).
         cost: Expected sum of the costs of all runs, in their unit; `None` without costs.
         any_difference: Share of races with any decision `better` or `worse`.
+        any_outcome: Share of races with any decision of a kind, in whatever comparison.
     """
 
     draws: int
@@ -116,6 +117,7 @@ class SimulatedRaces:
     runs: FloatArray
     cost: float | None
     any_difference: float
+    any_outcome: dict[Outcome, float]
 
 
 def simulate(
@@ -156,23 +158,27 @@ def simulate(
     races = _races(cells, pairs, environments, design)
     counts = {key: dict.fromkeys(OUTCOMES, 0) for key in shares(pairs, environments, design)}
     used = np.zeros((draws, len(cells)))
-    any_difference = 0
+    any_difference, any_outcome = 0, dict.fromkeys(OUTCOMES, 0)
     for at, (outcomes, seeds) in enumerate(races):
         for key, outcome in outcomes.items():
             counts[key][outcome] += 1
-        any_difference += any(outcome in ("better", "worse") for outcome in outcomes.values())
+        found = set(outcomes.values())
+        any_difference += bool(found & {"better", "worse"})
+        for outcome in found:
+            any_outcome[outcome] += 1
         used[at] = [seeds[cell] for cell in cells]
     means = dict(zip(cells, (float(mean) for mean in used.mean(axis=0)), strict=True))
     return SimulatedRaces(
         draws=draws,
         chances={
-            key: {outcome: count / draws for outcome, count in found.items()}
-            for key, found in counts.items()
+            key: {outcome: count / draws for outcome, count in of_key.items()}
+            for key, of_key in counts.items()
         },
         seeds=means,
         runs=np.sort(used.sum(axis=1)),
         cost=None if costs is None else sum(means[cell] * costs[cell] for cell in cells),
         any_difference=any_difference / draws,
+        any_outcome={outcome: count / draws for outcome, count in any_outcome.items()},
     )
 
 
