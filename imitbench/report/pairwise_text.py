@@ -51,10 +51,7 @@ def summary(verdict: Verdict) -> list[str]:
     """Returns lines with the overall verdict, its numbers, and what would decide it."""
     names = text.one_line(verdict.first), text.one_line(verdict.second)
     why = _REASONS[verdict.reason]
-    decision = (
-        verdict.decision if verdict.decision == "undecided" else f"{verdict.decision} typical runs"
-    )
-    lines = [f"{names[0]} against {names[1]}: {decision}{f' ({why})' if why else ''}"]
+    lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
     if verdict.coverage.environments:
         count = len(verdict.coverage.environments)
         probability = verdict.improvement.probability
@@ -187,7 +184,7 @@ def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]
 def _collapsed(found: CollapseComparison, level: float) -> str:
     """Returns a sentence on runs that collapse, and on what the runs leave open."""
     sides = (found.first, found.second)
-    counts = " against ".join(f"{side.collapsed} of {side.runs}" for side in sides)
+    counts = " and ".join(f"{side.collapsed} of {side.runs}" for side in sides)
     bounds = " and ".join(f"{side.at_most:.1%}" for side in sides)
     return (
         f"collapses (score below {COLLAPSE_SCORE}): {counts} runs, p {_p_value(found.p_value)}; "
