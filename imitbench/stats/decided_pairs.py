@@ -6,21 +6,27 @@ thousands of pairs, and needs only the decisions.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import Interval, check_options, resampled
 from imitbench.stats.coverage import Cells
 from imitbench.stats.difference_test import difference_tests, runs_lacking
+from imitbench.stats.significance import holm
 from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
+
+MOST_PERMUTATIONS = 20_000
+"""Most permutations of a pair whose p-value is corrected for others: enough for 1,000 pairs."""
 
 _FEW = 199
 """Permutations after which most pairs are clear."""
@@ -36,6 +42,7 @@ class PairOutcome:
     """One algorithm against another.
 
     Attributes:
+        p_value: Of the test, not corrected; only a lower bound of it where no decision is near.
         decision: Decision about the first, as in `imitbench.stats.verdicts.Verdict`.
         iqm: Difference of the interquartile means, first minus second, with its percentile
             interval; NaN ends if every cell has a single run.
@@ -44,6 +51,7 @@ class PairOutcome:
             could reject for any scores.
     """
 
+    p_value: float
     decision: Decision
     iqm: Interval
     environments: tuple[str, ...]
@@ -53,8 +61,19 @@ class PairOutcome:
 Pair: TypeAlias = tuple[str, str]
 
 
-def winners(outcomes: Mapping[Pair, PairOutcome]) -> frozenset[Pair]:
-    """Returns the pairs (better, worse) among outcomes."""
+def winners(
+    outcomes: Mapping[Pair, PairOutcome], significance: float | None = None
+) -> frozenset[Pair]:
+    """Returns the pairs (better, worse) among outcomes.
+
+    Args:
+        outcomes: Outcomes, each a question of its own.
+        significance: Chance of any false pair; p-values are corrected for all outcomes by Holm's
+            method. `None` for no correction.
+    """
+    if significance is not None:
+        adjusted = holm({pair: outcome.p_value for pair, outcome in outcomes.items()})
+        outcomes = {pair: outcomes[pair] for pair, p in adjusted.items() if p <= significance}
     return frozenset(
         pair if outcome.decision == "better" else pair[::-1]
         for pair, outcome in outcomes.items()
@@ -69,6 +88,7 @@ def compared_pairs(
     replicates: int = 2_000,
     seed: int = 0,
     excluded: Mapping[Pair, frozenset[str]] = MappingProxyType({}),
+    corrected: Collection[Pair] = (),
 ) -> dict[Pair, PairOutcome]:
     """Compares all pairs, by the rule of `verdicts`, each over the environments that both have.
 
@@ -82,6 +102,8 @@ def compared_pairs(
         seed: Seed of these.
         excluded: Environments over which a pair is not compared, by pairs in the order of the
             table.
+        corrected: Pairs whose p-values will be corrected for each other; small ones get as many
+            permutations as that takes, up to `MOST_PERMUTATIONS`.
 
     Returns:
         An outcome for each pair in the order of the table; pairs without a common environment are
@@ -101,28 +123,36 @@ def compared_pairs(
     for pair in combinations(table, 2):
         by_common[(has[pair[0]] & has[pair[1]]) - excluded.get(pair, frozenset())].append(pair)
     order = {name: index for index, name in enumerate(table)}
+    options = _Options(level, replicates, seed, frozenset(corrected))
     found: dict[Pair, PairOutcome] = {}
     for common, pairs in by_common.items():
         if common:
             names = sorted({name for pair in pairs for name in pair}, key=order.__getitem__)
             part = {name: {env: table[name][env] for env in sorted(common)} for name in names}
             rng = {name: np.random.default_rng([seed, order[name]]) for name in names}
-            found |= _over(part, pairs, rng, level, replicates, seed)
+            found |= _over(part, pairs, rng, options)
     return {pair: found[pair] for pair in combinations(table, 2) if pair in found}
+
+
+@dataclass(frozen=True)
+class _Options:
+    level: float
+    replicates: int
+    seed: int
+    corrected: frozenset[Pair]
 
 
 def _over(
     table: Mapping[str, Cells],
     pairs: Sequence[Pair],
     rng: Mapping[str, np.random.Generator],
-    level: float,
-    replicates: int,
-    seed: int,
+    options: _Options,
 ) -> dict[Pair, PairOutcome]:
     """Compares pairs that have the same environments in common."""
+    level, significance = options.level, 1 - options.level
     samples = {name: Strata.of(own) for name, own in table.items()}
     iqms = {
-        name: resampled(sample, {"iqm": interquartile_mean}, replicates, rng[name])["iqm"]
+        name: resampled(sample, {"iqm": interquartile_mean}, options.replicates, rng[name])["iqm"]
         for name, sample in samples.items()
     }
     points = {name: float(interquartile_mean(sample)) for name, sample in samples.items()}
@@ -133,10 +163,10 @@ def _over(
         by_layout[sizes].append((first, second))
     found = {}
     for sizes, alike in by_layout.items():
-        lacking = runs_lacking(sizes, 1 - level)
+        lacking = runs_lacking(sizes, significance)
         p_values = np.ones(len(alike))
         if not lacking:
-            p_values = _p_values(_stacked(alike, samples), 1 - level, replicates, seed)
+            p_values = _p_values(_stacked(alike, samples), alike, options)
         ends = _differences(alike, iqms, level)
         if max(max(pair) for pair in sizes) == 1:
             ends = np.full_like(ends, np.nan)
@@ -145,9 +175,9 @@ def _over(
             iqm = Interval(points[first] - points[second], low, high, level)
             difference = float((samples[first].means() - samples[second].means()).mean())
             decision: Decision = "undecided"
-            if p_value <= 1 - level:
+            if p_value <= significance:
                 decision = _decision(difference, iqm)
-            found[pair] = PairOutcome(decision, iqm, environments, lacking)
+            found[pair] = PairOutcome(float(p_value), decision, iqm, environments, lacking)
     return found
 
 
@@ -163,20 +193,31 @@ def _differences(pairs: Sequence[Pair], iqms: Mapping[str, FloatArray], level: f
 
 
 def _p_values(
-    scores: list[tuple[FloatArray, FloatArray]], significance: float, replicates: int, seed: int
+    scores: list[tuple[FloatArray, FloatArray]], pairs: Sequence[Pair], options: _Options
 ) -> FloatArray:
     """Returns p by pair, of few permutations if they leave no doubt (Besag, Clifford 1991)."""
+    level = 1 - options.level
 
-    def test(part: list[tuple[FloatArray, FloatArray]], count: int) -> FloatArray:
-        rng = np.random.default_rng(seed)
-        return difference_tests(
-            part, significance=significance, replicates=count, rng=rng, bounds=True
-        ).p_value
+    def test(chosen: npt.NDArray[np.intp], count: int, significance: float, bounds: bool) -> None:
+        if chosen.size:
+            found[chosen] = difference_tests(
+                [(x[chosen], y[chosen]) for x, y in scores],
+                significance=significance,
+                replicates=count,
+                rng=np.random.default_rng(options.seed),
+                bounds=bounds,
+            ).p_value
 
-    found = test(scores, min(replicates, _FEW))
-    doubtful = np.flatnonzero((found > significance / 5) & (found <= 3 * significance))
-    if doubtful.size and replicates > _FEW:
-        found[doubtful] = test([(x[doubtful], y[doubtful]) for x, y in scores], replicates)
+    found = np.ones(len(pairs))
+    test(np.arange(len(pairs)), min(options.replicates, _FEW), level, bounds=True)
+    if options.replicates > _FEW:
+        doubtful = (found > level / 5) & (found <= 3 * level)
+        test(np.flatnonzero(doubtful), options.replicates, level, bounds=True)
+    family = len(options.corrected)
+    if family > 1:
+        small = [pair in options.corrected for pair in pairs] & (found <= level)
+        count = max(options.replicates, min(MOST_PERMUTATIONS, math.ceil(10 * family / level)))
+        test(np.flatnonzero(small), count, level / family, bounds=False)
     return found
 
 

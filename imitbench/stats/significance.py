@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
 from imitbench.stats.strata import FloatArray, Scores, matched
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def standard_error(spread: FloatArray, sizes: FloatArray) -> tuple[float, float]
     return math.sqrt(total), float(1 / (shares**2 / (sizes - 1)).sum())
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Corrects for several hypotheses, so that the chance of any false alarm stays at the level.
 
     Args:
@@ -168,7 +170,8 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     for name, value in p_values.items():
         if not (math.isnan(value) or 0 <= value <= 1):
             raise ValueError(f"p_values: {name} has {value}, which is not a probability")
-    made = sorted((value, name) for name, value in p_values.items() if not math.isnan(value))
+    known = [(value, name) for name, value in p_values.items() if not math.isnan(value)]
+    made = sorted(known, key=lambda pair: pair[0])
     adjusted = dict.fromkeys(p_values, math.nan)
     least = 0.0
     for index, (value, name) in enumerate(made):

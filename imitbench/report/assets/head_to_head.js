@@ -20,7 +20,7 @@ for (const table of tables) {
 
 function bestOf(table) {
   const order = table.entries.map((entry, place) => place).filter((place) => table.entries[place].role === "method");
-  order.sort((a, b) => (table.entries[a].place ?? 1e6) - (table.entries[b].place ?? 1e6) || (table.entries[b].iqm[0] ?? -1e6) - (table.entries[a].iqm[0] ?? -1e6));
+  order.sort((a, b) => (table.entries[b].iqm[0] ?? -1e6) - (table.entries[a].iqm[0] ?? -1e6));
   return order.slice(0, 3);
 }
 
@@ -35,7 +35,7 @@ let chosen = [];
 function readState() {
   const view = readView();
   const named = tables.findIndex((table) => table.title === view.get("runs"));
-  const ranked = tables.map((table) => table.entries.filter((entry) => entry.place !== null).length);
+  const ranked = tables.map((table) => table.entries.filter((entry) => entry.sound).length);
   at = named >= 0 ? named : ranked.indexOf(Math.max(...ranked));
   const places = view.getAll("m").map((key) => tables[at].entries.findIndex((entry) => entry.key === key));
   chosen = [...new Set(places)].filter((place) => place >= 0).slice(0, MOST_CHOSEN);
@@ -97,7 +97,7 @@ function drawPicks() {
         update();
       },
     });
-    const rank = entry.place === null ? "" : `${entry.place}. `;
+    const rank = entry.tier ? `${entry.tier}: ` : "";
     const marks = [entry.twice ? entry.who : "", entry.role === "method" ? "" : entry.role].filter(Boolean).join(", ");
     return h("label", { class: "pick" }, input, rank ? h("span", { class: "ends" }, rank) : null, named(entry), marks ? h("span", { class: "mark" }, marks) : null);
   }));

@@ -67,8 +67,8 @@ def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> 
     """Returns the block of an algorithm for one table of the board."""
     part, row = each.part, each.row
     anchor, section = row.anchor, part.section
-    ranked = sum(other.rank is not None for other in part.rows)
-    rank = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
+    rank = model.tier_text(row) or "not ranked"
+    rank += f": fewer than {model.LEAST_SEEDS} seeds" * (rank.endswith("provisional"))
     scores = join(
         "IQM score ", interval(row.result.iqm, row), ", mean score ",
         interval(row.result.mean, row), ", ",

@@ -41,11 +41,9 @@ from imitbench.report.leaderboard.model import (
 )
 from imitbench.report.leaderboard.row_facts import trained_again_of_row
 from imitbench.report.leaderboard.standings import (
-    is_scored,
-    make_tracks,
-    pair_outcomes,
+    make_columns,
     shared_runs,
-    tied_places,
+    with_tiers,
 )
 from imitbench.report.model import (
     ANCHORS,
@@ -58,7 +56,6 @@ from imitbench.report.model import (
 )
 from imitbench.report.tables import LEVEL, build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.stats.decided_pairs import Pair, PairOutcome
 from imitbench.store.comparability import Conditions, current_run_ids, run_row
 from imitbench.store.external_results import ExternalRun
 
@@ -198,7 +195,7 @@ def build_board(
         )
         for section in report.sections:
             anchor = section_anchor(section, version)
-            own, pairs = _with_places(
+            own, pairs = with_tiers(
                 _own_rows(section, anchor, rows, report, found.sources, colors), method
             )
             others = external_rows(section, method, found.external, anchor=anchor)
@@ -207,18 +204,8 @@ def build_board(
             shown = (*contenders, *others, *last)
             noted = replace(section, notes=(*section.notes, *_shared_notes(own)))
             sections.append(BoardSection(noted, shown, anchor, version, pairs))
-    tracks = make_tracks(sections, method)
-    return Board(title, method, found.sources, tuple(sections), tracks, submit_to)
-
-
-def _with_places(
-    rows: Sequence[BoardRow], method: StatisticsSettings
-) -> tuple[list[BoardRow], dict[Pair, PairOutcome]]:
-    """Returns the rows of a table with the places of ranked ones, and the outcomes of all pairs."""
-    scored = {row.result.algorithm: row for row in rows if is_scored(row)}
-    pairs = pair_outcomes(scored, method)
-    places = tied_places((name for name, row in scored.items() if row.rank is not None), pairs)
-    return [replace(row, place=places.get(row.result.algorithm)) for row in rows], pairs
+    columns = make_columns(sections)
+    return Board(title, method, found.sources, tuple(sections), columns, submit_to)
 
 
 def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:

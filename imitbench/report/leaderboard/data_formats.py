@@ -103,7 +103,9 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
         "rows": [
             {
                 **_row(row, part),
-                "place": row.place,
+                "track": row.track,
+                "tier": row.tier,
+                "provisional": row.provisional,
                 "disclosures": [each.model_dump(exclude_none=True) for each in row.disclosures],
                 "cells": [_cell(cell) for cell in row.result.cells],
                 "runs": _runs(row),
@@ -199,7 +201,7 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
 
 _QUIET = "Mean score of the same policies taking their most likely actions."
 _OVERALL = (
-    "Rank", "Algorithm", "Submitted by", "Values", "Mean score", "Worst task", "IQM score",
+    "Tier", "Algorithm", "Submitted by", "Values", "Mean score", "Worst task", "IQM score",
     "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
 )  # fmt: skip
 
@@ -244,7 +246,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
 def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
     result = row.result
     return (
-        "" if row.rank is None else str(row.rank),
+        model.tier_text(row),
         _name(row),
         escape(model.submitter_text(row)),
         values_text(row),

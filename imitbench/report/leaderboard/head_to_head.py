@@ -122,8 +122,8 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "verdicts",
             "Verdicts",
             f"Row against column, by the rule of “imitbench compare” for one pair at {level}: the "
-            "test of means and the interval of the interquartile mean must agree, with failed runs "
-            "counted and without. Below the verdict, the difference of the "
+            "tests of means and of typical runs and the interval of the interquartile mean must "
+            "agree, with failed runs counted and without. Below the verdict, the difference of the "
             "interquartile means with its interval.",
         ),
         (
@@ -247,7 +247,7 @@ def _entry(
         "color": row.color,
         "role": row.result.role,
         "sound": row.rank is not None,
-        "place": row.place,
+        "tier": model.tier_text(row),
         "page": row.page and f"{row.page}#{row.anchor}",
         "iqm": _interval(row.result.iqm),
         "runs": sum(own.size for own in scores.values()),

@@ -1,4 +1,4 @@
-"""Writes the site's first page: one table of methods by suites, each at its best budget."""
+"""Writes the site's first page: one table of methods by suites."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from imitbench.report.html_markup import Markup, block, fact, join, named, tag
 from imitbench.report.html_tables import TableCell, linked_to_itself
 from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.head_to_head import head_page
-from imitbench.report.leaderboard.model import Board, BoardRow, Standing, Track
-from imitbench.report.leaderboard.page import place_text, row_name
+from imitbench.report.leaderboard.model import Board, BoardRow, OnBoard, SuiteColumn
+from imitbench.report.leaderboard.page import row_name
 from imitbench.report.leaderboard.row_facts import level, level_text, trained_again
+from imitbench.report.leaderboard.standings import entry_name
 from imitbench.report.leaderboard.table_alarms import TableAlarm, table_alarms
 
 _ROWS = (
@@ -29,7 +30,7 @@ _ROWS = (
 def render_index(board: Board) -> str:
     """Writes the first page."""
     main = [tag("p", text.EMPTY)]
-    if board.tracks:
+    if board.columns:
         main = [
             _filters(board),
             block("methods", "Methods by suite", _table(board), _comparisons(board)),
@@ -82,7 +83,7 @@ def _facts(board: Board) -> list[Markup]:
 
 def _filters(board: Board) -> Markup:
     """Returns the choices, hidden until the script activates them."""
-    suites = {track.title: track.title for track in board.tracks}
+    suites = {column.title: column.title for column in board.columns}
     kinds = {kind: name.partition(",")[0] for kind, name in _ROWS}
     field = tag("input", type="search", data_view="q", placeholder="name, year or paper")
     return tag(
@@ -105,27 +106,26 @@ def _kind(row: BoardRow) -> str:
 
 
 def _table(board: Board) -> Markup:
-    main = max(board.tracks, key=lambda track: sum(s.place is not None
-                                                   for s in track.standings.values()))  # fmt: skip
-    names = dict.fromkeys(name for track in board.tracks for name in track.standings)
-    order = sorted(names, key=lambda name: (*_order(main.standings.get(name)), name))
-    scales = [_scale(track) for track in board.tracks]
+    main = max(board.columns, key=lambda column: len(_ranked(column)))
+    names = dict.fromkeys(name for column in board.columns for name in column.shown)
+    order = sorted(names, key=lambda name: (*_order(main.shown.get(name)), name))
+    scales = [_scale(column) for column in board.columns]
     rows: dict[str, list[Markup]] = {kind: [] for kind, _ in _ROWS}
     for name in order:
-        held = [track.standings.get(name) for track in board.tracks]
-        [first, *_] = [each for each in held if each is not None]
-        rows[_kind(first.at.row)].append(_row(name, held, board.tracks, scales))
+        held = [column.shown.get(name) for column in board.columns]
+        [first, *_] = [found for found in held if found is not None]
+        rows[_kind(first.row)].append(_row(name, held, board.columns, scales))
     head = [tag("th", "Method", scope="col")]
     head += [
         tag(
             "th",
-            track.title,
+            column.title,
             ticks(scales[index], (0.0, 1.0)),
             scope="col",
             class_="number standing drawn",
             data_suite=str(index),
         )
-        for index, track in enumerate(board.tracks)
+        for index, column in enumerate(board.columns)
     ]
     head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]
     head += [tag("th", "Checks", scope="col")]
@@ -141,10 +141,12 @@ def _table(board: Board) -> Markup:
     ]
     caption = (
         "Interquartile mean of the score on each suite, with its "
-        f"{board.method.level:.0%} interval, at the budget where each method is best. The drawing "
-        "shows the same between the scores 0 and 1 (dashed). A rank is 1 + the number of methods "
-        "that are decided to be better, as by “imitbench compare”; “=” marks ranks that several "
-        f"share. Minutes are of a run, on average. {board.method.failed_runs.statement}"
+        f"{board.method.level:.0%} interval, at the default budget if the method has a tier there. "
+        "The drawing shows the same between the scores 0 and 1 (dashed). Tiers are those of a "
+        "table, among methods that need the same (offline, replay, on-policy, asks the "
+        "expert, sees the reward): within a tier none is decided to be better, corrected for all "
+        f"pairs. Fewer than {model.LEAST_SEEDS} seeds are provisional. Minutes are of a run, on "
+        f"average. {board.method.failed_runs.statement}"
     )
     whole = tag(
         "table",
@@ -158,16 +160,20 @@ def _table(board: Board) -> Markup:
                tabindex="0")  # fmt: skip
 
 
-def _order(standing: Standing | None) -> tuple[int, float]:
-    if standing is None or standing.at.row.result.iqm is None:
-        return 1_000_000, 0.0
-    return standing.place or 999_999, -standing.at.row.result.iqm.point
+def _ranked(column: SuiteColumn) -> list[OnBoard]:
+    return [found for found in column.shown.values() if found.row.rank is not None]
 
 
-def _scale(track: Track) -> AxisScale:
+def _order(found: OnBoard | None) -> tuple[bool, float]:
+    if found is None or found.row.result.iqm is None:
+        return True, 0.0
+    return found.row.rank is None, -found.row.result.iqm.point
+
+
+def _scale(column: SuiteColumn) -> AxisScale:
     ends = [0.0, 1.0]
-    for standing in track.standings.values():
-        iqm = standing.at.row.result.iqm
+    for found in column.shown.values():
+        iqm = found.row.result.iqm
         if iqm is not None:
             ends += [iqm.point, *((iqm.low, iqm.high) if iqm.known else ())]
     known = [end for end in map(html_tables.finite, ends) if end is not None]
@@ -177,24 +183,24 @@ def _scale(track: Track) -> AxisScale:
 
 def _row(
     name: str,
-    held: Sequence[Standing | None],
-    tracks: Sequence[Track],
+    held: Sequence[OnBoard | None],
+    columns: Sequence[SuiteColumn],
     scales: Sequence[AxisScale],
 ) -> Markup:
-    known = [each for each in held if each is not None]
-    row = known[0].at.row
+    known = [found for found in held if found is not None]
+    row = known[0].row
     card = card_of(row.specs[0]) if row.specs else None
     paper = card.paper if card else None
-    shown: list[str] = [row_name(row, "")]
+    shown: list[str] = [row_name(replace(row, name=entry_name(row)), "")]
     if row.imported is not None:
         shown.append(tag("span", model.submitter_text(row), class_="how"))
     elif paper is not None:
         shown.append(tag("a", paper.title, href=paper.url, rel="noreferrer", class_="how"))
     id_ = f"m-{model.slug(name)}"
     cells = [linked_to_itself(tag("th", join(*shown), scope="row", data_key=name), id_)]
-    for index, (standing, track) in enumerate(zip(held, tracks, strict=True)):
-        cells.append(_standing(standing, track, scales[index], index))
-    walls = [each.at.row.wall_s for each in known]
+    for index, (found, column) in enumerate(zip(held, columns, strict=True)):
+        cells.append(_standing(found, column, scales[index], index))
+    walls = [found.row.wall_s for found in known]
     minutes = [wall / 60 for wall in walls if wall is not None]
     mean = sum(minutes) / len(minutes) if minutes else None
     year = str(paper.year) if paper else ""
@@ -208,9 +214,9 @@ def _row(
     return tag("tr", *cells, id=id_)
 
 
-def _checked(known: Sequence[Standing]) -> str:
+def _checked(known: Sequence[OnBoard]) -> str:
     """Returns the checks of a method's rows: of the least checked one."""
-    rows = [each.at.row for each in known]
+    rows = [found.row for found in known]
     worst = min(rows, key=lambda row: _LEVELS.index(level(row)))
     agreeing = sum(row.trained_again.agreeing for row in rows)
     if level(worst) in ("verified", "validated") and agreeing:
@@ -222,21 +228,23 @@ def _checked(known: Sequence[Standing]) -> str:
 _LEVELS = ("differs", "checks failed", "not checked", "validated", "verified", "external", "")
 
 
-def _standing(standing: Standing | None, track: Track, scale: AxisScale, index: int) -> Markup:
-    if standing is None:
+def _standing(found: OnBoard | None, column: SuiteColumn, scale: AxisScale, index: int) -> Markup:
+    if found is None:
         return tag("td", "-", class_="number standing", data_suite=str(index), data_key="",
-                   data_label=track.title)  # fmt: skip
-    row, iqm = standing.at.row, standing.at.row.result.iqm
-    budget = standing.at.part.section.conditions.budget
+                   data_label=column.title)  # fmt: skip
+    row, iqm = found.row, found.row.result.iqm
+    budget = found.part.section.conditions.budget
     details = [budget or "no budget"] if row.kind == "run" else []
+    if variant := row.name.partition("[")[2] * (row.imported is None):
+        details.append(variant.removesuffix("]").replace(",", ", "))
     if row.kind == "run":
         details.append(f"{text.seeds(row.result)} seeds")
     if row.kind in ("run", "external") and row.result.partial:
         details.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
-    rank = place_text(standing.place, tied=standing.tied)
+    rank = model.tier_text(row)
     ends = page.ends(iqm)
     point = ends.pop("point")
-    data = {"iqm": point, **ends, "rank": standing.place, "budget": budget}
+    data = {"iqm": point, **ends, "rank": rank, "budget": budget}
     return tag(
         "td",
         tag("span", rank, class_="rank") if rank else Markup(""),
@@ -246,7 +254,7 @@ def _standing(standing: Standing | None, track: Track, scale: AxisScale, index: 
         class_="number standing",
         data_suite=str(index),
         data_key="" if point is None else format(point, ".10g"),
-        data_label=track.title,
+        data_label=column.title,
         data_value=json.dumps(data),
     )
 

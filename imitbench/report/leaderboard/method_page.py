@@ -171,7 +171,7 @@ def bibtex(paper: Paper) -> str:
 def _table(shown: Sequence[OnBoard]) -> Markup:
     columns = [
         *page.text_columns("Suite", "Conditions", "Submitted by"),
-        *page.number_columns("Rank", "IQM score", "Environments", "Seeds", "Failed runs"),
+        *page.number_columns("Tier", "IQM score", "Environments", "Seeds", "Failed runs"),
         *page.text_columns("Head to head"),
     ]
     rows = []
@@ -184,7 +184,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
                 TableCell(section.suite),
                 TableCell(tag("a", conditions, href=table), conditions),
                 TableCell(model.submitter_text(row)),
-                page.rank_cell(row, each.part),
+                page.tier_cell(row),
                 TableCell(page.linked_iqm(row, "../"), page.ends(row.result.iqm)["point"]),
                 TableCell(text.coverage(row.result), float(len(row.result.covered))),
                 TableCell(model.seeds(row), float(row.result.seeds[0])),

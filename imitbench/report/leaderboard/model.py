@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Literal
 
+from imitbench.cards.algorithm import BudgetUnit
 from imitbench.published.disclosure import Disclosure
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
@@ -19,6 +20,16 @@ from imitbench.stats.decided_pairs import PairOutcome
 from imitbench.store.external_results import ExternalRun
 
 RowKind = Literal["run", "reference", "external", "missing"]
+
+LEAST_SEEDS = 10
+"""Seeds on each environment with which a row is ranked."""
+
+_TRACKS: Mapping[BudgetUnit, str] = {
+    "batches": "offline",
+    "replay_steps": "replay",
+    "env_steps": "on-policy",
+}
+"""Tracks by the unit of budgets, for methods that neither see the reward nor ask the expert."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +130,9 @@ class BoardRow:
         refuted: Whether a run of its submissions differed when others trained it again.
         superseded_by: Submissions that have its runs with newer references.
         trained_again: Completed runs that others trained again.
-        place: As `rank`, but 1 + the number of rows here that are decided to be better, so that
-            rows which cannot be told apart share it.
+        tier: Its tier among the rows of its `track` here, from 1; `None` if it is not ranked or
+            `provisional`. No row of a tier is decided to be better than another one of it, after
+            Holm's correction for all pairs of the table's tracks.
         disclosures: Statements of its submitters on how hyper-parameters were chosen.
     """
 
@@ -140,13 +152,31 @@ class BoardRow:
     refuted: bool = False
     superseded_by: tuple[str, ...] = ()
     trained_again: TrainedAgain = NOT_TRAINED_AGAIN
-    place: int | None = None
+    tier: int | None = None
     disclosures: tuple[Disclosure, ...] = ()
 
     @property
     def is_method(self) -> bool:
         """Whether it has runs of a method, which has a page; controls have none."""
         return self.kind == "run" and self.result.role in ("method", "reference")
+
+    @property
+    def track(self) -> str:
+        """What the method needs, and so which others it is ranked with; empty without runs."""
+        if not self.specs:
+            return ""
+        spec = self.specs[0]
+        if spec.uses_reward:
+            return "sees the reward"
+        if spec.demos is None and spec.expert is not None:
+            return "asks the expert"
+        return _TRACKS.get(spec.budget.unit, "")
+
+    @property
+    def provisional(self) -> bool:
+        """Whether it has too few seeds to be ranked."""
+        counts = [cell.runs + cell.failures for cell in self.result.covered]
+        return min(counts, default=0) < LEAST_SEEDS
 
     @property
     def specs(self) -> tuple[RunSpec, ...]:
@@ -177,6 +207,13 @@ class BoardRow:
     def wall_s(self) -> float | None:
         """Mean seconds per run, evaluation included."""
         return _mean([run.row.wall_s for run in self.runs])
+
+
+def tier_text(row: BoardRow) -> str:
+    """Returns the track and the tier of a row; empty for rows that are not ranked."""
+    if row.rank is None or not row.track:
+        return ""
+    return f"{row.track} {row.tier or 'provisional'}"
 
 
 @dataclass(frozen=True)
@@ -220,31 +257,16 @@ class OnBoard:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A method on a suite.
-
-    Attributes:
-        at: Its row, and the table with it.
-        place: 1 + the number of methods that are decided to be better; `None` if it is not ranked.
-        tied: Whether another method has the same place.
-    """
-
-    at: OnBoard
-    place: int | None
-    tied: bool
-
-
-@dataclass(frozen=True)
-class Track:
+class SuiteColumn:
     """A column of the first page: a suite with one source and one version of its references.
 
     Attributes:
         title: The suite, with source and version where the suite has several.
-        standings: Standings by name of the row, see `entry_name` of `standings.py`.
+        shown: Row of each method, by its name: see `entry_name` of `standings.py`.
     """
 
     title: str
-    standings: Mapping[str, Standing]
+    shown: Mapping[str, OnBoard]
 
 
 @dataclass(frozen=True)
@@ -256,7 +278,7 @@ class Board:
         method: Settings of its statistics.
         sources: Results by submitter.
         sections: By suite, budget, number of demonstrations and source.
-        tracks: Columns of the first page.
+        columns: Columns of the first page.
         submit_to: Address of the repository that takes submissions, if there is one.
     """
 
@@ -264,7 +286,7 @@ class Board:
     method: StatisticsSettings
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
-    tracks: tuple[Track, ...] = ()
+    columns: tuple[SuiteColumn, ...] = ()
     submit_to: str | None = None
 
     @property

@@ -8,7 +8,7 @@ from imitbench.report import text
 from imitbench.report.html_markup import Markup, html_document, join, named, tag, theme_picker
 from imitbench.report.html_tables import HtmlColumn, TableCell, finite
 from imitbench.report.leaderboard import model
-from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
+from imitbench.report.leaderboard.model import Board, BoardRow
 from imitbench.report.leaderboard.table_alarms import TableAlarm
 from imitbench.report.model import Report
 from imitbench.stats.bootstrap import Interval
@@ -203,12 +203,6 @@ def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
     return tag("details", tag("summary", caption), tag("ul", *items), class_="notes alarms")
 
 
-def place_text(place: int | None, *, tied: bool) -> str:
-    """Returns a place, with `=` where it is shared; empty for rows without one."""
-    return "" if place is None else f"{place}{'=' if tied else ''}"
-
-
-def rank_cell(row: BoardRow, part: BoardSection) -> TableCell:
-    """Returns the place of a row in its table."""
-    tied = [other.place for other in part.rows].count(row.place) > 1
-    return TableCell(place_text(row.place, tied=tied), row.place and float(row.place))
+def tier_cell(row: BoardRow) -> TableCell:
+    """Returns the tier of a row in its table, with its track."""
+    return TableCell(model.tier_text(row), row.tier and float(row.tier))

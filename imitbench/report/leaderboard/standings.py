@@ -1,82 +1,107 @@
-"""Chooses what the first page shows: the best table of each method on each suite, with places."""
+"""Ranks the rows of tables in tiers, and chooses what the first page shows of each method."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, Standing, Track
+from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, SuiteColumn
 from imitbench.report.model import StatisticsSettings
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.decided_pairs import Pair, PairOutcome, compared_pairs, winners
 from imitbench.stats.strata import FloatArray
 
 REPLICATES = 2_000
-"""Most replicates of the decisions behind places."""
+"""Most replicates of the intervals of comparisons."""
 
 
 def entry_name(row: BoardRow) -> str:
-    """Returns what identifies a row of the first page: its method, or an import with its method."""
-    return f"{row.imported.label}: {row.name}" if row.imported is not None else row.name
+    """Returns what identifies a row of the first page: its method, or an import with its method.
+
+    A method with other hyper-parameters, or trained in packs, is the same method.
+    """
+    if row.imported is not None:
+        return f"{row.imported.label}: {row.name}"
+    return row.specs[0].algo if row.specs else row.name
 
 
-def make_tracks(parts: Sequence[BoardSection], method: StatisticsSettings) -> tuple[Track, ...]:
-    """Chooses the best row of each method on each suite, and ranks these.
+def make_columns(parts: Sequence[BoardSection]) -> tuple[SuiteColumn, ...]:
+    """Chooses the row of each method on each suite: a tier counts first, then the default budget.
 
-    Ranked rows come before others, then the higher IQM counts. Runs that were scored with other
-    references, or with experts of another source, are another column.
+    Runs that were scored with other references, or with experts of another source, are another
+    column.
     """
     grouped: dict[tuple[str, str, str], list[OnBoard]] = {}
     for part in parts:
         versions = ", ".join(sorted({row.version for row in part.section.references}))
         key = (part.section.suite, part.section.conditions.source or "", versions)
         grouped.setdefault(key, []).extend(OnBoard(part, row) for row in part.rows)
-    tracks = []
-    for (suite, source, version), shown in grouped.items():
+    columns = []
+    for (suite, source, version), rows in grouped.items():
         alike = [other for other in grouped if other[0] == suite]
         several = len({other[1] for other in alike}) > 1, len({other[2] for other in alike}) > 1
         details = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
-        details += [flag] if (flag := text.score_one_flag(shown[0].part.section.score_one)) else []
+        details += [flag] if (flag := text.score_one_flag(rows[0].part.section.score_one)) else []
         title = f"{suite} ({', '.join(details)})" if details else suite
-        tracks.append(Track(title, _standings(shown, method)))
-    return tuple(tracks)
+        best: dict[str, OnBoard] = {}
+        for found in rows:
+            name = entry_name(found.row)
+            if name not in best or _quality(found) > _quality(best[name]):
+                best[name] = found
+        columns.append(SuiteColumn(title, best))
+    return tuple(columns)
 
 
-def _standings(shown: Iterable[OnBoard], method: StatisticsSettings) -> dict[str, Standing]:
-    best: dict[str, OnBoard] = {}
-    for each in shown:
-        name = entry_name(each.row)
-        if name not in best or _quality(each.row) > _quality(best[name].row):
-            best[name] = each
-    ranked = {name: each for name, each in best.items() if each.row.rank is not None}
-    places = _places(ranked, method)
-    held = list(places.values())
-    return {
-        name: Standing(each, places.get(name), held.count(places.get(name, 0)) > 1)
-        for name, each in best.items()
-    }
+def _quality(found: OnBoard) -> tuple[bool, bool, int, bool, float]:
+    row, iqm = found.row, found.row.result.iqm
+    is_default = found.part.section.conditions.budget == "default"
+    point = -np.inf if iqm is None else iqm.point
+    return row.tier is not None, row.rank is not None, len(row.result.covered), is_default, point
 
 
-def _places(ranked: Mapping[str, OnBoard], method: StatisticsSettings) -> dict[str, int]:
-    tables = {id(each.part): each.part for each in ranked.values()}
-    if len(tables) != 1:
-        rows = {name: each.row for name, each in ranked.items()}
-        return tied_places(rows, pair_outcomes(rows, method))
-    [pairs] = [table.pairs for table in tables.values()]
-    keys = {name: each.row.result.algorithm for name, each in ranked.items()}
-    places = tied_places(keys.values(), pairs)  # the table has decided all of them
-    return {name: places[key] for name, key in keys.items()}
+def with_tiers(
+    rows: Sequence[BoardRow], method: StatisticsSettings
+) -> tuple[list[BoardRow], dict[Pair, PairOutcome]]:
+    """Returns the rows of a table with the tiers of ranked ones, and the outcomes of all pairs.
+
+    The chance that any row stands in a lower tier than another one which is not worse is at most
+    1 - `method.level` in a table: all pairs within tracks are corrected for each other by Holm's
+    method.
+    """
+    scored = {row.result.algorithm: row for row in rows if is_scored(row)}
+    ranked = [name for name, row in scored.items() if row.rank is not None and not row.provisional]
+    within = [pair for pair in combinations(ranked, 2)
+              if scored[pair[0]].track == scored[pair[1]].track]  # fmt: skip
+    pairs = pair_outcomes(scored, method, within)
+    decided = winners({pair: pairs[pair] for pair in within if pair in pairs}, 1 - method.level)
+    tiers: dict[str, int] = {}
+    for track in {scored[name].track for name in ranked}:
+        tiers |= tiers_of([name for name in ranked if scored[name].track == track], decided)
+    return [replace(row, tier=tiers.get(row.result.algorithm)) for row in rows], pairs
 
 
-def _quality(row: BoardRow) -> tuple[bool, int, float]:
-    iqm = row.result.iqm
-    return row.rank is not None, len(row.result.covered), -np.inf if iqm is None else iqm.point
+def tiers_of(names: Iterable[str], decided: Collection[Pair]) -> dict[str, int]:
+    """Returns the tiers of names, from 1: each is one below the lowest tier that beats it.
+
+    Args:
+        names: Names to rank.
+        decided: Pairs (better, worse).
+    """
+    tiers: dict[str, int] = {}
+    left = list(names)
+    while left:
+        worse = {loser for winner, loser in decided if winner in left}
+        # Rows that beat each other in a circle, over different environments, share a tier.
+        best = [name for name in left if name not in worse] or left
+        tiers |= dict.fromkeys(best, max(tiers.values(), default=0) + 1)
+        left = [name for name in left if name not in tiers]
+    return tiers
 
 
 def is_scored(row: BoardRow) -> bool:
@@ -87,12 +112,17 @@ def is_scored(row: BoardRow) -> bool:
 
 
 def pair_outcomes(
-    rows: Mapping[str, BoardRow], method: StatisticsSettings
+    rows: Mapping[str, BoardRow], method: StatisticsSettings, corrected: Collection[Pair] = ()
 ) -> dict[Pair, PairOutcome]:
     """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
 
     Where runs failed, a decision must hold whether these count as random or not at all. Two results
     of the same run say nothing about a difference, so a pair is not compared where both have it.
+
+    Args:
+        rows: Rows by name.
+        method: Settings of the comparison.
+        corrected: Pairs that will be corrected for each other, see `compared_pairs`.
     """
     shared = {pair: frozenset(shared_runs(*(rows[name] for name in pair)))
               for pair in combinations(rows, 2)}  # fmt: skip
@@ -104,6 +134,7 @@ def pair_outcomes(
             replicates=min(REPLICATES, method.replicates),
             seed=method.seed,
             excluded=shared,
+            corrected=corrected,
         )
 
     found = compared(method.failed_runs)
@@ -116,6 +147,8 @@ def pair_outcomes(
         again = elsewhere.get(pair)
         if failing & {*pair} and (again is None or again.decision != outcome.decision):
             found[pair] = replace(outcome, decision="undecided")
+        elif again is not None:
+            found[pair] = replace(outcome, p_value=max(outcome.p_value, again.p_value))
     return found
 
 
@@ -123,20 +156,6 @@ def shared_runs(first: BoardRow, second: BoardRow) -> dict[str, int]:
     """Returns the number of runs, by environment, of which both rows have a result."""
     ids = {run.run.spec.run_id for run in first.runs}
     return Counter(run.row.env for run in second.runs if run.run.spec.run_id in ids)
-
-
-def tied_places(names: Iterable[str], outcomes: Mapping[Pair, PairOutcome]) -> dict[str, int]:
-    """Returns the places of ranked rows: 1 + the number of these that are decided to be better.
-
-    Args:
-        names: Names of the ranked rows.
-        outcomes: What `pair_outcomes` returned for these rows, and maybe for others.
-    """
-    places = dict.fromkeys(names, 1)
-    for better, worse in winners(outcomes):
-        if better in places and worse in places:
-            places[worse] += 1
-    return places
 
 
 def scores_of(row: BoardRow, policy: FailurePolicy) -> dict[str, FloatArray]:

@@ -98,7 +98,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
     section = part.section
     scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
-        HtmlColumn("Rank", number=True),
+        HtmlColumn("Tier", number=True),
         HtmlColumn("Algorithm"),
         HtmlColumn("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
         *(
@@ -114,7 +114,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
     def table(rows: Sequence[BoardRow], kind: str, caption: str) -> Markup:
         return html_tables.table(
             columns,
-            [_row(row, part, scale) for row in rows],
+            [_row(row, scale) for row in rows],
             label=part.title + f", {kind}" * bool(kind),
             caption=caption,
             classes=f"board cards {kind}".rstrip(),
@@ -141,7 +141,7 @@ def _table(part: BoardSection, board: Board) -> Markup:
     return block(part.anchor, heading, *parts, classes="table", **facets)
 
 
-def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
+def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
     result = row.result
     address = None if row.page is None else f"../{row.page}#{row.anchor}"
 
@@ -161,7 +161,7 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
     ends = page.ends(result.iqm)
     checks, versions = level_text(row), ", ".join(package_versions((*row.runs, *row.failures)))
     return [
-        page.rank_cell(row, part),
+        page.tier_cell(row),
         TableCell(join(row_name(row, "../"), _below(model.submitter_text(row))), row.name),
         TableCell(join(linked(interval(result.iqm, row)), drawn, _mean(row)), ends["point"], ends),
         *(
