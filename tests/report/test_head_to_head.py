@@ -151,20 +151,6 @@ def test_the_frontier_has_no_method_that_another_one_beats(data):
         assert chosen[-1]["iqm"][0] == best["iqm"][0]
 
 
-def test_places_agree_with_the_verdicts(board):
-    for part in board.sections:
-        rows = compared_rows(part)
-        ranked = [name for name, row in rows.items() if row.rank is not None]
-        for name in ranked:
-            better = sum(
-                (pair == (name, other) and each.decision == "worse")
-                or (pair == (other, name) and each.decision == "better")
-                for other in ranked
-                for pair, each in part.pairs.items()
-            )
-            assert rows[name].place == 1 + better
-
-
 def test_a_method_on_some_environments_is_compared_over_these(tmp_path):
     write_results(tmp_path / "runs", seeds=5, failing=())
     for path in tmp_path.glob("runs/*/gail/Pendulum-v1/*/result.json"):
@@ -172,7 +158,7 @@ def test_a_method_on_some_environments_is_compared_over_these(tmp_path):
     board = build_board(find_results(tmp_path / "runs"), title="Board", replicates=300)
     [table] = [t for t in payload(board, "classic")["tables"] if "10 demo" in t["title"]]
     gail = by_key(table)["gail"]
-    assert (gail["sound"], gail["place"], gail["profile"]) == (False, None, None)
+    assert (gail["sound"], gail["tier"], gail["profile"]) == (False, "", None)
     assert gail["cells"][table["environments"].index("Pendulum-v1")] is None
     assert gail["curves"]["whole"] is not None
     for pair, found in pairs_of(table).items():

@@ -24,6 +24,7 @@ from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import COLUMNS
 from imitbench.report.leaderboard.model import slug
 from imitbench.report.leaderboard.site import write_site
+from imitbench.report.leaderboard.standings import tiers_of
 from imitbench.report.text import score
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
@@ -243,7 +244,7 @@ class Rows(HTMLParser):
             )
 
 
-def test_the_first_page_has_each_method_once_at_its_best_table(site):
+def test_the_first_page_has_each_method_once(site):
     shown = Rows((site / "index.html").read_text()).found
     rows = [row for table in document(site)["tables"] for row in table["rows"]]
     methods = {row["algorithm"] for row in rows if row["kind"] in ("run", "reference")}
@@ -257,17 +258,42 @@ def test_the_first_page_has_each_method_once_at_its_best_table(site):
     assert all(shown[name]["0"]["rank"] is None for name in external)
 
 
-def test_methods_that_cannot_be_told_apart_share_a_place(tmp_path):
-    skills = {"bc": ((0.95, 0.01),) * 3, "dagger": ((0.95, 0.01),) * 3, "gail": ((0.2, 0.01),) * 3}
-    write_results(tmp_path / "runs", seeds=5, skills=skills, failing=())
+def test_methods_that_cannot_be_told_apart_share_a_tier_of_their_track(tmp_path):
+    good, bad = ((0.95, 0.01),) * 3, ((0.2, 0.01),) * 3
+    skills = {"bc": bad, "dagger": good, "sqil": good, "gail": bad}
+    write_results(tmp_path / "runs", seeds=10, skills=skills, failing=())
+    write_results(tmp_path / "runs", seeds=9, skills={"airl": good}, failing=())
     board = build(tmp_path / "runs", tmp_path / "site")
-    [track] = board.tracks
-    found = {name: (each.place, each.tied) for name, each in track.standings.items()}
-    assert (found["bc"], found["dagger"], found["gail"]) == ((1, True), (1, True), (3, False))
+    [column] = board.columns
+    found = {name: (at.row.track, at.row.tier) for name, at in column.shown.items()}
+    assert found == {
+        "bc": ("offline", 1),  # nobody ranks it with the others
+        "dagger": ("on-policy", 1),
+        "sqil": ("on-policy", 1),
+        "gail": ("on-policy", 2),
+        "airl": ("on-policy", None),
+        **dict.fromkeys(("expert", "random"), ("", None)),
+    }
+    assert column.shown["airl"].row.provisional
     page = " ".join((tmp_path / "site" / "suites" / "classic.html").read_text().split())
-    assert page.count(">1=<") == 2
+    for shown, count in (("on-policy 1", 2), ("on-policy 2", 1), ("on-policy provisional", 1)):
+        assert page.count(f">{shown}<") == count
     facts = " ".join(Links((tmp_path / "site" / "index.html").read_text()).text)
-    assert "3  algorithm" in facts
+    assert "5  algorithm" in facts
+
+
+@pytest.mark.parametrize(
+    ("decided", "tiers"),
+    [
+        ([], [1, 1, 1, 1]),
+        (["ac", "bc"], [1, 1, 2, 1]),
+        (["ab", "bc", "ac"], [1, 2, 3, 1]),
+        (["ab", "bc", "ca"], [2, 2, 2, 1]),  # a circle, over different environments
+    ],
+)
+def test_a_tier_is_below_those_that_beat_it(decided, tiers):
+    found = tiers_of("abcd", {tuple(pair) for pair in decided})
+    assert [found[name] for name in "abcd"] == tiers
 
 
 def test_a_method_page_has_its_paper_and_a_command(site, parsed):

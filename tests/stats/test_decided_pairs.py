@@ -40,6 +40,23 @@ def test_decisions_are_those_of_single_comparisons():
     assert ("close", "best") not in found
 
 
+def test_pairs_are_corrected_for_each_other():
+    rng = np.random.default_rng(3)
+    table = {f"m{at}": cells(0.5 + 0.06 * at, 0.1, rng, environments=1) for at in range(6)}
+    pairs = list(combinations(table, 2))
+    outcomes = compared_pairs(table, corrected=pairs)
+    for pair in pairs:
+        [verdict] = verdicts(pair[0], table[pair[0]], {pair[1]: table[pair[1]]})
+        if outcomes[pair].p_value <= 0.05:
+            assert outcomes[pair].p_value == verdict.test.p_value
+        else:
+            assert verdict.test.p_value > 0.05
+    alone, together = winners(outcomes), winners(outcomes, 0.05)
+    assert 0 < len(together) < len(alone)
+    strict = {pair for pair, outcome in outcomes.items() if outcome.p_value <= 0.05 / len(pairs)}
+    assert strict <= {*together, *(pair[::-1] for pair in together)}
+
+
 def test_a_single_run_decides_nothing():
     rng = np.random.default_rng(0)
     table = {"a": cells(0.9, 0.0, rng, seeds=1), "b": cells(0.1, 0.0, rng, seeds=1)}

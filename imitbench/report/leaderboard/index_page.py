@@ -244,7 +244,7 @@ def _standing(found: OnBoard | None, column: SuiteColumn, scale: AxisScale, inde
     rank = model.tier_text(row)
     ends = page.ends(iqm)
     point = ends.pop("point")
-    data = {"iqm": point, **ends, "rank": rank, "budget": budget}
+    data = {"iqm": point, **ends, "rank": rank or None, "budget": budget}
     return tag(
         "td",
         tag("span", rank, class_="rank") if rank else Markup(""),

@@ -55,7 +55,8 @@ def test_the_generator_s_rewards_can_be_normalized():
     state = trainer.state_dict()
     other = make_trainer(GAIL, normalize_reward=RunningNorm, reward_form="logit")
     other.load_state_dict(state)
-    batch = [trainer._gen_replay_buffer.sample(5, np.random.default_rng(0))[name] for name in FIELDS]
+    drawn = trainer._gen_replay_buffer.sample(5, np.random.default_rng(0))
+    batch = [drawn[name] for name in FIELDS]
     found, due = (each.reward_train.predict_processed(*batch) for each in (other, trainer))
     np.testing.assert_array_equal(found, due)
 
