@@ -103,8 +103,9 @@ def compare(
 ) -> None:
     """Report whether an algorithm is better or worse than others, or whether that is undecided.
 
-    A difference counts if a permutation test finds it, corrected for several environments and
-    baselines. The overall result also requires that the interval of the IQM agrees. Imported
+    A difference counts if permutation tests of means and of typical runs find it, corrected for
+    several environments and baselines. The overall result also requires that the interval of the
+    IQM agrees. Runs that collapse are counted, with what is not excluded. Imported
     results take part under the name IMPORT:ALGO. `--against published` names the results that
     ship with this package.
 
