@@ -19,7 +19,7 @@ from imitbench.util.text_table import Column, by_word
 
 _REASONS: dict[Reason, str] = {
     "decided": "",
-    "no difference seen": "no difference of typical runs and means that chance does not explain",
+    "no difference seen": "no difference that chance does not explain",
     "too few runs": "too few runs for any difference to show",
     "mean and IQM disagree": "the means differ, and the IQM does not follow",
     "failed runs decide": "the result depends on how failed runs count; choose with --failed-runs",
