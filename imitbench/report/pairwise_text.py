@@ -58,6 +58,7 @@ def summary(verdict: Verdict) -> list[str]:
         typical = (
             "" if verdict.decision == "undecided" else f"typical runs are {verdict.decision}: "
         )
+        corrected = ", corrected" * (verdict.test.adjusted > verdict.test.p_value)
         lines += [
             f"  over {count} environment{'' if count == 1 else 's'}, {_runs(verdict)} runs of each "
             "on each",
@@ -65,8 +66,8 @@ def summary(verdict: Verdict) -> list[str]:
             f"  mean {_signed(verdict.difference.difference)} {_ends(verdict.difference)}",
             f"  {typical}P({names[0]} > {names[1]}) {text.fixed(probability.point, 2)} "
             f"{_ends(probability)}",
-            f"  p {_p_value(verdict.test.adjusted)} (means {_p_value(verdict.test.means)}, typical "
-            f"runs {_p_value(verdict.test.typical)})",
+            f"  p {_p_value(verdict.test.adjusted)}{corrected} (means "
+            f"{_p_value(verdict.test.means)}, typical runs {_p_value(verdict.test.typical)})",
         ]
     if verdict.collapses:
         lines.append(f"  {_collapsed(verdict.collapses, verdict.difference.level)}")
