@@ -25,27 +25,27 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import torch as th
-from scipy.stats import rankdata
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.artifacts import expert_of_run
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.learners.adversarial import AIRLLearner
-from imitbench.bench.learners.reward_agreement import held_out_trajectories
+from imitbench.bench.learners.reward_agreement import (
+    correlation,
+    held_out_trajectories,
+    rewards_by_episode,
+)
 from imitbench.bench.plan import plan_request
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.catalog import suite_directory
-from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.records.runs import RunSpec
 from imitbench.rewards.base import RewardNet
 from imitbench.store.sweep_file import SweepRequest
 
 EPISODES = 8  # of each kind of behaviour
-REPLICATES = 200
 
 
 def planned(algorithm: str, options: argparse.Namespace, overrides: dict[str, str]) -> RunSpec:
@@ -63,47 +63,15 @@ def planned(algorithm: str, options: argparse.Namespace, overrides: dict[str, st
     return run
 
 
-def rewards_of(
-    net: RewardNet, episodes: Sequence[TrajectoryWithRew]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns learned and true rewards of the steps of each episode."""
-    flat = flatten_trajectories_with_rew(episodes)
-    learned = net.predict(flat.obs, flat.acts, flat.next_obs, flat.dones).astype(np.float64)
-    ends = np.cumsum([len(episode) for episode in episodes])[:-1]
-    return list(zip(np.split(learned, ends), np.split(flat.rews, ends), strict=True))
-
-
-def spearman(learned: np.ndarray, true: np.ndarray) -> float:
-    """Returns the rank correlation; NaN if one side is constant."""
-    if np.ptp(learned) == 0 or np.ptp(true) == 0:
-        return float("nan")
-    return float(np.corrcoef(rankdata(learned), rankdata(true))[0, 1])
-
-
-def with_interval(name: str, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """Returns a correlation with its bootstrap interval; whole parts are drawn again."""
-    rng = np.random.default_rng(0)
-
-    def correlation(drawn: Sequence[int]) -> float:
-        learned, true = (np.concatenate([parts[i][side] for i in drawn]) for side in (0, 1))
-        return spearman(learned, true)
-
-    count = len(parts)
-    found = [correlation(rng.integers(count, size=count).tolist()) for _ in range(REPLICATES)]
-    low, high = np.nanquantile(found, [0.025, 0.975])
-    value = correlation(range(count))
-    return {name: value, f"{name}_low": float(low), f"{name}_high": float(high)}
-
-
 def agreement(net: RewardNet, mixed: Mapping[str, Sequence[TrajectoryWithRew]]) -> dict[str, float]:
     """Returns the three correlations; `mixed` has episodes from each policy to random actions."""
     found: dict[str, float] = {}
-    rewards = {name: rewards_of(net, episodes) for name, episodes in mixed.items()}
+    rewards = {name: rewards_by_episode(net, episodes) for name, episodes in mixed.items()}
     for name, parts in rewards.items():
         sums = [(learned.sum(keepdims=True), true.sum(keepdims=True)) for learned, true in parts]
-        found |= with_interval(f"{name}_episodes", sums)
+        found |= correlation(f"{name}_episodes", sums)
     steps = [*rewards["expert"][:EPISODES], *rewards["learner"][:EPISODES]]
-    return found | with_interval("steps", [*steps, *rewards["learner"][-EPISODES:]])
+    return found | correlation("steps", [*steps, *rewards["learner"][-EPISODES:]])
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from imitbench.cards.catalog import read_card_of_suite
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import find_policy
@@ -311,6 +312,34 @@ def expert_of_run(
     assert policy is not None, "its files were hashed just now"
     longest = gym.spec(spec.environment.id).max_episode_steps
     return load_expert_policy(policy, Spaces(observation_space, action_space, longest)).to(device)
+
+
+def expert_of_suite(
+    spec: RunSpec,
+    root: Path,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+) -> BasePolicy | None:
+    """Loads the expert that the card of a run's suite names, to measure a learned reward.
+
+    Returns:
+        The expert on the CPU; `None` where the run does not use the suite's own files, or the suite
+        has no expert for the environment.
+
+    Raises:
+        InputError: The expert cannot be read.
+    """
+    path = root / "suite.yaml"
+    if spec.source not in (None, "bundled") or not path.is_file():
+        return None
+    card = read_card_of_suite(path, spec.suite).environments.get(spec.environment.id)
+    if card is None or card.expert is None:
+        return None
+    location = ArtifactLocation(root, "experts", "bundled", card.expert.repo, suite=spec.suite)
+    if not location.folder.is_dir():
+        return None
+    known = spec.model_copy(update={"expert": pin_expert(location)})
+    return expert_of_run(known, root, observation_space, action_space, "cpu")
 
 
 def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from imitbench.bench.artifacts import demos_of_run, expert_of_run
+from imitbench.bench.artifacts import demos_of_run, expert_of_run, expert_of_suite
 from imitbench.bench.checkpoint import (
     CheckpointManager,
     CurveFlusher,
@@ -111,6 +111,8 @@ class TrainingInputs:
             environment.
         expert: Returns the expert for spaces of observations and actions, where the method needs
             it.
+        judge: Returns the expert of the suite, on whose states a learned reward is compared with
+            the true one after training; the method never gets it.
         folder: Folder of the method's card, if it is outside this package.
     """
 
@@ -119,6 +121,7 @@ class TrainingInputs:
     demos: Sequence[TrajectoryWithRew] = ()
     demos_name: str | None = None
     expert: Callable[[gym.Space[Any], gym.Space[Any]], BasePolicy | None] = lambda *_: None
+    judge: Callable[[gym.Space[Any], gym.Space[Any]], BasePolicy | None] = lambda *_: None
     folder: Path | None = None
 
     @classmethod
@@ -141,6 +144,7 @@ class TrainingInputs:
             demos=demos_of_run(spec, root),
             demos_name=None if spec.demos is None else f"demos {spec.demos.repo}",
             expert=lambda obs, acts: expert_of_run(spec, root, obs, acts, spec.device),
+            judge=lambda obs, acts: expert_of_suite(spec, root, obs, acts),
             folder=folder_of(spec),
         )
 
@@ -384,6 +388,8 @@ def run_trainings(
             if member.directory is not None
         ]
         measures = learner.measures()
+        if "reward_correlation" in measures:
+            measures |= _step_measures(learner, first, inputs[0].judge(*spaces))
         with hidden_environment_rewards(first.environment.id, first.rewards):
             fresh = learner.transfer_policy() if first.transfer else None
         transfer = None
@@ -398,6 +404,25 @@ def run_trainings(
         seconds = progress.train_s / len(members)
         results.append(Trained(*episodes, env_steps, seconds, measures, transfer))
     return results
+
+
+def _step_measures(
+    learner: Learner, config: TrainingConfig, expert: BasePolicy | None
+) -> dict[str, float]:
+    """Returns the agreement of a learned reward with the true one on single steps, if it is known.
+
+    Global generators of random numbers are left as they were: a transfer may follow.
+    """
+    from imitbench.bench.learners.reward_agreement import step_correlation
+
+    net = learner.reward()
+    if net is None or expert is None:
+        return {}
+    before = generator_states()
+    seed = derive_seed(config.seed, "held-out steps")
+    found = step_correlation(net, expert, learner.policy(), config.environment, seed)
+    restore_generators(before)
+    return found
 
 
 def _policies(learner: Learner) -> Sequence[BasePolicy]:

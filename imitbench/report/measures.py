@@ -14,6 +14,9 @@ MEANINGS = {
         "Spearman's rank correlation of learned and true returns over episodes that training "
         "never saw"
     ),
+    "reward_step_correlation": (
+        "the same of single steps, in episodes of the expert, of the policy and of random actions"
+    ),
     "preference_accuracy": (
         "share of fragment pairs from such episodes that the learned reward orders as the true "
         "one does"
@@ -33,6 +36,9 @@ MEANINGS = {
 }
 """Meanings of the measurements of bundled methods; others are shown by name only."""
 
+_ENDS = ("_low", "_high")
+"""Ends of intervals of single runs, which are not averaged: they are in the database."""
+
 
 def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]:
     """Averages measurements over runs.
@@ -44,7 +50,10 @@ def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]
         One entry for each environment, algorithm and measure, sorted.
     """
     values: dict[tuple[str, str, str], list[tuple[int, str, float]]] = {}
+    names = {row.measure for row in rows}
     for row in rows:
+        if any(row.measure.removesuffix(end) in names - {row.measure} for end in _ENDS):
+            continue
         found = values.setdefault((row.env, row.algo, row.measure), [])
         found.append((row.seed, row.run_id, row.value))
     summaries = []

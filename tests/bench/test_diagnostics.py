@@ -44,6 +44,14 @@ def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment)
         outcome = sweep(plan, tmp_path)
     assert [failure.message for _, failure in outcome.failed] == []
     assert outcome.done == len(METHODS) - len(plan.not_applicable)
+    measured = {
+        path.parts[-4]: RunDirectory(path.parent).read_result().measures
+        for path in tmp_path.glob("*/*/*/*/result.json")
+    }
+    for name in ("airl", "preference_comparisons"):
+        # The suite's expert takes part, though the method does not know it.
+        both = {"reward_correlation", "reward_step_correlation"}
+        assert both & measured.get(name, {}).keys() in (both, set())
 
 
 def test_pairs_that_do_not_fit_together_are_reported():

@@ -33,10 +33,14 @@ The different shares make the episodes' returns differ.
 
 _ENVIRONMENTS = 8
 _PAIRS = 1000
+_REPLICATES = 500
 
 
 def held_out_trajectories(
-    policy: BasePolicy, environment: EnvironmentSpec, seed: int
+    policy: BasePolicy,
+    environment: EnvironmentSpec,
+    seed: int,
+    rates: Sequence[float] | None = None,
 ) -> list[TrajectoryWithRew]:
     """Samples whole episodes of every quality between a policy and random actions.
 
@@ -44,14 +48,15 @@ def held_out_trajectories(
         policy: Best policy, which acts where its actions are not replaced by random ones.
         environment: Environment to act in; the episodes keep its true rewards.
         seed: Seed of environments and actions.
+        rates: Shares of random actions; `None` for `RANDOM_RATES`.
 
     Returns:
-        Eight episodes for each of `RANDOM_RATES`.
+        Eight episodes for each rate.
     """
     venv = make_training_environments(environment, _ENVIRONMENTS, seed)
     rng = np.random.default_rng(seed)
     episodes: list[TrajectoryWithRew] = []
-    for rate in RANDOM_RATES:
+    for rate in RANDOM_RATES if rates is None else rates:
         actor = ExplorationWrapper(policy, venv, random_prob=rate, switch_prob=1.0, rng=rng)
         episodes += rollout.generate_trajectories(
             actor, venv, rollout.make_min_episodes(_ENVIRONMENTS), rng
@@ -73,10 +78,11 @@ def reward_agreement(
         seed: Seed of the choice of fragments.
 
     Returns:
-        `reward_correlation`, Spearman's rank correlation of the returns of whole episodes, and
-        `preference_accuracy`, the share of pairs of fragments that both rewards order in the same
-        way. It covers pairs whose true returns differ; a pair with equal learned returns counts
-        half. A value that is undefined, because all returns are equal, is omitted.
+        `reward_correlation`, Spearman's rank correlation of the returns of whole episodes, with its
+        interval, see `correlation`; and `preference_accuracy`, the share of pairs of fragments that
+        both rewards order in the same way. It covers pairs whose true returns differ; a pair with
+        equal learned returns counts half. A value that is undefined, because all returns are equal,
+        is omitted.
     """
     rewards, starts = _rewards(net, trajectories)
     found = _return_correlation(rewards, starts)
@@ -117,10 +123,81 @@ def return_correlation(
         trajectories: Whole episodes with true rewards.
 
     Returns:
-        `reward_correlation`, Spearman's rank correlation; empty if it is undefined, because all
-        returns are equal.
+        `reward_correlation` and its interval, see `correlation`; empty if it is undefined, because
+        all returns are equal.
     """
     return _return_correlation(*_rewards(net, trajectories))
+
+
+def step_correlation(
+    net: RewardNet,
+    expert: BasePolicy,
+    policy: BasePolicy,
+    environment: EnvironmentSpec,
+    seed: int,
+) -> dict[str, float]:
+    """Compares the rewards of single steps by a learned reward and by the true one.
+
+    Args:
+        net: The learned reward; its normalizers are not updated.
+        expert: Policy of the first third of all episodes.
+        policy: Policy of the second third; the last one has random actions.
+        environment: Environment to act in.
+        seed: Seed of environments and actions.
+
+    Returns:
+        `reward_step_correlation` and its interval over whole episodes, see `correlation`; empty if
+        it is undefined.
+    """
+    episodes = held_out_trajectories(expert, environment, seed, (0.0,))
+    episodes += held_out_trajectories(policy, environment, seed, (0.0, 1.0))
+    return correlation("reward_step_correlation", rewards_by_episode(net, episodes))
+
+
+def rewards_by_episode(
+    net: RewardNet, trajectories: Sequence[TrajectoryWithRew]
+) -> list[tuple[Floats, Floats]]:
+    """Returns the learned and the true rewards of the steps of each episode."""
+    (learned, true), starts = _rewards(net, trajectories)
+    ends = starts[1:-1]
+    return list(zip(np.split(learned, ends), np.split(true, ends), strict=True))
+
+
+def correlation(name: str, parts: Sequence[tuple[Floats, Floats]]) -> dict[str, float]:
+    """Computes Spearman's rank correlation, with a bootstrap interval of 95 %.
+
+    Args:
+        name: Name of the measure.
+        parts: Learned and true values that belong together, such as the steps of an episode: whole
+            parts are drawn again for the interval, with the ranks that they have among all.
+
+    Returns:
+        The correlation under `name`, and its interval under `name` with `_low` and `_high`; empty
+        if one side is constant.
+    """
+    from scipy.stats import rankdata, spearmanr
+
+    learned, true = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    if np.ptp(learned) == 0 or np.ptp(true) == 0:
+        return {}
+    ranks = rankdata(learned), rankdata(true)
+    ends = np.cumsum([part[0].size for part in parts])[:-1]
+    split = [np.split(side, ends) for side in ranks]
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(_REPLICATES):
+        drawn = rng.integers(len(parts), size=len(parts))
+        found.append(_pearson(*(np.concatenate([side[at] for at in drawn]) for side in split)))
+    low, high = np.clip(np.nanquantile(found, (0.025, 0.975)), -1, 1)
+    value = float(spearmanr(learned, true).statistic)
+    return {name: value, f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def _pearson(one: Floats, other: Floats) -> float:
+    """Returns the correlation; NaN if one side is constant."""
+    one, other = one - one.mean(), other - other.mean()
+    scale = np.sqrt(one @ one * (other @ other))
+    return float(one @ other / scale) if scale > 0 else float("nan")
 
 
 def _rewards(
@@ -138,12 +215,9 @@ def _rewards(
 def _return_correlation(
     rewards: tuple[Floats, Floats], starts: npt.NDArray[np.int64]
 ) -> dict[str, float]:
-    from scipy.stats import spearmanr
-
-    returns = [np.add.reduceat(each, starts[:-1]) for each in rewards]
-    if any(np.ptp(values) == 0 for values in returns):
-        return {}
-    return {"reward_correlation": float(spearmanr(*returns).statistic)}
+    learned, true = (np.add.reduceat(side, starts[:-1]) for side in rewards)
+    parts = [(learned[at : at + 1], true[at : at + 1]) for at in range(learned.size)]
+    return correlation("reward_correlation", parts)
 
 
 def _fragment_returns(rewards: Floats, starts: npt.NDArray[np.int64], length: int) -> Floats:

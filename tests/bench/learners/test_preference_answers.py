@@ -188,7 +188,7 @@ def test_pebble_spends_its_budget_exactly_and_measures_its_reward(ready):
     assert [step for step, _ in points] == [200, 210, 220]
     assert {"reward/loss", "reward/held_out_accuracy"} < points[-1][1].keys()
     assert learner._trainer.began
-    assert set(learner.measures()) == {"reward_correlation", "preference_accuracy"}
+    assert {"reward_correlation", "preference_accuracy"} < set(learner.measures())
 
 
 def test_a_budget_below_exploration_is_reported(ready):

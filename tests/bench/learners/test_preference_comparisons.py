@@ -66,7 +66,7 @@ def test_measuring_the_reward_does_not_change_the_training(set_up, train):
     train(learner, 2400)
     before = {key: value.clone() for key, value in learner.reward().state_dict().items()}
     found = learner.measures()
-    assert set(found) == {"reward_correlation", "preference_accuracy"}
+    assert {"reward_correlation", "preference_accuracy"} < set(found)
     assert learner.measures() == found
     for key, value in learner.reward().state_dict().items():
         assert th.equal(value, before[key])
