@@ -48,10 +48,9 @@ def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment)
         path.parts[-4]: RunDirectory(path.parent).read_result().measures
         for path in tmp_path.glob("*/*/*/*/result.json")
     }
-    for name in ("airl", "preference_comparisons"):
+    if environment in ("seals/Parabola-v0", "seals/Sort-v0"):  # where true rewards are no constant
         # The suite's expert takes part, though the method does not know it.
-        both = {"reward_correlation", "reward_step_correlation"}
-        assert both & measured.get(name, {}).keys() in (both, set())
+        assert {"reward_correlation", "reward_step_correlation"} < measured["airl"].keys()
 
 
 def test_pairs_that_do_not_fit_together_are_reported():
