@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -10,6 +11,7 @@ from imitbench.cards.algorithm import Role
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
+from imitbench.records.selection import Acting
 from imitbench.report.model import ANCHORS, plain_name
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
@@ -22,11 +24,12 @@ class ComparableRun:
     """A run that completed or failed.
 
     Attributes:
-        score: Normalized score; `None` for a failed run.
+        score: Normalized score of sampled actions; `None` for a failed run.
         raw_return: Mean raw return; `None` where it is not known.
         imported: Whether another tool made it; such runs take part only if named as a baseline.
         role: Role of the algorithm, as on its card.
         score_one: Whose return is score 1; `None` where it is not known.
+        score_likely: Score of most likely actions; `None` where it is not known.
     """
 
     conditions: Conditions
@@ -37,6 +40,11 @@ class ComparableRun:
     imported: bool = False
     role: Role = "method"
     score_one: ScoreOne | None = None
+    score_likely: float | None = None
+
+    def score_by(self, acting: Acting) -> float | None:
+        """Returns the score of one way of acting; `None` for a failed run, or if it is unknown."""
+        return self.score if acting == "sampled" else self.score_likely
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
@@ -53,6 +61,7 @@ def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> l
             row.raw_return,
             role=row.role,
             score_one=row.score_one,
+            score_likely=row.score_likely if math.isfinite(row.score_likely) else None,
         )
     failed = [
         ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)
@@ -86,7 +95,13 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
         if score is not None or run.status == "failed":
             found.append(
                 ComparableRun(
-                    Conditions.of(run), run.env, run.algo, score, run.raw_return, role=_role(run)
+                    Conditions.of(run),
+                    run.env,
+                    run.algo,
+                    score,
+                    run.raw_return,
+                    role=_role(run),
+                    score_likely=run.score_likely,
                 )
             )
     return found

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
-from imitbench.records.bundled_cards import bundled_suite, role_of
+from imitbench.records.bundled_cards import bundled_suite, likely_score, role_of
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import (
     FailureRow,
@@ -412,12 +412,16 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
 def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
     result = run.result
     assert result is not None
+    deterministic = result.references.score(result.deterministic_return)
     return ScoreRow.model_validate(
         {
             **columns,
             **result.model_dump(include=_MEASURED),
             "score": result.references.score(result.raw_return),
-            "score_deterministic": result.references.score(result.deterministic_return),
+            "score_deterministic": deterministic,
+            "score_likely": likely_score(
+                run.spec.suite, run.spec.environment.id, result.references, deterministic
+            ),
             "score_one": result.references.score_one,
         }
     )
