@@ -287,6 +287,7 @@ def report(
     env: Names = ...,
     algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
+    acting: ActingChoice | None = ...,
     replicates: int = ...,
     external: bool = ...,
     captions: bool = ...,
@@ -301,6 +302,7 @@ def report(
     env: Names = ...,
     algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
+    acting: ActingChoice | None = ...,
     replicates: int = ...,
     external: bool = ...,
     figures: Sequence[str] = ...,
@@ -315,6 +317,7 @@ def report(
     env: Names = ...,
     algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
+    acting: ActingChoice | None = ...,
     replicates: int = ...,
     external: bool = ...,
 ) -> Report: ...
@@ -327,6 +330,7 @@ def report(
     env: Names = None,
     algo: Names = None,
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
+    acting: ActingChoice | None = None,
     replicates: int = 50_000,
     external: bool = False,
     figures: Sequence[str] = (),
@@ -344,6 +348,7 @@ def report(
         env: Selects environments, as for `results`.
         algo: Selects algorithms; the random and the expert policy are always among them.
         failed_runs: How failed runs count.
+        acting: Ways of acting to show, as for `compare`.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
         figures: Shell-style patterns of the plots to draw: `intervals`, `profiles`, `improvement`,
@@ -364,6 +369,7 @@ def report(
 
     _choice("format", format, (*get_args(formats.ReportFormat), None))
     _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
+    _choice("acting", acting, (*get_args(ActingChoice), None))
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
@@ -378,6 +384,7 @@ def report(
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
+        acting=acting,
     )
     if format is None:
         return ShownReport.of(built)

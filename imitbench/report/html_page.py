@@ -132,6 +132,11 @@ def _section(
     ]
     if comparison is not None and (comparison.profiles or comparison.improvement):
         parts.append(tag("div", *_comparison(comparison, colors), class_="pair"))
+    if comparison is not None and len(section.acting) > 1:
+        quiet = compare_section(section, report.method, "likely")
+        if quiet is not None and quiet.improvement is not None:
+            parts.append(tag("h3", "Probability of improvement with most likely actions"))
+            parts.append(_improvement_matrix(quiet.improvement))
     parts += [
         tag("h3", cells.title),
         _filter(f"s{index}-cells"),

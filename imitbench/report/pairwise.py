@@ -13,6 +13,7 @@ from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError, did_you_mean
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.selection import Acting, ActingChoice
+from imitbench.report import text
 from imitbench.report.comparison_runs import ComparableRun
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
@@ -194,11 +195,7 @@ def _comparison(
     if options.acting != "sampled":
         lacking = _lacking(sides)
         if lacking is not None and options.acting is not None:
-            suite = conditions.suite or "NAME"
-            raise InputError(
-                f"--acting {options.acting}: {lacking}; if the suite's card lacks it, run "
-                f"`imitbench suites measure {suite} --likely`, else use --acting sampled"
-            )
+            raise text.needs_likely(options.acting, lacking, conditions.suite)
         if lacking is None:
             ways = ("likely",) if options.acting == "likely" else ("sampled", "likely")
     by_acting = {acting: _by_acting(algorithm, sides, acting, options) for acting in ways}
@@ -236,10 +233,7 @@ def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> str | None:
     for name, runs in sides.items():
         for run in runs:
             if run.score is not None and run.score_likely is None:
-                return (
-                    f"the return of the expert's most likely actions under the references of "
-                    f"{name} on {run.env} is unknown"
-                )
+                return text.unknown_likely(name, run.env)
     return None
 
 

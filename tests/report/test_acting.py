@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from dataclasses import replace
 
@@ -11,10 +13,16 @@ import pytest
 from imitbench.cards.catalog import load_suite
 from imitbench.errors import InputError
 from imitbench.records.bundled_cards import likely_score, measured_references
-from imitbench.records.runs import ReferenceScores
+from imitbench.records.runs import ReferenceRow, ReferenceScores
 from imitbench.report.comparison_runs import ComparableRun
+from imitbench.report.data_formats import render_csv
+from imitbench.report.html_page import render_html
+from imitbench.report.markdown import render_markdown
 from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
 from imitbench.report.pairwise_text import environment_table, heading, pairwise_document, summary
+from imitbench.report.section_comparison import compare_section
+from imitbench.report.tables import build_report
+from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun
 
@@ -154,3 +162,99 @@ def test_without_the_second_reference_only_sampled_actions_are_compared():
     for acting in ("likely", "both"):
         with pytest.raises(InputError, match=f"--acting {acting}: .*measure classic --likely"):
             compared(runs, acting=acting)
+
+
+def shifted(make_score, **changes):
+    """Two methods on two environments; of each run, the most likely actions score 0.1 less."""
+    runs = [
+        make_score(algo, env, seed, raw_return + seed)
+        for algo, raw_return in (("bc", 400.0), ("dac", 410.0))
+        for env in ("CartPole",)
+        for seed in range(4)
+    ]
+    return [
+        row.model_copy(update={"score_likely": row.score - 0.1, **changes.get(row.algo, {})})
+        for row in runs
+    ]
+
+
+def test_a_report_shows_the_iqm_of_most_likely_actions(make_score, references):
+    report = build_report(shifted(make_score), [], references[:1], replicates=200)
+    [section] = report.sections
+    assert section.acting == ("sampled", "likely")
+    assert not [note for note in section.notes if "most likely" in note]
+    [bc] = [result for result in section.algorithms if result.algorithm == "bc"]
+    assert bc.iqm_likely.point == pytest.approx(bc.iqm.point - 0.1)
+    assert bc.iqm_likely.high - bc.iqm_likely.low == pytest.approx(bc.iqm.high - bc.iqm.low)
+    assert bc.cells[0].score_likely == pytest.approx(bc.cells[0].score - 0.1)
+    shown = render_markdown(report)
+    assert "| IQM score | IQM, likely |" in " ".join(shown.split())
+    assert "those of the expert have score 1." in shown
+    page = render_html(report)
+    assert "Probability of improvement with most likely actions" in page
+    rows = list(csv.DictReader(io.StringIO(render_csv(report))))
+    [aggregate] = [row for row in rows if (row["row"], row["algorithm"]) == ("aggregate", "bc")]
+    assert float(aggregate["score_iqm_likely"]) == pytest.approx(bc.iqm_likely.point)
+    [cell] = [row for row in rows if (row["row"], row["algorithm"]) == ("cell", "bc")]
+    assert float(cell["score_likely_mean"]) == pytest.approx(bc.cells[0].score_likely)
+
+
+def test_a_report_of_sampled_actions_alone(make_score, references):
+    scores = shifted(make_score)
+    report = build_report(scores, [], references[:1], replicates=200, acting="sampled")
+    assert report.sections[0].acting == ("sampled",)
+    assert all(result.iqm_likely is None for result in report.sections[0].algorithms)
+    assert "likely" not in render_markdown(report)
+
+
+def test_most_likely_actions_alone_are_compared(make_score, references):
+    worse = {"dac": {"score_likely": 0.0}}
+    ways = {}
+    for acting in ("sampled", "likely"):
+        scores = shifted(make_score, **worse)
+        report = build_report(scores, [], references[:1], replicates=200, acting=acting)
+        [section] = report.sections
+        found = compare_section(section, report.method).improvement
+        ways[acting] = found.of("dac", "bc").probability.point
+    assert ways == {"sampled": 1.0, "likely": 0.0}
+
+
+def test_failed_runs_count_in_both_ways(make_score, make_failure, references):
+    report = build_report(
+        shifted(make_score), [make_failure("bc", "CartPole", seed) for seed in (4, 5, 6, 7)],
+        references[:1], replicates=200, failed_runs=FailurePolicy.COUNT_AS_RANDOM,
+    )  # fmt: skip
+    [bc] = [one for one in report.sections[0].algorithms if one.algorithm == "bc"]
+    [alone] = build_report(shifted(make_score), [], references[:1], replicates=200).sections
+    [before] = [one for one in alone.algorithms if one.algorithm == "bc"]
+    assert bc.cells[0].score_likely == pytest.approx(before.cells[0].score_likely / 2)
+    assert bc.iqm_likely.point < before.iqm_likely.point
+
+
+def test_one_run_without_the_second_reference_leaves_sampled_actions(make_score, references):
+    scores = shifted(make_score, dac={"score_likely": math.nan})
+    [section] = build_report(scores, [], references[:1], replicates=200).sections
+    assert section.acting == ("sampled",)
+    assert section.notes[-1] == (
+        "Only sampled actions are compared: the return of the expert's most likely actions under "
+        "the references of dac on CartPole is unknown."
+    )
+    likely = {one.algorithm: one.iqm_likely for one in section.algorithms}
+    assert likely["dac"] is None
+    assert likely["bc"] is not None
+    for acting in ("likely", "both"):
+        with pytest.raises(InputError, match=f"--acting {acting}: .*measure classic --likely"):
+            build_report(scores, [], references[:1], replicates=200, acting=acting)
+
+
+def test_anchors_have_both_scores_by_definition(make_score):
+    _, scores = scale_of("classic", "Pendulum-v1")
+    reference = ReferenceRow(suite="classic", env="Pendulum-v1", **dict(scores))
+    run = make_score("bc", "Pendulum", 0, -300.0, score_likely=0.9)
+    run = run.model_copy(update={"env": "Pendulum-v1"})
+    [section] = build_report([run], [], [reference], replicates=200).sections
+    points = {one.algorithm: one.iqm_likely.point for one in section.algorithms}
+    assert points == {"bc": pytest.approx(0.9), "expert": 1.0, "random": 0.0}
+    other = reference.model_copy(update={"version": "0"})
+    [section] = build_report([run], [], [other], replicates=200).sections
+    assert {one.iqm_likely for one in section.algorithms if one.algorithm != "bc"} == {None}
