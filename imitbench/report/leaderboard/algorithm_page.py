@@ -69,8 +69,11 @@ def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> 
     anchor, section = row.anchor, part.section
     ranked = sum(other.rank is not None for other in part.rows)
     rank = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
+    quiet = row.result.iqm_likely
     scores = join(
-        "IQM score ", interval(row.result.iqm, row), ", mean score ",
+        "IQM score ", interval(row.result.iqm, row),
+        *((", with most likely actions ", interval(quiet, row)) if quiet is not None else ()),
+        ", mean score ",
         interval(row.result.mean, row), ", ",
         tag("a", rank, href=f"{up}{model.suite_page(section.suite)}#{part.anchor}"), ".",
     )  # fmt: skip

@@ -198,7 +198,7 @@ def build_board(
         )
         for section in report.sections:
             anchor = section_anchor(section, version)
-            own, pairs = _with_places(
+            own, pairs, quiet = _with_places(
                 _own_rows(section, anchor, rows, report, found.sources, colors), method
             )
             others = external_rows(section, method, found.external, anchor=anchor)
@@ -206,19 +206,24 @@ def build_board(
             contenders = [row for row in own if row.result.role == "method"]
             shown = (*contenders, *others, *last)
             noted = replace(section, notes=(*section.notes, *_shared_notes(own)))
-            sections.append(BoardSection(noted, shown, anchor, version, pairs))
+            sections.append(BoardSection(noted, shown, anchor, version, pairs, quiet))
     tracks = make_tracks(sections, method)
     return Board(title, method, found.sources, tuple(sections), tracks, submit_to)
 
 
 def _with_places(
     rows: Sequence[BoardRow], method: StatisticsSettings
-) -> tuple[list[BoardRow], dict[Pair, PairOutcome]]:
-    """Returns the rows of a table with the places of ranked ones, and the outcomes of all pairs."""
+) -> tuple[list[BoardRow], dict[Pair, PairOutcome], dict[Pair, PairOutcome]]:
+    """Returns the rows of a table with the places of ranked ones, and the outcomes of all pairs.
+
+    Places and the first outcomes are by sampled actions, the last ones by most likely actions.
+    """
     scored = {row.result.algorithm: row for row in rows if is_scored(row)}
     pairs = pair_outcomes(scored, method)
     places = tied_places((name for name, row in scored.items() if row.rank is not None), pairs)
-    return [replace(row, place=places.get(row.result.algorithm)) for row in rows], pairs
+    quiet = {name: row for name, row in scored.items() if row.result.iqm_likely is not None}
+    placed = [replace(row, place=places.get(row.result.algorithm)) for row in rows]
+    return placed, pairs, pair_outcomes(quiet, method, "likely")
 
 
 def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:

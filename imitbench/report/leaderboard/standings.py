@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from imitbench.records.selection import Acting
 from imitbench.report import text
 from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, Standing, Track
 from imitbench.report.model import StatisticsSettings
@@ -87,9 +88,9 @@ def is_scored(row: BoardRow) -> bool:
 
 
 def pair_outcomes(
-    rows: Mapping[str, BoardRow], method: StatisticsSettings
+    rows: Mapping[str, BoardRow], method: StatisticsSettings, acting: Acting = "sampled"
 ) -> dict[Pair, PairOutcome]:
-    """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
+    """Compares all pairs of rows by the rule of `imitbench compare` for one pair and way of acting.
 
     Where runs failed, a decision must hold whether these count as random or not at all. Two results
     of the same run say nothing about a difference, so a pair is not compared where both have it.
@@ -99,7 +100,7 @@ def pair_outcomes(
 
     def compared(policy: FailurePolicy) -> dict[Pair, PairOutcome]:
         return compared_pairs(
-            {name: scores_of(row, policy) for name, row in rows.items()},
+            {name: scores_of(row, policy, acting) for name, row in rows.items()},
             level=method.level,
             replicates=min(REPLICATES, method.replicates),
             seed=method.seed,
@@ -139,10 +140,19 @@ def tied_places(names: Iterable[str], outcomes: Mapping[Pair, PairOutcome]) -> d
     return places
 
 
-def scores_of(row: BoardRow, policy: FailurePolicy) -> dict[str, FloatArray]:
-    """Returns the scores of a row's runs by environment, failed runs counted by a policy."""
+def scores_of(
+    row: BoardRow, policy: FailurePolicy, acting: Acting = "sampled"
+) -> dict[str, FloatArray]:
+    """Returns the scores of a row's runs by environment, failed runs counted by a policy.
+
+    Args:
+        row: The row.
+        policy: How failed runs count.
+        acting: Way of acting. All scores of most likely actions are known if the row's result has
+            an `iqm_likely`; unknown ones are NaN.
+    """
     scores: dict[str, list[float]] = {}
     for run in row.runs:
-        scores.setdefault(run.row.env, []).append(run.row.score)
+        scores.setdefault(run.row.env, []).append(run.row.score_by(acting))
     failures = {cell.environment: cell.failures for cell in row.result.cells}
     return count_failures({env: np.array(own) for env, own in scores.items()}, failures, policy)
