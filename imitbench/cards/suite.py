@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -45,6 +46,11 @@ class Measurement(Card):
     command: str
     date: str
     revision: str | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean; `std` is the population value."""
+        return self.std / math.sqrt(max(self.episodes - 1, 1))
 
 
 class References(Card):

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from imitbench.cards.algorithm import Role
-from imitbench.records.bundled_cards import bundled_suite, likely_score
+from imitbench.records.bundled_cards import bundled_suite, likely_score, measured_references
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report import text
@@ -39,9 +39,9 @@ from imitbench.stats.aggregates import (
     median,
     optimality_gap,
 )
-from imitbench.stats.bootstrap import Interval, stratified_bootstraps
+from imitbench.stats.bootstrap import Interval, ReferenceErrors, stratified_bootstraps
 from imitbench.stats.coverage import FailurePolicy, count_failures
-from imitbench.stats.normalization import normalize
+from imitbench.stats.normalization import has_scale, normalize
 from imitbench.stats.strata import FloatArray
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
@@ -155,6 +155,9 @@ def _suite_sections(
         ran = {row.algo for row in shown} | {algo for algo, _ in failed}
         fixed = _reference_rows(inside)
         names = ran | fixed
+        errors = {
+            acting: reference_errors(inside, acting, method.seed) for acting in get_args(Acting)
+        }
         results = [
             _algorithm_result(
                 name,
@@ -163,6 +166,7 @@ def _suite_sections(
                 [row for row in shown if row.algo == name],
                 failed,
                 {row.env: row for row in inside} if name in fixed else {},
+                errors,
                 method,
                 aggregates,
             )
@@ -257,6 +261,7 @@ def _algorithm_result(
     rows: list[ScoreRow],
     failed: Mapping[tuple[str, str], int],
     references: Mapping[str, ReferenceRow],
+    errors: Mapping[Acting, ReferenceErrors],
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
 ) -> AlgorithmResult:
@@ -279,11 +284,11 @@ def _algorithm_result(
         return AlgorithmResult(name, cells, by_definition, by_definition, role, iqm_likely=likely)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, role, uses_reward)
-    found = _intervals(_key(scores), method, aggregates)
+    found = _intervals(_key(scores), errors["sampled"], method, aggregates)
     likely = None
     if _are_likely(cells, method):
         quiet = _key(_counted(by_environment, failures, method, "likely"))
-        likely = _intervals(quiet, method, ("iqm",))["iqm"]
+        likely = _intervals(quiet, errors["likely"], method, ("iqm",))["iqm"]
     return AlgorithmResult(
         algorithm=name,
         cells=cells,
@@ -364,6 +369,7 @@ def _cost(rows: Sequence[ScoreRow]) -> RunCost | None:
 @lru_cache(maxsize=8)
 def _intervals(
     scores: _Key,
+    errors: ReferenceErrors,
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
 ) -> dict[str, Interval]:
@@ -374,7 +380,31 @@ def _intervals(
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
+        errors=errors,
     )
+
+
+def reference_errors(
+    references: Sequence[ReferenceRow], acting: Acting, seed: int
+) -> ReferenceErrors:
+    """Returns the standard errors of references that are on bundled cards.
+
+    Args:
+        references: References of a section.
+        acting: Way of acting of the policies, and of the expert that has score 1.
+        seed: Seed of the bootstrap.
+    """
+    found = []
+    for row in references:
+        known = measured_references(row.suite, row.env, row)
+        if known is None:
+            continue
+        one = known.expert if acting == "sampled" else known.expert_likely
+        if one is not None and has_scale(row.random, one.mean):
+            span = one.mean - row.random
+            error = (known.random.standard_error / span, one.standard_error / span)
+            found.append((row.env, *error))
+    return ReferenceErrors(tuple(found), seed)
 
 
 def _cell(

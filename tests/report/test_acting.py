@@ -258,3 +258,25 @@ def test_anchors_have_both_scores_by_definition(make_score):
     other = reference.model_copy(update={"version": "0"})
     [section] = build_report([run], [], [other], replicates=200).sections
     assert {one.iqm_likely for one in section.algorithms if one.algorithm != "bc"} == {None}
+
+
+def test_intervals_include_the_errors_of_references(make_score):
+    found, scores = scale_of("classic", "Pendulum-v1")
+    reference = ReferenceRow(suite="classic", env="Pendulum-v1", **dict(scores))
+    runs = [
+        make_score("bc", "Pendulum", seed, scores.expert, score=1.0, score_likely=1.0).model_copy(
+            update={"env": "Pendulum-v1"}
+        )
+        for seed in range(3)
+    ]
+    [section] = build_report(runs, [], [reference], replicates=4000).sections
+    [bc] = [one for one in section.algorithms if one.algorithm == "bc"]
+    # At the score 1, only the error of the expert counts.
+    for interval, expert in ((bc.iqm, found.expert), (bc.iqm_likely, found.expert_likely)):
+        reach = 1.96 * expert.standard_error / (expert.mean - scores.random)
+        assert interval.point == 1.0
+        assert interval.high - interval.low == pytest.approx(2 * reach, rel=0.1)
+    other = reference.model_copy(update={"version": "0"})
+    [section] = build_report(runs, [], [other], replicates=200).sections
+    [bc] = [one for one in section.algorithms if one.algorithm == "bc"]
+    assert (bc.iqm.low, bc.iqm.high) == (1.0, 1.0)
