@@ -9,9 +9,10 @@ from typing import get_args
 
 from imitbench.cards.algorithm import Role
 from imitbench.cards.suite import ScoreOne
+from imitbench.errors import InputError
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
-from imitbench.records.selection import Acting
+from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.model import ANCHORS, plain_name
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
@@ -45,6 +46,36 @@ class ComparableRun:
     def score_by(self, acting: Acting) -> float | None:
         """Returns the score of one way of acting; `None` for a failed run, or if it is unknown."""
         return self.score if acting == "sampled" else self.score_likely
+
+
+def ways_of_acting(
+    lacking: tuple[str, str] | None, acting: ActingChoice | None, suite: str | None
+) -> tuple[tuple[Acting, ...], str | None]:
+    """Returns the ways of acting to compare, and why most likely actions are not if they could be.
+
+    Args:
+        lacking: Algorithm and environment of a run without a score of most likely actions; `None`
+            if all runs have one.
+        acting: What is wanted; `None` for both if the scores of both are known.
+        suite: Name of the suite, for messages.
+
+    Raises:
+        InputError: Scores of most likely actions are wanted, and a run has none.
+    """
+    if acting == "sampled":
+        return ("sampled",), None
+    if lacking is None:
+        return (("likely",) if acting == "likely" else ("sampled", "likely")), None
+    why = (
+        "the return of the expert's most likely actions under the references of "
+        f"{lacking[0]} on {lacking[1]} is unknown"
+    )
+    if acting is not None:
+        raise InputError(
+            f"--acting {acting}: {why}; if the suite's card lacks it, run `imitbench suites "
+            f"measure {suite or 'NAME'} --likely`, else use --acting sampled"
+        )
+    return ("sampled",), why
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:

@@ -13,8 +13,7 @@ from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError, did_you_mean
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.selection import Acting, ActingChoice
-from imitbench.report import text
-from imitbench.report.comparison_runs import ComparableRun
+from imitbench.report.comparison_runs import ComparableRun, ways_of_acting
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, common_environments, verdicts
@@ -190,14 +189,7 @@ def _comparison(
     # The same name from two places is two algorithms.
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
-    lacking = None
-    ways: tuple[Acting, ...] = ("sampled",)
-    if options.acting != "sampled":
-        lacking = _lacking(sides)
-        if lacking is not None and options.acting is not None:
-            raise text.needs_likely(options.acting, lacking, conditions.suite)
-        if lacking is None:
-            ways = ("likely",) if options.acting == "likely" else ("sampled", "likely")
+    ways, lacking = ways_of_acting(_lacking(sides), options.acting, conditions.suite)
     by_acting = {acting: _by_acting(algorithm, sides, acting, options) for acting in ways}
     decided = by_acting[ways[0]]
     for otherwise in list(by_acting.values())[1:]:
@@ -228,13 +220,17 @@ def _comparison(
     )
 
 
-def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> str | None:
-    """Returns why scores of most likely actions are unknown; `None` if all are known."""
-    for name, runs in sides.items():
-        for run in runs:
-            if run.score is not None and run.score_likely is None:
-                return text.unknown_likely(name, run.env)
-    return None
+def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> tuple[str, str] | None:
+    """Returns name and environment of a run without a score of most likely actions, if any."""
+    return next(
+        (
+            (name, run.env)
+            for name, runs in sides.items()
+            for run in runs
+            if run.score is not None and run.score_likely is None
+        ),
+        None,
+    )
 
 
 def _by_acting(

@@ -15,7 +15,7 @@ from imitbench.cards.algorithm import Role
 from imitbench.records.bundled_cards import bundled_suite, likely_score, measured_references
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 from imitbench.records.selection import Acting, ActingChoice
-from imitbench.report import text
+from imitbench.report.comparison_runs import ways_of_acting
 from imitbench.report.measures import summarize_measures
 from imitbench.report.model import (
     ANCHORS,
@@ -173,14 +173,17 @@ def _suite_sections(
             for name in names
         ]
         ranked = tuple(sorted(results, key=lambda result: _rank(result, order)))
-        ways, lacking = ways_of_acting(runs or shown, method.acting, suite)
+        unknown = (row for row in runs or shown if not math.isfinite(row.score_likely))
+        lacking = next(((row.algo, row.env) for row in unknown), None)
+        ways, why = ways_of_acting(lacking, method.acting, suite)
+        sampled_only = [f"Only sampled actions are compared: {why}."] if why else []
         sections.append(
             Section(
                 conditions=conditions,
                 environments=tuple(environments),
                 algorithms=ranked,
                 references=tuple(inside),
-                notes=(*section_notes(ranked, shown, inside), *lacking),
+                notes=(*section_notes(ranked, shown, inside), *sampled_only),
                 measured=summarize_measures(
                     [row for row in measures if is_in_group(row, conditions)]
                 ),
@@ -326,30 +329,6 @@ def _are_likely(cells: Sequence[CellResult], method: StatisticsSettings) -> bool
     kinds = {cell.kind for cell in cells}
     covered = [cell for cell in cells if cell.kind == ("run" if "run" in kinds else "reference")]
     return method.acting != "sampled" and all(cell.score_likely is not None for cell in covered)
-
-
-def ways_of_acting(
-    rows: Sequence[ScoreRow], acting: ActingChoice | None, suite: str
-) -> tuple[tuple[Acting, ...], list[str]]:
-    """Returns the ways of acting to compare, and a note if most likely actions cannot be.
-
-    Args:
-        rows: Completed runs.
-        acting: What is wanted; `None` for both if the scores of both are known.
-        suite: Name of the suite, for messages.
-
-    Raises:
-        InputError: A run lacks the score that is wanted.
-    """
-    lacking = next((row for row in rows if not math.isfinite(row.score_likely)), None)
-    if acting == "sampled":
-        return ("sampled",), []
-    if lacking is None:
-        return (("likely",) if acting == "likely" else ("sampled", "likely")), []
-    why = text.unknown_likely(lacking.algo, lacking.env)
-    if acting is not None:
-        raise text.needs_likely(acting, why, suite)
-    return ("sampled",), [f"Only sampled actions are compared: {why}."]
 
 
 def _cost(rows: Sequence[ScoreRow]) -> RunCost | None:

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from imitbench.cards.suite import ScoreOne
-from imitbench.errors import InputError
 from imitbench.records.runs import ReferenceRow
-from imitbench.records.selection import ActingChoice
 from imitbench.report.model import AlgorithmResult, CellResult, MeasureSummary, Report, Section
 from imitbench.stats.bootstrap import Interval
 from imitbench.util import text_line
@@ -135,28 +133,6 @@ def coverage(result: AlgorithmResult) -> str:
     """Returns the number of covered environments out of those in the section."""
     count = f"{len(result.covered)} of {len(result.cells)}"
     return f"{count} (partial)" if result.partial else count
-
-
-def unknown_likely(algorithm: str, env: str) -> str:
-    """Returns why a run has no score of most likely actions, as part of a sentence."""
-    return (
-        f"the return of the expert's most likely actions under the references of {algorithm} on "
-        f"{env} is unknown"
-    )
-
-
-def needs_likely(acting: ActingChoice, why: str, suite: str | None) -> InputError:
-    """Returns the error of a way of acting that needs scores of most likely actions.
-
-    Args:
-        acting: What the user asked for.
-        why: What `unknown_likely` says.
-        suite: Name of the suite, if it is known.
-    """
-    return InputError(
-        f"--acting {acting}: {why}; if the suite's card lacks it, run `imitbench suites measure "
-        f"{suite or 'NAME'} --likely`, else use --acting sampled"
-    )
 
 
 _OWNERS: dict[ScoreOne, str] = {
