@@ -161,6 +161,9 @@ def _reading(report: Report) -> Markup:
     """Returns how to read the tables and charts, once for the whole page."""
     measures = {row.measure for section in report.sections for row in section.measured}
     kinds = {kind for section in report.sections for kind in section.score_one}
+    every = [result for section in report.sections for result in section.algorithms]
+    likely = any(result.iqm_likely is not None for result in every)
+    quiet = [report_tables.LIKELY] if likely else []
     entries = [
         (
             "Scores",
@@ -172,6 +175,7 @@ def _reading(report: Report) -> Markup:
             f"Dot and bar: IQM and its {report.method.level:.0%} interval; tick: mean. Seeds are "
             "per environment.",
         ),
+        *quiet,
         (
             "Scores at a glance",
             "Mean score of each algorithm on each environment. Environments link to their runs "

@@ -192,6 +192,7 @@ def test_a_report_shows_the_iqm_of_most_likely_actions(make_score, references):
     assert "those of the expert have score 1." in shown
     page = render_html(report)
     assert "Probability of improvement with most likely actions" in page
+    assert "those of the expert have score 1.</dd>" in page
     rows = list(csv.DictReader(io.StringIO(render_csv(report))))
     [aggregate] = [row for row in rows if (row["row"], row["algorithm"]) == ("aggregate", "bc")]
     assert float(aggregate["score_iqm_likely"]) == pytest.approx(bc.iqm_likely.point)

@@ -203,7 +203,7 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
 _QUIET = "Mean score of the same policies taking their most likely actions."
 _OVERALL = (
     "Rank", "Algorithm", "Submitted by", "Values", "Mean score", "Worst task", "IQM score",
-    "IQM, likely", "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
+    LIKELY[0], "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
 )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     return [
         f"## {escape(part.title)}",
         table(_OVERALL, overall, names=4),
-        f"Seeds are per environment. {LIKELY} {conditions}",
+        f"Seeds are per environment. {': '.join(LIKELY)} {conditions}",
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
         *([table(("Algorithm", *environments), quiet, names=1), _QUIET] if quiet else []),
