@@ -35,7 +35,7 @@ ENVIRONMENT_COLUMNS = (
     Column("score", rank=3),
     Column("baseline", rank=3),
     Column("difference"),
-    Column(_LIKELY, rank=2),
+    Column(_LIKELY, rank=1),
     Column("P(better)", rank=2),
     Column("p", rank=1),
     Column("verdict", color=by_word(better="green", worse="red", undecided="yellow")),
