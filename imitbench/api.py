@@ -29,7 +29,7 @@ from imitbench.api_arguments import (
     shared_settings,
 )
 from imitbench.errors import InputError, did_you_mean
-from imitbench.records.selection import Selection
+from imitbench.records.selection import ActingChoice, Selection
 from imitbench.util.files import write_output
 from imitbench.util.hub_client import silent
 from imitbench.util.name_lists import split_names
@@ -246,8 +246,9 @@ def results(
 
     The columns of `scores`, one row per completed run: run_id, suite, env, algo, seed, budget,
     n_demos, all_demos, source, uses_reward, role, raw_return, score, score_deterministic,
-    mean_length, env_steps, train_s, wall_s, finished_at, termination_rate, path. Scores are 0 for
-    random actions and 1 for the expert; `path` is the folder that `imitbench.load_policy` takes,
+    score_likely, mean_length, env_steps, train_s, wall_s, finished_at, termination_rate, score_one,
+    path. Scores are 0 for random actions and 1 for the expert, `score_likely` for its most likely
+    actions; `path` is the folder that `imitbench.load_policy` takes,
     empty where the policy was not published. `failures` has the failed runs, with phase,
     error_type, message.
 
@@ -286,6 +287,7 @@ def report(
     env: Names = ...,
     algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
+    acting: ActingChoice | None = ...,
     replicates: int = ...,
     external: bool = ...,
     captions: bool = ...,
@@ -300,6 +302,7 @@ def report(
     env: Names = ...,
     algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
+    acting: ActingChoice | None = ...,
     replicates: int = ...,
     external: bool = ...,
     figures: Sequence[str] = ...,
@@ -314,6 +317,7 @@ def report(
     env: Names = ...,
     algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
+    acting: ActingChoice | None = ...,
     replicates: int = ...,
     external: bool = ...,
 ) -> Report: ...
@@ -326,6 +330,7 @@ def report(
     env: Names = None,
     algo: Names = None,
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
+    acting: ActingChoice | None = None,
     replicates: int = 50_000,
     external: bool = False,
     figures: Sequence[str] = (),
@@ -343,6 +348,7 @@ def report(
         env: Selects environments, as for `results`.
         algo: Selects algorithms; the random and the expert policy are always among them.
         failed_runs: How failed runs count.
+        acting: Ways of acting to show, as for `compare`.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
         figures: Shell-style patterns of the plots to draw: `intervals`, `profiles`, `improvement`,
@@ -363,6 +369,7 @@ def report(
 
     _choice("format", format, (*get_args(formats.ReportFormat), None))
     _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
+    _choice("acting", acting, (*get_args(ActingChoice), None))
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
@@ -377,6 +384,7 @@ def report(
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
+        acting=acting,
     )
     if format is None:
         return ShownReport.of(built)
@@ -425,10 +433,10 @@ class Comparison:
 
         lines = []
         for comparison in self.contests:
-            lines.append(pairwise_text.heading(comparison))
+            lines += pairwise_text.heading(comparison)
             for verdict in comparison.verdicts:
-                lines += pairwise_text.summary(verdict)
-        return "\n".join([*lines, pairwise_text.method_text(self.options)])
+                lines += pairwise_text.summary(comparison, verdict)
+        return "\n".join([*lines, pairwise_text.method_text(self.options, self.contests)])
 
 
 def compare(
@@ -442,6 +450,7 @@ def compare(
     algo: Names = None,
     budget: str | None = None,
     failed_runs: Literal["either", "exclude", "count-as-random"] = "either",
+    acting: ActingChoice | None = None,
     level: float = 0.95,
     replicates: int = 50_000,
 ) -> Comparison:
@@ -462,6 +471,9 @@ def compare(
         algo: Only compares with algorithms whose name matches one of these patterns.
         budget: Name of the budget to select; `None` for all.
         failed_runs: How failed runs count; with `either`, the verdict must not depend on it.
+        acting: `sampled` actions, the most `likely` ones (with those of the expert as score 1), or
+            `both`: a verdict must hold in both ways. `None` for both where the return of the
+            expert's most likely actions is known.
         level: Confidence level of intervals, in (0, 1).
         replicates: Number of bootstrap replicates.
 
@@ -473,9 +485,10 @@ def compare(
     from imitbench.stats.coverage import FailurePolicy
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
+    _choice("acting", acting, (*get_args(ActingChoice), None))
     _check_statistics(replicates, level)
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
-    options = PairwiseOptions(policy=policy, level=level, replicates=replicates)
+    options = PairwiseOptions(policy=policy, acting=acting, level=level, replicates=replicates)
 
     found = compare_results(
         algorithm,

@@ -13,7 +13,8 @@ from imitbench.report.model import Report
 
 SCORES = [
     "run_id", "suite", "env", "algo", "seed", "budget", "n_demos", "all_demos", "source",
-    "uses_reward", "role", "raw_return", "score", "score_deterministic", "mean_length", "env_steps",
+    "uses_reward", "role", "raw_return", "score", "score_deterministic", "score_likely",
+    "mean_length", "env_steps",
     "train_s", "wall_s", "finished_at", "termination_rate", "score_one", "path",
 ]  # fmt: skip
 SCRIPT = """

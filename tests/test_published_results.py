@@ -77,6 +77,22 @@ def test_the_same_results_make_the_same_bytes(tmp_path):
     assert one == two
 
 
+def test_methods_change_places_with_the_way_of_acting(board):
+    """What docs/results.md says of BC and DAC."""
+    shared = "budget default, all demonstrations, source bundled"
+    [part] = [part for part in board.of_suite("seals") if part.shared == shared]
+    methods = [row for row in part.rows if row.rank is not None]
+    keys = {row.name: row.result.algorithm for row in methods}
+    names = {keys["bc"], keys["dac[tuned,pack=5]"]}
+    [pair] = [pair for pair in part.pairs if set(pair) == names]
+    found = [outcomes[pair].decision for outcomes in (part.pairs, part.likely_pairs)]
+    assert found == ["undecided", "better" if pair[0] == keys["bc"] else "worse"]
+    quiet = sorted(methods, key=lambda row: -row.result.iqm_likely.point)
+    ranks = {row.name: rank for rank, row in enumerate(quiet, start=1)}
+    assert {row.name: row.rank for row in methods}["bc"] == 4
+    assert ranks["bc"] == 2
+
+
 def tables_of(board):
     blocks = [block for part in board.sections for block in render_section(part, board)]
     return "\n\n".join(blocks)

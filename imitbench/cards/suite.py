@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -46,20 +47,44 @@ class Measurement(Card):
     date: str
     revision: str | None = None
 
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean; `std` is the population value."""
+        return self.std / math.sqrt(max(self.episodes - 1, 1))
+
 
 class References(Card):
     """Returns that map to the scores 0 and 1.
 
     Attributes:
         random: Return of random actions: score 0.
-        expert: Return of the expert: score 1; `null` without an expert.
+        expert: Return of the expert's sampled actions: score 1; `null` without an expert.
+        expert_likely: Return of the expert's most likely actions: score 1 of policies that act in
+            this way; `null` until it is measured.
         demonstrations: Return of the demonstrators, where there is no expert and rewards were
             recorded: score 1, unless the card states another number.
     """
 
     random: Measurement
     expert: Measurement | None = None
+    expert_likely: Measurement | None = None
     demonstrations: Measurement | None = None
+
+    @model_validator(mode="after")
+    def _both_ways_are_of_one_expert(self) -> References:
+        likely = self.expert_likely
+        if likely is None:
+            return self
+        if self.expert is None:
+            raise ValueError("expert_likely: there is no expert; remove it")
+        if not likely.deterministic:
+            raise ValueError("expert_likely.deterministic must be true: it is of likely actions")
+        if likely.revision != self.expert.revision:
+            raise ValueError(
+                "expert_likely.revision must be that of expert; measure it again with "
+                "`imitbench suites measure --likely`"
+            )
+        return self
 
 
 class ScoreScale(NamedTuple):

@@ -95,6 +95,7 @@ def compare(
         Literal["either", "count-as-random", "exclude"],
         option("--failed-runs", "How failed runs count; either: the result must not depend on it."),
     ] = "either",
+    acting: options.Acting = None,
     level: Annotated[
         float, option("--level", "Confidence level of intervals.", min=0.5, max=0.999)
     ] = 0.95,
@@ -105,7 +106,8 @@ def compare(
 
     A difference counts if permutation tests of means and of typical runs find it, corrected for
     several environments and baselines. The overall result also requires that the interval of the
-    IQM agrees. Runs that collapse are counted, with what is not excluded. Imported
+    IQM agrees, and all of it holds with sampled actions and with the most likely ones, unless
+    `--acting` chooses. Runs that collapse are counted, with what is not excluded. Imported
     results take part under the name IMPORT:ALGO. `--against published` names the results that
     ship with this package.
 
@@ -118,7 +120,7 @@ def compare(
     from imitbench.stats.coverage import FailurePolicy
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
-    method = Method(policy=policy, level=level, replicates=replicates)
+    method = Method(policy=policy, acting=acting, level=level, replicates=replicates)
     found = compare_results(
         algorithm,
         split_names("--baseline", baseline),
@@ -153,14 +155,15 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
     from imitbench.report import pairwise_text
 
     for comparison in found:
-        print_text(pairwise_text.heading(comparison))
+        for line in pairwise_text.heading(comparison):
+            print_text(line)
         for verdict in comparison.verdicts:
             typer.echo()
-            for line in pairwise_text.summary(verdict):
+            for line in pairwise_text.summary(comparison, verdict):
                 print_text(line, indent=4)
-            rows = pairwise_text.environment_rows(comparison, verdict)
+            columns, rows = pairwise_text.environment_table(comparison, verdict)
             if rows:
                 typer.echo()
-                print_table(pairwise_text.ENVIRONMENT_COLUMNS, rows)
+                print_table(columns, rows)
         typer.echo()
     note(format_text(pairwise_text.method_text(method, found), width=width_of(sys.stderr)))

@@ -11,6 +11,7 @@ import typer
 from imitbench import api
 from imitbench.cli import completion
 from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
+from imitbench.records.selection import ActingChoice
 
 
 def option(
@@ -120,6 +121,14 @@ SuiteOfEnv = Annotated[
 
 FailedRuns = Annotated[
     Literal["exclude", "count-as-random"], option("--failed-runs", "How failed runs count.")
+]
+Acting = Annotated[
+    ActingChoice | None,
+    option(
+        "--acting",
+        "How policies act: sampled actions, the most likely ones, or both "
+        "[both where the expert is measured in both ways].",
+    ),
 ]
 DEFAULT_REPLICATES, MOST_REPLICATES = 50_000, 1_000_000
 Replicates = Annotated[

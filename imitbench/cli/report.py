@@ -49,6 +49,7 @@ def report(
     figure: Figures = [],  # noqa: B006
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
+    acting: options.Acting = None,
     external: Annotated[
         bool, option("--external", "Show imported results in separate tables.")
     ] = False,
@@ -87,6 +88,7 @@ def report(
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
+        acting=acting,
     )
     if is_plot(format):
         for path in plot(built, places, format, Path(to), figure):

@@ -69,6 +69,7 @@ def show(name: Name, json: options.Json = False) -> None:
             Column("demos", rank=2),
             "random",
             "expert",
+            Column("most likely", rank=5),
             Column("default env steps", rank=1),
             Column("batches", rank=4),
         ],
@@ -79,6 +80,7 @@ def show(name: Name, json: options.Json = False) -> None:
                 environment.demos.trajectories,
                 environment.scale.random if environment.scale else None,
                 _score_one(environment),
+                _likely(environment.references)[0],
                 environment.budgets["default"].env_steps,
                 environment.budgets["default"].batches,
             ]
@@ -101,7 +103,11 @@ def measure(
     env: options.Env = [],  # noqa: B006 (typer copies it)
     episodes: Annotated[
         int, option("--episodes", "Number of episodes of each reference.", min=1)
-    ] = 100,
+    ] = 1000,
+    likely: Annotated[
+        bool,
+        option("--likely", "Only measure the expert's most likely actions; keep all else."),
+    ] = False,
     card_file: Annotated[
         Path | None, option("--card", "Suite card to update [only print].", "FILE")
     ] = None,
@@ -109,11 +115,18 @@ def measure(
 ) -> None:
     """Measure the returns of random actions and of the expert: the scores 0 and 1.
 
+    The expert is measured with sampled and with most likely actions. `--likely` adds the latter to
+    a card that lacks it; scores and the card's version stay the same.
+
     Example: imitbench suites measure classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import read_card_of_suite, select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.experts.measurement import measure_references, update_references
+    from imitbench.experts.measurement import (
+        measure_likely,
+        measure_references,
+        update_references,
+    )
 
     start_torch()
     found = {}
@@ -123,8 +136,12 @@ def measure(
     if card_file is not None:  # checked first, as measuring takes hours
         read_card_of_suite(card_file, suite.name, environments)
     for env_id, card in environments.items():
+        folder, command = suite.origin.folder, typed_command()
+        if likely:
+            found[env_id] = measure_likely(env_id, card, folder, episodes=episodes, command=command)
+            continue
         found[env_id], speeds[env_id] = measure_references(
-            env_id, card, suite.origin.folder, episodes=episodes, command=typed_command()
+            env_id, card, folder, episodes=episodes, command=command
         )
     if card_file is not None:
         update_references(card_file, found, speeds)
@@ -139,10 +156,12 @@ def measure(
             Column("std", rank=2),
             "expert",
             Column("std", rank=1),
+            Column("most likely", rank=4),
+            Column("std", rank=4),
             Column("episodes", rank=3),
         ],
         [
-            [e, r.random.mean, r.random.std, *_expert(r), r.random.episodes]
+            [e, r.random.mean, r.random.std, *_expert(r), *_likely(r), episodes]
             for e, r in found.items()
         ],
     )
@@ -164,6 +183,12 @@ def _expert(found: References) -> tuple[float | str | None, float | None]:
     if found.demonstrations is not None:
         return f"{found.demonstrations.mean:.2f} of the demonstrations", found.demonstrations.std
     return None, None
+
+
+def _likely(found: References | None) -> tuple[float | None, float | None]:
+    """Returns mean and spread of the expert's most likely actions."""
+    likely = found and found.expert_likely
+    return (likely.mean, likely.std) if likely else (None, None)
 
 
 @app.command("pin")

@@ -106,9 +106,10 @@ def measure(
 def measure_references(
     env_id: str, card: EnvironmentCard, root: Path, *, episodes: int, command: str
 ) -> tuple[References, float]:
-    """Measures both references of an environment, with stochastic policies as in runs.
+    """Measures the references of an environment, with stochastic policies as in runs.
 
-    Without an expert, the second one is the mean return of the demonstrators' whole episodes.
+    The expert is also measured with its most likely actions. Without an expert, the second
+    reference is the mean return of the demonstrators' whole episodes.
 
     Args:
         env_id: Gymnasium id.
@@ -125,22 +126,59 @@ def measure_references(
             rewards, nor a number on the card.
     """
     spec = EnvironmentSpec.of_card(env_id, card)
-    common = {"episodes": episodes, "seed": REFERENCE_SEED}
+    by_random = measure(spec, None, deterministic=False, episodes=episodes, seed=REFERENCE_SEED)
+    random = by_random.as_measurement(command, None)
     if card.expert is None:
         shown = _measure_demonstrations(env_id, card, root, command)
-        by_random = measure(spec, None, deterministic=False, **common)
-        random = by_random.as_measurement(command, None)
         return References(random=random, demonstrations=shown), by_random.steps_per_second
-    location = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
-    expert_pin = artifacts.pin_expert(location)
-    expert = load_policy(location.folder)
-    by_random = measure(spec, None, deterministic=False, **common)
-    by_expert = measure(spec, expert, deterministic=False, **common)
-    references = References(
-        random=by_random.as_measurement(command, None),
-        expert=by_expert.as_measurement(command, expert_pin.digest[:12]),
+    sampled, likely = (
+        _measure_expert(env_id, card, root, episodes, command, deterministic)
+        for deterministic in (False, True)
     )
-    return references, by_random.steps_per_second
+    found = References(random=random, expert=sampled, expert_likely=likely)
+    return found, by_random.steps_per_second
+
+
+def measure_likely(
+    env_id: str, card: EnvironmentCard, root: Path, *, episodes: int, command: str
+) -> References:
+    """Measures the expert's most likely actions only; arguments as for `measure_references`.
+
+    Returns:
+        The references on the card, with this one.
+
+    Raises:
+        InputError: There is no expert, the card lacks its other references, or they are of another
+            expert.
+    """
+    card.expert_in(env_id)
+    if card.references is None or card.references.expert is None:
+        raise InputError(f"{env_id}: has no references yet; measure them without --likely")
+    likely = _measure_expert(env_id, card, root, episodes, command, deterministic=True)
+    if likely.revision != card.references.expert.revision:
+        raise InputError(
+            f"{env_id}: its references are of another expert ({card.references.expert.revision}, "
+            f"not {likely.revision}); measure all of them, without --likely"
+        )
+    return card.references.model_copy(update={"expert_likely": likely})
+
+
+def _measure_expert(
+    env_id: str,
+    card: EnvironmentCard,
+    root: Path,
+    episodes: int,
+    command: str,
+    deterministic: bool,
+) -> Measurement:
+    folder = card.expert_in(env_id).repo
+    location = artifacts.ArtifactLocation(root, "experts", "bundled", folder)
+    revision = artifacts.pin_expert(location).digest[:12]
+    spec, expert = EnvironmentSpec.of_card(env_id, card), load_policy(location.folder)
+    measured = measure(
+        spec, expert, deterministic=deterministic, episodes=episodes, seed=REFERENCE_SEED
+    )
+    return measured.as_measurement(command, revision)
 
 
 def _measure_demonstrations(
@@ -200,7 +238,7 @@ def update_references(
     Args:
         path: File of the suite card.
         references: New references by environment id.
-        speeds: Steps per second with random actions, by environment id.
+        speeds: Steps per second with random actions, by environment id, where they were measured.
 
     Raises:
         InputError: The card is malformed, or cannot be written.
@@ -209,7 +247,8 @@ def update_references(
     def change(document: dict[str, Any]) -> None:
         for env_id, measured in references.items():
             environment = document["environments"][env_id]
-            environment["steps_per_second"] = float(f"{speeds[env_id]:.{_DIGITS}g}")
+            if env_id in speeds:
+                environment["steps_per_second"] = float(f"{speeds[env_id]:.{_DIGITS}g}")
             known = {name for name, found in measured if found is not None}
             environment["references"] = measured.model_dump(mode="json", include=known)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 from imitbench.cards.algorithm import AlgorithmCard, Role
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
-from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, SuiteCard
-from imitbench.records.runs import Isolation, RunSpec
+from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, References, SuiteCard
+from imitbench.records.runs import Isolation, ReferenceRow, ReferenceScores, RunSpec
+from imitbench.stats.normalization import normalize
 
 
 def bundled_suite(name: str) -> SuiteCard | None:
@@ -24,6 +26,53 @@ def environment_of(spec: RunSpec) -> EnvironmentCard | None:
     """Returns the card of a run's environment; `None` if it is unknown."""
     suite = bundled_suite(spec.suite)
     return suite.environments.get(spec.environment.id) if suite else None
+
+
+def measured_references(
+    suite: str, env: str, scores: ReferenceScores | ReferenceRow
+) -> References | None:
+    """Returns the measurements behind the references of a score.
+
+    Args:
+        suite: Name of the suite.
+        env: Id of the environment.
+        scores: References of the score.
+
+    Returns:
+        `None` unless a bundled card has exactly these references: another version of the card,
+        another expert (of a hub, for example) or an unknown suite has none.
+    """
+    card = bundled_suite(suite)
+    environment = card.environments.get(env) if card else None
+    if card is None or environment is None or environment.references is None:
+        return None
+    found = environment.references
+    stated = (scores.version, scores.random, scores.expert)
+    known = found.expert is not None and stated == (
+        card.version, found.random.mean, found.expert.mean
+    )  # fmt: skip
+    return found if known else None
+
+
+def likely_score(
+    suite: str, env: str, scores: ReferenceScores | ReferenceRow, score_deterministic: float
+) -> float:
+    """Returns the score of most likely actions on the scale where those of the expert have 1.
+
+    Args:
+        suite: Name of the suite.
+        env: Id of the environment.
+        scores: References of `score_deterministic`.
+        score_deterministic: Score of most likely actions, the expert's sampled ones having 1.
+
+    Returns:
+        NaN if the return of the expert's most likely actions is unknown, see
+        `measured_references`, or not above that of random actions.
+    """
+    found = measured_references(suite, env, scores)
+    if found is None or found.expert_likely is None:
+        return math.nan
+    return score_deterministic * normalize(scores.expert, scores.random, found.expert_likely.mean)
 
 
 def budget_label(spec: RunSpec) -> str:

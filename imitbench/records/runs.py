@@ -24,6 +24,7 @@ from pydantic import (
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
 from imitbench.cards.suite import ScoreOne
+from imitbench.records.selection import Acting
 from imitbench.stats.normalization import normalize
 from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
@@ -442,7 +443,9 @@ class ScoreRow(RunRow):
     Attributes:
         score: Score of the mean raw return, see `imitbench.stats.normalization.normalize`; NaN if
             it is undefined.
-        score_deterministic: Score of the deterministic policy's mean return.
+        score_deterministic: Score of the deterministic policy's mean return, on the same scale.
+        score_likely: The same on the scale where the expert's most likely actions have 1, see
+            `imitbench.records.bundled_cards.likely_score`; NaN if their return is unknown.
         termination_rate: Share of episodes that ended by termination, not truncation.
         score_one: Whose return is score 1.
     """
@@ -457,6 +460,11 @@ class ScoreRow(RunRow):
     finished_at: str
     termination_rate: float
     score_one: ScoreOne = "expert"
+    score_likely: Score = math.nan
+
+    def score_by(self, acting: Acting) -> float:
+        """Returns the score of one way of acting; NaN if it is unknown."""
+        return self.score if acting == "sampled" else self.score_likely
 
 
 class MeasureRow(RunRow):

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.name_lists import Names, matches, split_names
+
+Acting = Literal["sampled", "likely"]
+"""How policies act: they sample their actions, or take the most likely ones."""
+
+ActingChoice = Literal["sampled", "likely", "both"]
+"""Ways of acting to report; with `both`, a verdict must hold in both."""
 
 
 @dataclass(frozen=True)

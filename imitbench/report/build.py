@@ -19,7 +19,7 @@ from imitbench.published.submission import read_submission
 from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import RaceDesign
 from imitbench.records.runs import ReferenceRow, RunRow
-from imitbench.records.selection import Selection
+from imitbench.records.selection import ActingChoice, Selection
 from imitbench.report.comparison_runs import (
     ComparableRun,
     imported_entries,
@@ -57,6 +57,7 @@ def build(
     replicates: int = REPLICATES,
     failed_runs: str = FailurePolicy.EXCLUDE.value,
     with_imported: bool = False,
+    acting: ActingChoice | None = None,
 ) -> Report:
     """Collects new runs, and builds the report on all runs of some folders.
 
@@ -69,9 +70,11 @@ def build(
         replicates: Number of bootstrap replicates of each interval.
         failed_runs: How failed runs count, a `FailurePolicy`.
         with_imported: Whether to show imported results of other tools.
+        acting: Ways of acting to show; `None` for both where the scores of both are known.
 
     Raises:
-        InputError: There are no results, or the selection names something without runs.
+        InputError: There are no results, the selection names something without runs, or scores of
+            most likely actions are required and not known.
     """
     with open_results(paths, notify=notify) as connection:
         every = database.read_scores(connection), database.read_failures(connection)
@@ -94,6 +97,7 @@ def build(
         failed_runs=FailurePolicy(failed_runs),
         replicates=replicates,
         episodes=episodes,
+        acting=acting,
     )
     races = tuple(read_reported_races(paths, selection, notify))
     tables = [table for race in races for table in race_tables(race.design, race.found)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from imitbench.cards.algorithm import Role
 from imitbench.cards.suite import ScoreOne
+from imitbench.errors import InputError
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
+from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.model import ANCHORS, plain_name
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
@@ -22,11 +25,12 @@ class ComparableRun:
     """A run that completed or failed.
 
     Attributes:
-        score: Normalized score; `None` for a failed run.
+        score: Normalized score of sampled actions; `None` for a failed run.
         raw_return: Mean raw return; `None` where it is not known.
         imported: Whether another tool made it; such runs take part only if named as a baseline.
         role: Role of the algorithm, as on its card.
         score_one: Whose return is score 1; `None` where it is not known.
+        score_likely: Score of most likely actions; `None` where it is not known.
     """
 
     conditions: Conditions
@@ -37,6 +41,41 @@ class ComparableRun:
     imported: bool = False
     role: Role = "method"
     score_one: ScoreOne | None = None
+    score_likely: float | None = None
+
+    def score_by(self, acting: Acting) -> float | None:
+        """Returns the score of one way of acting; `None` for a failed run, or if it is unknown."""
+        return self.score if acting == "sampled" else self.score_likely
+
+
+def ways_of_acting(
+    lacking: tuple[str, str] | None, acting: ActingChoice | None, suite: str | None
+) -> tuple[tuple[Acting, ...], str | None]:
+    """Returns the ways of acting to compare, and why most likely actions are not if they could be.
+
+    Args:
+        lacking: Algorithm and environment of a run without a score of most likely actions; `None`
+            if all runs have one.
+        acting: What is wanted; `None` for both if the scores of both are known.
+        suite: Name of the suite, for messages.
+
+    Raises:
+        InputError: Scores of most likely actions are wanted, and a run has none.
+    """
+    if acting == "sampled":
+        return ("sampled",), None
+    if lacking is None:
+        return (("likely",) if acting == "likely" else ("sampled", "likely")), None
+    why = (
+        "the return of the expert's most likely actions under the references of "
+        f"{lacking[0]} on {lacking[1]} is unknown"
+    )
+    if acting is not None:
+        raise InputError(
+            f"--acting {acting}: {why}; if the suite's card lacks it, run `imitbench suites "
+            f"measure {suite or 'NAME'} --likely`, else use --acting sampled"
+        )
+    return ("sampled",), why
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
@@ -53,6 +92,7 @@ def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> l
             row.raw_return,
             role=row.role,
             score_one=row.score_one,
+            score_likely=row.score_likely if math.isfinite(row.score_likely) else None,
         )
     failed = [
         ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)
@@ -86,7 +126,13 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
         if score is not None or run.status == "failed":
             found.append(
                 ComparableRun(
-                    Conditions.of(run), run.env, run.algo, score, run.raw_return, role=_role(run)
+                    Conditions.of(run),
+                    run.env,
+                    run.algo,
+                    score,
+                    run.raw_return,
+                    role=_role(run),
+                    score_likely=run.score_likely,
                 )
             )
     return found

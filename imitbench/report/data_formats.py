@@ -33,6 +33,7 @@ COLUMNS = (
     "uses_reward", "role", "measure", "measure_mean", "measure_std", "reference_random",
     "reference_expert", "reference_version", "episodes", "replicates", "bootstrap_seed", "level",
     "score_one", "baseline", "verdict", "difference", "difference_low", "difference_high",
+    "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high", "score_likely_mean",
 )  # fmt: skip
 """The header line; `render_csv` explains the columns."""
 
@@ -58,6 +59,8 @@ def render_csv(report: Report) -> str:
     environments of means over completed runs. `termination_rate` is the share of episodes that
     ended before a time limit. `role` is method, reference, control or anchor. `score_one` says
     whose return is score 1: expert, demonstrations, or card for a number on the suite's card.
+    `score_iqm_likely` and `score_likely_mean` are of the same policies' most likely actions, with
+    those of the expert as score 1.
 
     Lines end in single newlines. Numbers have ten significant digits; missing values are empty.
     """
@@ -161,6 +164,7 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
         "role": result.role,
         **_interval("score_mean", result.mean),
         **_interval("score_iqm", result.iqm),
+        **_interval("score_iqm_likely", result.iqm_likely),
         **_interval("score_median", result.median),
         **_interval("optimality_gap", result.gap),
         **(asdict(result.cost) if result.cost else {}),
@@ -200,6 +204,7 @@ def _cell(result: AlgorithmResult, cell: CellResult) -> dict[str, Value]:
         "raw_return_std": cell.raw_std,
         "score_mean": cell.score,
         "score_deterministic_mean": cell.score_deterministic,
+        "score_likely_mean": cell.score_likely,
         "mean_length": cell.mean_length,
         "termination_rate": cell.termination_rate,
         "uses_reward": result.uses_reward,

@@ -132,6 +132,11 @@ def _section(
     ]
     if comparison is not None and (comparison.profiles or comparison.improvement):
         parts.append(tag("div", *_comparison(comparison, colors), class_="pair"))
+    if comparison is not None and len(section.acting) > 1:
+        quiet = compare_section(section, report.method, "likely")
+        if quiet is not None and quiet.improvement is not None:
+            parts.append(tag("h3", "Probability of improvement with most likely actions"))
+            parts.append(_improvement_matrix(quiet.improvement))
     parts += [
         tag("h3", cells.title),
         _filter(f"s{index}-cells"),
@@ -156,6 +161,9 @@ def _reading(report: Report) -> Markup:
     """Returns how to read the tables and charts, once for the whole page."""
     measures = {row.measure for section in report.sections for row in section.measured}
     kinds = {kind for section in report.sections for kind in section.score_one}
+    every = [result for section in report.sections for result in section.algorithms]
+    likely = any(result.iqm_likely is not None for result in every)
+    quiet = [report_tables.LIKELY] if likely else []
     entries = [
         (
             "Scores",
@@ -167,6 +175,7 @@ def _reading(report: Report) -> Markup:
             f"Dot and bar: IQM and its {report.method.level:.0%} interval; tick: mean. Seeds are "
             "per environment.",
         ),
+        *quiet,
         (
             "Scores at a glance",
             "Mean score of each algorithm on each environment. Environments link to their runs "

@@ -130,8 +130,6 @@ def _cell(column: HtmlColumn, cell: TableCell, is_name: bool) -> Markup:
 
 
 _CLASSES = {"aggregate": "overview", "cells": "cells", "failures": "failures"}
-_OVERVIEW = (0, 4, 3, 1, 2, 5)
-"""Order of the columns of the overview: the drawn intervals and the IQM come first."""
 
 
 def laid_out(given: Table, colors: Mapping[str, int] | None = None) -> Markup:
@@ -157,14 +155,17 @@ def overview(
         scale: Axis of the drawings.
         ids: HTML ids of the rows.
     """
-    columns = [_column(given.columns[index]) for index in _OVERVIEW]
+    count = len(given.columns)
+    # The drawn intervals and the IQM come first.
+    order = (0, *range(4, count - 1), 3, 1, 2, count - 1)
+    columns = [_column(given.columns[index]) for index in order]
     columns.insert(1, HtmlColumn("Interval", heading=axis(scale)))
     rows = []
     for result, row in zip(section.algorithms, given.rows, strict=True):
         cells = _cells(given.columns, row, colors)
         name, color = result.algorithm, colors.get(result.algorithm)
         drawn = TableCell(strip(result.iqm, result.mean, scale, name, color))
-        first, *others = [cells[index] for index in _OVERVIEW]
+        first, *others = [cells[index] for index in order]
         rows.append([first, drawn, *others])
     return _laid_out(given, columns, rows, ids)
 

@@ -12,6 +12,7 @@ from imitbench.cards.algorithm import Role
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.race_design import RaceDesign
 from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
+from imitbench.records.selection import Acting, ActingChoice
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.sequential import Race
@@ -43,6 +44,7 @@ class StatisticsSettings:
         seed: Seed of the bootstrap.
         level: Confidence level of the intervals, in (0, 1).
         failed_runs: How failed runs count.
+        acting: Ways of acting to show; `None` for both where the scores of both are known.
     """
 
     episodes: int | None
@@ -50,6 +52,7 @@ class StatisticsSettings:
     seed: int
     level: float
     failed_runs: FailurePolicy = FailurePolicy.EXCLUDE
+    acting: ActingChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class CellResult:
         raw_std: Sample standard deviation over runs (ddof 1); `None` for fewer than two.
         score: Mean score of the stochastic policy, over failed runs as well where these count as
             random.
-        score_deterministic: Mean score of the deterministic policy.
+        score_deterministic: Mean score of the deterministic policy, on the same scale.
+        score_likely: The same on the scale of the expert's most likely actions, if it is known.
         mean_length: Mean episode length in steps.
         termination_rate: Share of episodes that ended by termination, not by a time limit.
     """
@@ -79,6 +83,7 @@ class CellResult:
     raw_std: float | None = None
     score: float | None = None
     score_deterministic: float | None = None
+    score_likely: float | None = None
     mean_length: float | None = None
     termination_rate: float | None = None
 
@@ -224,6 +229,7 @@ class AlgorithmResult:
         cells: One per environment of the section, in its order.
         mean: Mean score over the cells of `kind`; `None` if none or not finite.
         iqm: Interquartile mean over the same cells; `None` as for `mean`.
+        iqm_likely: The same of most likely actions; also `None` if their scores are unknown.
         role: Role on the card, e.g. method or control.
         uses_reward: Whether the algorithm learns from the environment's own reward.
         median: Median over the environments' mean scores; `None` as for `mean`.
@@ -240,6 +246,7 @@ class AlgorithmResult:
     median: Interval | None = None
     gap: Interval | None = None
     cost: RunCost | None = None
+    iqm_likely: Interval | None = None
 
     @property
     def kind(self) -> Kind:
@@ -311,6 +318,7 @@ class Section:
         measured: Further measurements by environment, algorithm and name.
         runs: The completed runs behind the numbers, by environment, algorithm and seed.
         extra: Tables beside those that every section has.
+        acting: Ways of acting by which algorithms are compared.
     """
 
     conditions: Conditions
@@ -321,6 +329,7 @@ class Section:
     measured: tuple[MeasureSummary, ...] = ()
     runs: tuple[ScoreRow, ...] = ()
     extra: tuple[Table, ...] = ()
+    acting: tuple[Acting, ...] = ("sampled",)
 
     @property
     def suite(self) -> str:

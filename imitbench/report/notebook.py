@@ -61,15 +61,16 @@ def comparison_html(found: Sequence[PairwiseComparison], options: PairwiseOption
     """Returns verdicts, each with its table of environments."""
     parts: list[Markup] = []
     for comparison in found:
-        parts.append(tag("h4", pairwise_text.heading(comparison)))
+        title, *notes = pairwise_text.heading(comparison)
+        parts += [tag("h4", title), *(tag("p", note) for note in notes)]
         for verdict in comparison.verdicts:
-            first, *lines = pairwise_text.summary(verdict)
+            first, *lines = pairwise_text.summary(comparison, verdict)
             broken = [join(tag("br"), line.strip()) for line in lines]
             parts.append(tag("p", tag("strong", first), *broken))
-            rows = pairwise_text.environment_rows(comparison, verdict)
+            columns, rows = pairwise_text.environment_table(comparison, verdict)
             if rows:
-                parts.append(_table(pairwise_text.ENVIRONMENT_HEADER, rows))
-    return tag("div", *parts, tag("p", pairwise_text.method_text(options)))
+                parts.append(_table([column.name for column in columns], rows))
+    return tag("div", *parts, tag("p", pairwise_text.method_text(options, found)))
 
 
 def _section(section: Section) -> Iterable[Markup]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError, did_you_mean
 from imitbench.records.bundled_cards import bundled_algorithm
-from imitbench.report.comparison_runs import ComparableRun
+from imitbench.records.selection import Acting, ActingChoice
+from imitbench.report.comparison_runs import ComparableRun, ways_of_acting
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, common_environments, verdicts
@@ -27,12 +28,14 @@ class PairwiseOptions:
 
     Attributes:
         policy: How failed runs count; `None` if a verdict must not depend on it.
+        acting: How policies act; `None` for both ways where the scores of both are known.
         level: Confidence level of intervals; tests reject at 1 - `level`.
         replicates: Number of bootstrap replicates, and of relabelings drawn in permutation tests.
         seed: Seed of bootstrap and tests.
     """
 
     policy: FailurePolicy | None = None
+    acting: ActingChoice | None = None
     level: float = 0.95
     replicates: int = 50_000
     seed: int = 0
@@ -45,10 +48,13 @@ class PairwiseComparison:
     Attributes:
         conditions: Conditions that all their runs share, as far as known.
         algorithm: Name of the compared algorithm.
-        verdicts: One per baseline.
+        verdicts: One per baseline. With two ways of acting, what holds in both, with the numbers
+            of sampled actions.
         raw_means: Mean raw return by algorithm and environment, where all its runs have one.
         failures: Number of failed runs by algorithm and environment, where there are any.
         score_one: Whose returns are score 1, as far as known.
+        by_acting: Verdicts of each way of acting that was compared.
+        lacking: Why most likely actions are not compared, though `options.acting` allows it.
     """
 
     conditions: Conditions
@@ -57,6 +63,17 @@ class PairwiseComparison:
     raw_means: dict[tuple[str, str], float]
     failures: dict[tuple[str, str], int]
     score_one: tuple[ScoreOne, ...] = ()
+    by_acting: Mapping[Acting, tuple[Verdict, ...]] = field(default_factory=dict)
+    lacking: str | None = None
+
+    def ways(self, verdict: Verdict) -> dict[Acting, Verdict]:
+        """Returns what each way of acting says about the question of one of `verdicts`."""
+        return {
+            acting: found
+            for acting, all_found in self.by_acting.items()
+            for found in all_found
+            if found.second == verdict.second
+        }
 
 
 def compare_pairwise(
@@ -81,7 +98,8 @@ def compare_pairwise(
         algorithm and of a baseline share; each with the baselines that have such runs.
 
     Raises:
-        InputError: A name has no runs, no conditions are shared, or a score is not finite.
+        InputError: A name has no runs, no conditions are shared, a score is not finite, or the
+            options require scores of most likely actions that are unknown.
     """
     ours = _named(algorithm, entries)
     names = list(dict.fromkeys(baselines)) or sorted(
@@ -171,17 +189,18 @@ def _comparison(
     # The same name from two places is two algorithms.
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
-    policy = options.policy or FailurePolicy.COUNT_AS_RANDOM
-    decided = _verdicts(algorithm, sides, policy, options)
-    if options.policy is None and any(run.score is None for runs in sides.values() for run in runs):
-        otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, options)
-        decided = [
-            common_environments(one, other) for one, other in zip(decided, otherwise, strict=True)
-        ]
+    ways, lacking = ways_of_acting(_lacking(sides), options.acting, conditions.suite)
+    by_acting = {acting: _by_acting(algorithm, sides, acting, options) for acting in ways}
+    decided = by_acting[ways[0]]
+    for otherwise in list(by_acting.values())[1:]:
+        decided = tuple(
+            common_environments(one, other, "ways of acting differ")
+            for one, other in zip(decided, otherwise, strict=True)
+        )
     return PairwiseComparison(
         conditions=conditions,
         algorithm=algorithm,
-        verdicts=tuple(decided),
+        verdicts=decided,
         raw_means={
             (name, env): mean
             for name, runs in sides.items()
@@ -196,17 +215,51 @@ def _comparison(
         score_one=tuple(
             sorted({run.score_one for runs in sides.values() for run in runs if run.score_one})
         ),
+        by_acting=by_acting,
+        lacking=lacking,
     )
+
+
+def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> tuple[str, str] | None:
+    """Returns name and environment of a run without a score of most likely actions, if any."""
+    return next(
+        (
+            (name, run.env)
+            for name, runs in sides.items()
+            for run in runs
+            if run.score is not None and run.score_likely is None
+        ),
+        None,
+    )
+
+
+def _by_acting(
+    algorithm: str,
+    sides: dict[str, Sequence[ComparableRun]],
+    acting: Acting,
+    options: PairwiseOptions,
+) -> tuple[Verdict, ...]:
+    """Returns the verdicts about one way of acting, which hold however failed runs count."""
+    policy = options.policy or FailurePolicy.COUNT_AS_RANDOM
+    decided = _verdicts(algorithm, sides, policy, acting, options)
+    if options.policy is None and any(run.score is None for runs in sides.values() for run in runs):
+        otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, acting, options)
+        decided = [
+            common_environments(one, other) for one, other in zip(decided, otherwise, strict=True)
+        ]
+    return tuple(decided)
 
 
 def _verdicts(
     algorithm: str,
     sides: dict[str, Sequence[ComparableRun]],
     policy: FailurePolicy,
+    acting: Acting,
     options: PairwiseOptions,
 ) -> list[Verdict]:
     cells = {
-        name: count_failures(_scores(runs), _failures(runs), policy) for name, runs in sides.items()
+        name: count_failures(_scores(runs, acting), _failures(runs), policy)
+        for name, runs in sides.items()
     }
     return verdicts(
         algorithm,
@@ -218,11 +271,12 @@ def _verdicts(
     )
 
 
-def _scores(runs: Sequence[ComparableRun]) -> dict[str, FloatArray]:
+def _scores(runs: Sequence[ComparableRun], acting: Acting) -> dict[str, FloatArray]:
     by_environment: dict[str, list[float]] = {}
     for run in runs:
-        if run.score is not None:
-            by_environment.setdefault(run.env, []).append(run.score)
+        score = run.score_by(acting)
+        if score is not None:
+            by_environment.setdefault(run.env, []).append(score)
     return {env: np.array(scores) for env, scores in by_environment.items()}
 
 

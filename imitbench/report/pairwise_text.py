@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import compress
 from typing import Any
 
+from imitbench.records.selection import Acting
 from imitbench.report import text
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
 from imitbench.stats.bootstrap import Interval
@@ -23,14 +25,18 @@ _REASONS: dict[Reason, str] = {
     "too few runs": "too few runs for any difference to show",
     "mean and IQM disagree": "the means differ, and the IQM does not follow",
     "failed runs decide": "the result depends on how failed runs count; choose with --failed-runs",
+    "ways of acting differ": "",  # `_why` says what each way says
     "nothing in common": "no environment has runs of both",
 }
+_ACTIONS: dict[Acting, str] = {"sampled": "sampled actions", "likely": "most likely actions"}
+_LIKELY = "most likely"
 ENVIRONMENT_COLUMNS = (
     Column("environment"),
     Column("runs", rank=5),
     Column("score", rank=3),
     Column("baseline", rank=3),
     Column("difference"),
+    Column(_LIKELY, rank=1),
     Column("P(better)", rank=2),
     Column("p", rank=1),
     Column("verdict", color=by_word(better="green", worse="red", undecided="yellow")),
@@ -38,42 +44,36 @@ ENVIRONMENT_COLUMNS = (
     Column("raw return", rank=6),
     Column("baseline's", rank=6),
 )
-ENVIRONMENT_HEADER = tuple(column.name for column in ENVIRONMENT_COLUMNS)
 
 
-def heading(comparison: PairwiseComparison) -> str:
-    """Returns the conditions that all runs of a comparison share, and a flag of their scores."""
+def heading(comparison: PairwiseComparison) -> list[str]:
+    """Returns lines with the conditions that all runs share, and what flags their scores."""
     flag = text.score_one_flag(comparison.score_one)
-    return text.one_line(comparison.conditions.title) + (f" ({flag})" if flag else "")
+    lines = [text.one_line(comparison.conditions.title) + (f" ({flag})" if flag else "")]
+    if comparison.lacking:
+        lines.append(f"{_ACTIONS['sampled']} only: {text.one_line(comparison.lacking)}")
+    return lines
 
 
-def summary(verdict: Verdict) -> list[str]:
+def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
     """Returns lines with the overall verdict, its numbers, and what would decide it."""
     names = text.one_line(verdict.first), text.one_line(verdict.second)
+    ways = comparison.ways(verdict)
     why = _REASONS[verdict.reason]
+    if verdict.reason == "ways of acting differ":
+        why = ", ".join(f"{one.decision} with {_ACTIONS[way]}" for way, one in ways.items())
     lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
     if verdict.coverage.environments:
         count = len(verdict.coverage.environments)
-        probability = verdict.improvement.probability
-        typical = (
-            "" if verdict.decision == "undecided" else f"typical runs are {verdict.decision}: "
-        )
-        corrected = ", corrected" * (verdict.test.adjusted > verdict.test.p_value)
-        lines += [
+        lines.append(
             f"  over {count} environment{'' if count == 1 else 's'}, {_runs(verdict)} runs of each "
-            "on each",
-            f"  IQM {_signed(verdict.iqm.point)} {_ends(verdict.iqm)}",
-            f"  mean {_signed(verdict.difference.difference)} {_ends(verdict.difference)}",
-            f"  {typical}P({names[0]} > {names[1]}) {text.fixed(probability.point, 2)} "
-            f"{_ends(probability)}",
-            f"  p {_p_value(verdict.test.adjusted)}{corrected} (means "
-            f"{_p_value(verdict.test.means)}, typical runs {_p_value(verdict.test.typical)})",
-        ]
-    if verdict.collapses:
-        lines.append(f"  {_collapsed(verdict.collapses, verdict.difference.level)}")
-    if verdict.decision == "undecided" and verdict.seeds is not None:
-        outlook = _outlook(verdict.seeds)
-        lines += [f"  {outlook}"] if outlook else []
+            "on each"
+        )
+    for way, found in ways.items():
+        if len(ways) == 1 and way == "sampled":
+            lines += [f"  {line}" for line in _numbers(found, names)]
+        elif own := _numbers(found, names):
+            lines += [f"  with {_ACTIONS[way]}:", *(f"    {line}" for line in own)]
     lines += [
         f"  left out: {text.one_line(cell.environment)}, where {text.one_line(cell.algorithm)} has "
         "no runs"
@@ -82,14 +82,55 @@ def summary(verdict: Verdict) -> list[str]:
     return lines
 
 
-def environment_rows(comparison: PairwiseComparison, verdict: Verdict) -> list[tuple[str, ...]]:
-    """Returns a row with the columns `ENVIRONMENT_HEADER` for each environment of a verdict."""
-    return [_environment_row(comparison, verdict, found) for found in verdict.environments]
+def _numbers(verdict: Verdict, names: tuple[str, str]) -> list[str]:
+    """Returns the numbers behind the verdict on one way of acting, and what would decide it."""
+    lines = []
+    if verdict.coverage.environments:
+        probability = verdict.improvement.probability
+        decision, test = verdict.decision, verdict.test
+        typical = "" if decision == "undecided" else f"typical runs are {decision}: "
+        corrected = ", corrected" * (test.adjusted > test.p_value)
+        lines += [
+            f"IQM {_signed(verdict.iqm.point)} {_ends(verdict.iqm)}",
+            f"mean {_signed(verdict.difference.difference)} {_ends(verdict.difference)}",
+            f"{typical}P({names[0]} > {names[1]}) {text.fixed(probability.point, 2)} "
+            f"{_ends(probability)}",
+            f"p {_p_value(test.adjusted)}{corrected} (means {_p_value(test.means)}, typical runs "
+            f"{_p_value(test.typical)})",
+        ]
+    if verdict.collapses:
+        lines.append(_collapsed(verdict.collapses, verdict.difference.level))
+    if verdict.decision == "undecided" and verdict.seeds is not None:
+        outlook = _outlook(verdict.seeds)
+        lines += [outlook] if outlook else []
+    return lines
+
+
+def environment_table(
+    comparison: PairwiseComparison, verdict: Verdict
+) -> tuple[list[Column], list[list[str]]]:
+    """Returns columns, and a row for each environment of a verdict.
+
+    Scores, differences and p are those of the first way of acting; with two, one more column has
+    the differences of the other.
+    """
+    ways = list(comparison.ways(verdict).values())
+    both = len(ways) > 1
+    rows = [
+        _environment_row(comparison, verdict, found, [one.environments[index] for one in ways])
+        for index, found in enumerate(verdict.environments)
+    ]
+    shown = [both or column.name != _LIKELY for column in ENVIRONMENT_COLUMNS]
+    return list(compress(ENVIRONMENT_COLUMNS, shown)), [list(compress(row, shown)) for row in rows]
 
 
 def _environment_row(
-    comparison: PairwiseComparison, verdict: Verdict, found: EnvironmentVerdict
+    comparison: PairwiseComparison,
+    verdict: Verdict,
+    found: EnvironmentVerdict,
+    ways: Sequence[EnvironmentVerdict],
 ) -> tuple[str, ...]:
+    undecided = [one.seeds for one in ways if one.decision == "undecided"]
     sides = [(name, found.environment) for name in (verdict.first, verdict.second)]
     raw = [text.raw(comparison.raw_means.get(side)) for side in sides]
     counts = [
@@ -101,12 +142,27 @@ def _environment_row(
         counts[0] if counts[0] == counts[1] else ", ".join(counts),
         *(text.score(mean) for mean in found.means),
         f"{_signed(found.difference.difference)} {_ends(found.difference)}",
+        f"{_signed(ways[-1].difference.difference)} {_ends(ways[-1].difference)}",
         text.fixed(found.improvement, 2),
         _p_value(found.test.adjusted),
-        found.decision,
-        _more(found.seeds) if found.decision == "undecided" else "",
+        _decision(found, list(comparison.by_acting), ways),
+        _more(undecided[0]) if undecided else "",
         *raw,
     )
+
+
+def _decision(
+    found: EnvironmentVerdict, names: Sequence[Acting], ways: Sequence[EnvironmentVerdict]
+) -> str:
+    """Returns the decision; with the way of acting in which it holds, if only in one."""
+    if found.reason != "ways of acting differ":
+        return found.decision
+    held = [
+        f"{one.decision} if {name}"
+        for name, one in zip(names, ways, strict=True)
+        if one.decision != "undecided"
+    ]
+    return f"{found.decision}: {', '.join(held)}"
 
 
 def _count(runs: int, failed: int) -> str:
@@ -123,8 +179,17 @@ def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = 
         if options.policy is FailurePolicy.COUNT_AS_RANDOM
         else "failed runs are left out"
     )
+    ways = {way for each in found for way in each.by_acting}
+    acting = (
+        "sampled actions, and most likely actions with those of the expert as score 1: a verdict "
+        "must hold for both"
+        if len(ways) > 1
+        else "most likely actions, those of the expert as score 1"
+        if ways == {"likely"}
+        else "stochastic policy"
+    )
     return (
-        f"{formula}, stochastic policy; differences are the "
+        f"{formula}, {acting}; differences are the "
         f"algorithm's less the baseline's; {options.level:.0%} intervals: IQM and P by stratified "
         f"bootstrap ({options.replicates} replicates, seed {options.seed}), means by Welch; p by "
         "studentized permutation, the larger of means and of ranks, corrected by Holm for "
@@ -140,12 +205,15 @@ def pairwise_document(found: list[PairwiseComparison], options: PairwiseOptions)
             "replicates": options.replicates,
             "seed": options.seed,
             "failed_runs": options.policy.value if options.policy else "either",
+            "acting": options.acting or "both where known",
         },
         "contests": [
             {
                 **asdict(comparison.conditions),
                 "algorithm": comparison.algorithm,
                 "score_one": list(comparison.score_one),
+                "acting": list(comparison.by_acting),
+                "lacking": comparison.lacking,
                 "verdicts": [_verdict(comparison, verdict) for verdict in comparison.verdicts],
             }
             for comparison in found
@@ -156,14 +224,14 @@ def pairwise_document(found: list[PairwiseComparison], options: PairwiseOptions)
 def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]:
     return {
         "baseline": verdict.second,
-        "verdict": verdict.decision,
-        "reason": verdict.reason,
-        "iqm": asdict(verdict.iqm),
-        "mean": asdict(verdict.difference),
-        "test": asdict(verdict.test),
-        "collapses": asdict(verdict.collapses) if verdict.collapses else None,
-        "improvement": asdict(verdict.improvement.probability),
-        "seeds": asdict(verdict.seeds) if verdict.seeds else None,
+        **_numbers_of(verdict),
+        "by_acting": {
+            way: {
+                **_numbers_of(found),
+                "environments": [asdict(each) for each in found.environments],
+            }
+            for way, found in comparison.ways(verdict).items()
+        },
         "missing": [asdict(cell) for cell in verdict.coverage.missing],
         "environments": [
             {
@@ -191,6 +259,19 @@ def _collapsed(found: CollapseComparison, level: float) -> str:
         f"collapses (score below {COLLAPSE_SCORE}): {counts} runs, p {_p_value(found.p_value)}; "
         f"not excluded at {level:.0%}: up to {bounds} of all runs"
     )
+
+
+def _numbers_of(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "verdict": verdict.decision,
+        "reason": verdict.reason,
+        "iqm": asdict(verdict.iqm),
+        "mean": asdict(verdict.difference),
+        "test": asdict(verdict.test),
+        "collapses": asdict(verdict.collapses) if verdict.collapses else None,
+        "improvement": asdict(verdict.improvement.probability),
+        "seeds": asdict(verdict.seeds) if verdict.seeds else None,
+    }
 
 
 def _runs(verdict: Verdict) -> str:

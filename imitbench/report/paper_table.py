@@ -12,6 +12,7 @@ from imitbench.report import text
 from imitbench.report.latex import escape, floating, number, table_row, tabular
 from imitbench.report.model import AlgorithmResult, Report, Section, StatisticsSettings
 from imitbench.report.race_tables import verdict_table
+from imitbench.report.tables import reference_errors
 from imitbench.stats.aggregates import mean
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.coverage import count_failures
@@ -106,6 +107,7 @@ def _interval(
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
+        errors=reference_errors(section.references, "sampled", method.seed),
     )["mean"]
 
 

@@ -32,6 +32,11 @@ from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
 
 MILLION = 1e6
+LIKELY = (
+    "IQM, likely",
+    "The same policies take their most likely actions, and those of the expert have score 1.",
+)
+"""Heading of a column, and what it means."""
 _UNKNOWN = Cell(text.NOTHING)
 _REPEATED_ENVIRONMENT = Column("Environment", "name", rank=1, above=True)
 _FAILED = Column("Failed runs", "failures", rank=1, short="Failed")
@@ -124,6 +129,9 @@ def short_table(section: Section) -> Table:
 
 
 def _all_environments(section: Section, conditions: str) -> Table:
+    likely = any(result.iqm_likely is not None for result in section.algorithms)
+    if likely:
+        conditions = f"{': '.join(LIKELY)} {conditions}"
     rows = [
         (
             _algorithm(result, result.kind),
@@ -131,6 +139,7 @@ def _all_environments(section: Section, conditions: str) -> Table:
             Cell(text.seeds(result), None if result.kind == "reference" else result.seeds[0]),
             _interval(result.mean, result),
             _interval(result.iqm, result),
+            *([_interval(result.iqm_likely, result)] * likely),
             Cell.count(result.failures),
         )
         for result in section.algorithms
@@ -143,6 +152,7 @@ def _all_environments(section: Section, conditions: str) -> Table:
             Column("Seeds", rank=3),
             Column("Mean score", "interval", rank=4),
             Column("IQM score", "interval"),
+            *([Column(LIKELY[0], "interval", rank=1)] * likely),
             _FAILED,
         ),
         rows=tuple(rows),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from imitbench.records.selection import Acting
 from imitbench.report.model import Section, StatisticsSettings
 from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.coverage import compared_coverage, count_failures
@@ -35,12 +36,15 @@ class SectionComparison:
     improvement: ImprovementMatrix | None
 
 
-def compare_section(section: Section, method: StatisticsSettings) -> SectionComparison | None:
+def compare_section(
+    section: Section, method: StatisticsSettings, acting: Acting | None = None
+) -> SectionComparison | None:
     """Compares the algorithms of a section.
 
     Args:
         section: The section, with its runs.
         method: Settings of the bootstrap: replicates, seed and level.
+        acting: Way of acting that is compared; `None` for the section's first one.
 
     Returns:
         The comparison; `None` if no algorithm has runs and finite scores.
@@ -55,7 +59,9 @@ def compare_section(section: Section, method: StatisticsSettings) -> SectionComp
     table: dict[str, dict[str, list[float]]] = {name: {} for name in names}
     for row in section.runs:
         if row.algo in table:
-            table[row.algo].setdefault(row.env, []).append(row.score)
+            table[row.algo].setdefault(row.env, []).append(
+                row.score_by(acting or section.acting[0])
+            )
     failed = {
         result.algorithm: {cell.environment: cell.failures for cell in result.cells}
         for result in section.algorithms

@@ -12,8 +12,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from imitbench.cards.algorithm import Role
-from imitbench.records.bundled_cards import bundled_suite
+from imitbench.records.bundled_cards import bundled_suite, likely_score, measured_references
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
+from imitbench.records.selection import Acting, ActingChoice
+from imitbench.report.comparison_runs import ways_of_acting
 from imitbench.report.measures import summarize_measures
 from imitbench.report.model import (
     ANCHORS,
@@ -37,9 +39,10 @@ from imitbench.stats.aggregates import (
     median,
     optimality_gap,
 )
-from imitbench.stats.bootstrap import Interval, stratified_bootstraps
+from imitbench.stats.bootstrap import Interval, ReferenceErrors, stratified_bootstraps
 from imitbench.stats.coverage import FailurePolicy, count_failures
-from imitbench.stats.normalization import normalize
+from imitbench.stats.normalization import has_scale, normalize
+from imitbench.stats.strata import FloatArray
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
 
@@ -66,6 +69,7 @@ def build_report(
     seed: int = 0,
     episodes: int | None = Protocol().episodes,
     aggregates: Sequence[Aggregate] = AGGREGATES,
+    acting: ActingChoice | None = None,
 ) -> Report:
     """Builds the report; the order of the rows does not matter.
 
@@ -89,14 +93,16 @@ def build_report(
         episodes: Evaluation episodes per run, as far as the caller knows.
         aggregates: Aggregates to compute, `mean` and `iqm` among them; others are `None`. The
             numbers do not depend on the choice.
+        acting: Ways of acting to show; `None` for both where the scores of both are known.
 
     Returns:
         The report; it has no sections if there are neither completed nor failed runs.
 
     Raises:
+        InputError: Scores of most likely actions are required and not known.
         ValueError: `replicates` is not positive.
     """
-    method = StatisticsSettings(episodes, replicates, seed, LEVEL, failed_runs)
+    method = StatisticsSettings(episodes, replicates, seed, LEVEL, failed_runs, acting)
     rows = sorted(scores, key=lambda row: (row.suite, row.env, row.algo, row.seed, row.run_id))
     failed = sorted(failures, key=lambda row: (
         row.suite, row.env, row.algo, row.seed, row.run_id, row.phase, row.error_type, row.message
@@ -149,6 +155,9 @@ def _suite_sections(
         ran = {row.algo for row in shown} | {algo for algo, _ in failed}
         fixed = _reference_rows(inside)
         names = ran | fixed
+        errors = {
+            acting: reference_errors(inside, acting, method.seed) for acting in get_args(Acting)
+        }
         results = [
             _algorithm_result(
                 name,
@@ -157,19 +166,24 @@ def _suite_sections(
                 [row for row in shown if row.algo == name],
                 failed,
                 {row.env: row for row in inside} if name in fixed else {},
+                errors,
                 method,
                 aggregates,
             )
             for name in names
         ]
         ranked = tuple(sorted(results, key=lambda result: _rank(result, order)))
+        unknown = (row for row in runs or shown if not math.isfinite(row.score_likely))
+        lacking = next(((row.algo, row.env) for row in unknown), None)
+        ways, why = ways_of_acting(lacking, method.acting, suite)
+        sampled_only = [f"Only sampled actions are compared: {why}."] if why else []
         sections.append(
             Section(
                 conditions=conditions,
                 environments=tuple(environments),
                 algorithms=ranked,
                 references=tuple(inside),
-                notes=section_notes(ranked, shown, inside),
+                notes=(*section_notes(ranked, shown, inside), *sampled_only),
                 measured=summarize_measures(
                     [row for row in measures if is_in_group(row, conditions)]
                 ),
@@ -177,6 +191,7 @@ def _suite_sections(
                 extra=extra_tables(
                     ranked, inside, [row for row in imported if _fits(row, conditions)]
                 ),
+                acting=ways,
             )
         )
     return sections
@@ -249,6 +264,7 @@ def _algorithm_result(
     rows: list[ScoreRow],
     failed: Mapping[tuple[str, str], int],
     references: Mapping[str, ReferenceRow],
+    errors: Mapping[Acting, ReferenceErrors],
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
 ) -> AlgorithmResult:
@@ -262,20 +278,20 @@ def _algorithm_result(
         _cell(name, env, runs, failures[env], references.get(env), method)
         for env, runs in by_environment.items()
     )
-    scores = count_failures(
-        {env: [row.score for row in runs] for env, runs in by_environment.items() if runs},
-        failures,
-        method.failed_runs,
-    )
+    scores = _counted(by_environment, failures, method, "sampled")
     uses_reward = any(row.uses_reward for row in rows)
     defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
     if not scores and defined:
         by_definition = Interval(float(np.mean(defined)), math.nan, math.nan, method.level)
-        return AlgorithmResult(name, cells, by_definition, by_definition, role)
+        likely = by_definition if _are_likely(cells, method) else None
+        return AlgorithmResult(name, cells, by_definition, by_definition, role, iqm_likely=likely)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, role, uses_reward)
-    key = tuple((env, tuple(runs)) for env, runs in scores.items())
-    found = _intervals(key, method, aggregates)
+    found = _intervals(_key(scores), errors["sampled"], method, aggregates)
+    likely = None
+    if _are_likely(cells, method):
+        quiet = _key(_counted(by_environment, failures, method, "likely"))
+        likely = _intervals(quiet, errors["likely"], method, ("iqm",))["iqm"]
     return AlgorithmResult(
         algorithm=name,
         cells=cells,
@@ -286,7 +302,33 @@ def _algorithm_result(
         median=found.get("median"),
         gap=found.get("gap"),
         cost=_cost([row for runs in by_environment.values() for row in runs]),
+        iqm_likely=likely,
     )
+
+
+_Key = tuple[tuple[str, tuple[float, ...]], ...]
+
+
+def _key(scores: Mapping[str, FloatArray]) -> _Key:
+    return tuple((env, tuple(runs)) for env, runs in scores.items())
+
+
+def _counted(
+    runs: Mapping[str, Sequence[ScoreRow]],
+    failures: Mapping[str, int],
+    method: StatisticsSettings,
+    acting: Acting,
+) -> dict[str, FloatArray]:
+    """Returns scores by environment, with failed runs counted."""
+    scores = {env: [row.score_by(acting) for row in own] for env, own in runs.items() if own}
+    return count_failures(scores, failures, method.failed_runs)
+
+
+def _are_likely(cells: Sequence[CellResult], method: StatisticsSettings) -> bool:
+    """Whether scores of most likely actions are wanted, and known on the covered environments."""
+    kinds = {cell.kind for cell in cells}
+    covered = [cell for cell in cells if cell.kind == ("run" if "run" in kinds else "reference")]
+    return method.acting != "sampled" and all(cell.score_likely is not None for cell in covered)
 
 
 def _cost(rows: Sequence[ScoreRow]) -> RunCost | None:
@@ -305,7 +347,8 @@ def _cost(rows: Sequence[ScoreRow]) -> RunCost | None:
 
 @lru_cache(maxsize=8)
 def _intervals(
-    scores: tuple[tuple[str, tuple[float, ...]], ...],
+    scores: _Key,
+    errors: ReferenceErrors,
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
 ) -> dict[str, Interval]:
@@ -316,7 +359,31 @@ def _intervals(
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
+        errors=errors,
     )
+
+
+def reference_errors(
+    references: Sequence[ReferenceRow], acting: Acting, seed: int
+) -> ReferenceErrors:
+    """Returns the standard errors of references that are on bundled cards.
+
+    Args:
+        references: References of a section.
+        acting: Way of acting of the policies, and of the expert that has score 1.
+        seed: Seed of the bootstrap.
+    """
+    found = []
+    for row in references:
+        known = measured_references(row.suite, row.env, row)
+        if known is None:
+            continue
+        one = known.expert if acting == "sampled" else known.expert_likely
+        if one is not None and has_scale(row.random, one.mean):
+            span = one.mean - row.random
+            error = (known.random.standard_error / span, one.standard_error / span)
+            found.append((row.env, *error))
+    return ReferenceErrors(tuple(found), seed)
 
 
 def _cell(
@@ -337,12 +404,17 @@ def _cell(
             return CellResult(env, "missing", failures=failures)
         score = normalize(raw, reference.random, reference.expert)
         known = None if math.isnan(score) else score
-        return CellResult(env, "reference", failures=failures, raw_mean=raw, score=known)
+        second = likely_score(reference.suite, env, reference, score)
+        likely = known if name in ANCHORS and math.isfinite(second) else None
+        return CellResult(
+            env, "reference", failures=failures, raw_mean=raw, score=known, score_likely=likely
+        )
     columns = np.array([
-        (row.raw_return, row.score, row.score_deterministic, row.mean_length, row.termination_rate)
+        (row.raw_return, row.score, row.score_deterministic, row.mean_length, row.termination_rate,
+         row.score_likely)
         for row in runs
     ])  # fmt: skip
-    raw_mean, score_mean, deterministic, length, ended = map(float, columns.mean(axis=0))
+    raw_mean, score_mean, deterministic, length, ended, likely = map(float, columns.mean(axis=0))
     return CellResult(
         environment=env,
         kind="run",
@@ -353,6 +425,7 @@ def _cell(
         raw_std=float(columns[:, 0].std(ddof=1)) if len(runs) > 1 else None,
         score=score_mean * len(runs) / (len(runs) + counted),
         score_deterministic=deterministic * len(runs) / (len(runs) + counted),
+        score_likely=likely * len(runs) / (len(runs) + counted) if math.isfinite(likely) else None,
         mean_length=length,
         termination_rate=ended,
     )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.aggregates import Statistic
 from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata, matched
+
+_Drawn: TypeAlias = tuple[FloatArray, FloatArray]
 
 CHUNK_ELEMENTS = 1 << 14
 """Number of scores drawn at a time: 128 KiB per buffer, so temporaries fit into the cache."""
@@ -60,6 +64,51 @@ def percentile_interval(point: float, estimates: FloatArray, level: float) -> In
     return Interval(point, float(low), float(high), level)
 
 
+@dataclass(frozen=True)
+class ReferenceErrors:
+    """Standard errors of the returns that are scores 0 and 1, as scores.
+
+    Algorithms that share references also share their errors: the same seed gives the same draws on
+    an environment, whatever else is drawn.
+
+    Attributes:
+        by_environment: Name, standard error of the return of score 0, and that of score 1, each
+            divided by the difference of these returns; an environment that is not listed has none.
+        seed: Seed of the draws.
+    """
+
+    by_environment: tuple[tuple[str, float, float], ...]
+    seed: int = 0
+
+    @lru_cache(maxsize=4)  # noqa: B019 (small, and shared by all algorithms of a table)
+    def draws(self, environments: tuple[str, ...], replicates: int) -> _Drawn:
+        """Draws normal errors of the references.
+
+        Args:
+            environments: Names of environments.
+            replicates: Number of draws.
+
+        Returns:
+            The score of the true return of score 0, and how many times smaller than stated the
+            difference of the two returns is, each of shape (replicates, environments), not to be
+            changed.
+        """
+        known = {name: errors for name, *errors in self.by_environment}
+        zero = np.zeros((replicates, len(environments)))
+        scale = np.ones((replicates, len(environments)))
+        for index, name in enumerate(environments):
+            if name in known:
+                rng = np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+                low, high = rng.standard_normal((2, replicates)) * np.array(known[name])[:, None]
+                zero[:, index] = low
+                # Returns that are too close to tell apart give no usable scale.
+                scale[:, index] = 1 / np.maximum(1 + high - low, _LEAST_SCALE)
+        return zero, scale
+
+
+_LEAST_SCALE = 0.1
+
+
 def stratified_bootstraps(
     scores: Scores,
     statistics: Mapping[str, Statistic],
@@ -67,6 +116,7 @@ def stratified_bootstraps(
     replicates: int = 50_000,
     level: float = 0.95,
     rng: np.random.Generator,
+    errors: ReferenceErrors | None = None,
 ) -> dict[str, Interval]:
     """Resamples runs within each environment and recomputes statistics.
 
@@ -76,12 +126,15 @@ def stratified_bootstraps(
         replicates: Number of resamples, the same for all statistics.
         level: Confidence level of the intervals, in (0, 1).
         rng: Source of the resamples.
+        errors: Errors of the references, of which each resample has its own draw. They widen
+            intervals, and do not change points. Needs scores by name of the environment.
 
     Returns:
         By name, the statistic and the interval of its resampled values. If every environment has a
         single run, nothing can be resampled: `low` and `high` are NaN. If only some have one,
         those add no spread, and the interval is too narrow. If all scores of each environment are
-        equal, both ends are the point: the runs show no spread, but the true spread may be larger.
+        equal, and the references have no errors, both ends are the point: the runs show no spread,
+        but the true spread may be larger.
 
     Raises:
         ValueError: `scores` are unusable (see `Strata.of`), `replicates` is not positive, or
@@ -95,8 +148,18 @@ def stratified_bootstraps(
     points = {name: float(statistic(strata)) for name, statistic in statistics.items()}
     if max(strata.sizes) == 1:
         return {name: no_interval(point, level) for name, point in points.items()}
-    estimates = resampled(strata, statistics, replicates, rng)
+    drawn = _drawn(errors, scores, replicates)
+    estimates = resampled(strata, statistics, replicates, rng, drawn)
     return {name: percentile_interval(points[name], estimates[name], level) for name in statistics}
+
+
+def _drawn(errors: ReferenceErrors | None, scores: Scores, replicates: int) -> _Drawn | None:
+    """Returns the errors of references in each resample, by environment in the order of strata."""
+    if errors is None or not errors.by_environment:
+        return None
+    if not isinstance(scores, Mapping):
+        raise ValueError("scores: errors of references need the names of environments")
+    return errors.draws(tuple(sorted(scores)), replicates)
 
 
 def bootstrap_differences(
@@ -107,6 +170,7 @@ def bootstrap_differences(
     replicates: int = 50_000,
     level: float = 0.95,
     rng: np.random.Generator,
+    errors: ReferenceErrors | None = None,
 ) -> dict[str, Interval]:
     """Bootstraps the differences of two algorithms' statistics; resamples runs independently.
 
@@ -118,6 +182,8 @@ def bootstrap_differences(
         replicates: Number of resamples.
         level: Confidence level of the intervals, in (0, 1).
         rng: Source of the resamples: those of `first` are all drawn before those of `second`.
+        errors: Errors of the references, as for `stratified_bootstraps`; both algorithms share
+            each draw.
 
     Returns:
         An interval per name of statistic(first) - statistic(second): positive where the first
@@ -137,8 +203,9 @@ def bootstrap_differences(
     }
     if max(one.sizes + other.sizes) == 1:
         return {name: no_interval(point, level) for name, point in points.items()}
-    ours = resampled(one, statistics, replicates, rng)
-    theirs = resampled(other, statistics, replicates, rng)
+    drawn = _drawn(errors, first, replicates)
+    ours = resampled(one, statistics, replicates, rng, drawn)
+    theirs = resampled(other, statistics, replicates, rng, drawn)
     return {
         name: percentile_interval(points[name], ours[name] - theirs[name], level)
         for name in statistics
@@ -162,6 +229,7 @@ def resampled(
     statistics: Mapping[str, Statistic],
     replicates: int,
     rng: np.random.Generator,
+    drawn: _Drawn | None = None,
 ) -> dict[str, FloatArray]:
     """Computes statistics of resamples, drawn chunk by chunk.
 
@@ -170,6 +238,7 @@ def resampled(
         statistics: Statistics by name.
         replicates: Number of resamples.
         rng: See `resamples`.
+        drawn: What `ReferenceErrors.draws` returns for the environments of the strata.
 
     Returns:
         By name, shape (replicates,): the i-th numbers of all come from the same resample.
@@ -178,10 +247,34 @@ def resampled(
     done = 0
     for chunk in resamples(strata, replicates, rng):
         after = done + len(chunk.values)
+        sample: Strata = chunk
+        if drawn is not None:
+            sample = _moved(chunk, drawn[0][done:after], drawn[1][done:after])
         for name, statistic in statistics.items():
-            estimates[name][done:after] = statistic(chunk)
+            estimates[name][done:after] = statistic(sample)
         done = after
     return estimates
+
+
+def _moved(chunk: Strata, zero: FloatArray, scale: FloatArray) -> Strata:
+    """Returns scores with other references, in the buffer of the chunk.
+
+    Args:
+        chunk: Resamples, which lose their order.
+        zero: See `ReferenceErrors.draws`, shape (replicates in this chunk, environments).
+        scale: As `zero`.
+    """
+    rows, environments = zero.shape
+    if len(set(chunk.sizes)) == 1:
+        columns = [chunk.values.reshape(rows, environments, -1)]
+        moves = [(zero[:, :, None], scale[:, :, None])]
+    else:
+        columns = chunk.columns()
+        moves = [(zero[:, [at]], scale[:, [at]]) for at in range(environments)]
+    for column, (low, factor) in zip(columns, moves, strict=True):
+        column -= low
+        column *= factor
+    return Strata(chunk.values, chunk.sizes)
 
 
 def resamples(

@@ -45,9 +45,11 @@ Reason: TypeAlias = Literal[
     "too few runs",
     "mean and IQM disagree",
     "failed runs decide",
+    "ways of acting differ",
     "nothing in common",
 ]
-"""Reason for a decision; `failed runs decide` if it depends on how failed runs count."""
+"""Reason for a decision; `failed runs decide` if it depends on how failed runs count, and `ways of
+acting differ` if it depends on whether policies sample their actions."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +178,18 @@ def verdicts(
     return [_decided(verdict, adjusted[verdict.second], options) for verdict in found]
 
 
-def common_environments(one: Verdict, other: Verdict) -> Verdict:
-    """Returns the verdict that holds under both policies for failed runs.
+def common_environments(
+    one: Verdict, other: Verdict, reason: Reason = "failed runs decide"
+) -> Verdict:
+    """Returns the verdict that holds in two views of a comparison.
+
+    Each view is one policy for failed runs and one way of acting. The two tests need no correction,
+    as both must reject.
 
     Args:
-        one: The verdict under one policy, whose numbers are kept.
-        other: The verdict of the same comparison under the other policy.
+        one: The verdict in one view, whose numbers are kept.
+        other: The verdict of the same comparison in the other view.
+        reason: Reason for being undecided where the views differ.
 
     Returns:
         `one`, undecided where the decisions differ.
@@ -190,13 +198,13 @@ def common_environments(one: Verdict, other: Verdict) -> Verdict:
     environments = tuple(
         found
         if found.decision == elsewhere.get(found.environment, "undecided")
-        else replace(found, decision="undecided", reason="failed runs decide")
+        else replace(found, decision="undecided", reason=reason)
         for found in one.environments
     )
     decided: Verdict = replace(one, environments=environments)
     if one.decision == other.decision:
         return decided
-    return replace(decided, decision="undecided", reason="failed runs decide")
+    return replace(decided, decision="undecided", reason=reason)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -58,7 +58,7 @@ CREATE TABLE runs (
     budget VARCHAR, budget_unit VARCHAR, budget_amount BIGINT, n_demos BIGINT, all_demos BOOLEAN,
     source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE,
-    score DOUBLE, score_deterministic DOUBLE, mean_length DOUBLE,
+    score DOUBLE, score_deterministic DOUBLE, score_likely DOUBLE, mean_length DOUBLE,
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
@@ -107,7 +107,7 @@ CREATE VIEW "references" AS
            reference_score_one, reference_demonstrations
     FROM failures;
 CREATE VIEW scores AS
-    SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic,
+    SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic, score_likely,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,
            reference_score_one AS score_one,
            coalesce(getvariable('{FOLDER_VARIABLE}') || '/', '') || path AS path

@@ -20,7 +20,8 @@ from pydantic_core import from_json
 
 from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
-from imitbench.records.runs import Record
+from imitbench.records.bundled_cards import likely_score
+from imitbench.records.runs import Record, ReferenceScores
 from imitbench.stats.normalization import normalize
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
 from imitbench.untrusted.files import read_content
@@ -133,6 +134,17 @@ class ExternalRun(Record):
         if self.score is not None or raw is None or random is None or expert is None:
             return self.score
         score = normalize(raw, random, expert)
+        return score if math.isfinite(score) else None
+
+    @property
+    def score_likely(self) -> float | None:
+        """The score of most likely actions, see `likely_score`; `None` if it is unknown."""
+        deterministic, version = self.score_deterministic, self.reference_version
+        random, expert = self.reference_random, self.reference_expert
+        if deterministic is None or version is None or random is None or expert is None:
+            return None
+        scale = ReferenceScores(random=random, expert=expert, version=version)
+        score = likely_score(self.suite or "", self.env or "", scale, deterministic)
         return score if math.isfinite(score) else None
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
+from imitbench.records.bundled_cards import likely_score
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
@@ -143,6 +144,8 @@ def _failed(spec: RunSpec, failure: RunFailure, path: str | None) -> dict[str, A
 
 def _completed(spec: RunSpec, result: RunResult, path: str | None) -> dict[str, Any]:
     references = result.references
+    deterministic = references.score(result.deterministic_return)
+    likely = likely_score(spec.suite, spec.environment.id, references, deterministic)
     return _identity(spec, path) | {
         "budget_unit": spec.budget.unit,
         "budget_amount": spec.budget.amount,
@@ -150,7 +153,8 @@ def _completed(spec: RunSpec, result: RunResult, path: str | None) -> dict[str, 
             exclude={"schema_version", "run_id", "references", "provenance", "measures"}
         ),
         "score": _known(references.score(result.raw_return)),
-        "score_deterministic": _known(references.score(result.deterministic_return)),
+        "score_deterministic": _known(deterministic),
+        "score_likely": _known(likely),
         **_reference_columns(references),
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
     }

@@ -93,6 +93,7 @@ def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_
     assert card.references.expert.revision == pinned.digest[:12]
     assert card.references.expert.episodes >= 100
     assert card.references.random.episodes >= 100
+    assert card.references.expert_likely.episodes >= 1000
     assert card.references.expert.mean >= GOOD_ENOUGH.get(env_id, card.references.random.mean)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from imitbench.cards.catalog import load_algorithm, suite_names
 from imitbench.cards.plugins import find_suite
-from imitbench.cards.suite import EnvironmentCard, mismatch
+from imitbench.cards.suite import EnvironmentCard, References, mismatch
 from imitbench.errors import InputError
 from imitbench.records.runs import ReferenceRow, ReferenceScores
 
@@ -65,6 +65,31 @@ def test_an_expert_has_score_one_alone():
         card(**expert, score_one=1.0)
     with pytest.raises(ValueError, match=r"references\.demonstrations: the expert has score 1"):
         card(**expert, references=both)
+
+
+EXPERT = {**MEASURED, "revision": "0" * 12}
+LIKELY = {**EXPERT, "deterministic": True, "mean": 12.0}
+
+
+@pytest.mark.parametrize(
+    ("references", "message"),
+    [
+        ({"demonstrations": SHOWN, "expert_likely": LIKELY}, "there is no expert; remove it"),
+        (
+            {"expert": EXPERT, "expert_likely": {**LIKELY, "deterministic": False}},
+            r"expert_likely\.deterministic must be true",
+        ),
+        (
+            {"expert": EXPERT, "expert_likely": {**LIKELY, "revision": "1" * 12}},
+            r"expert_likely\.revision must be that of expert; .* --likely",
+        ),
+    ],
+)
+def test_the_most_likely_actions_are_of_the_measured_expert(references, message):
+    with pytest.raises(ValueError, match=message):
+        References.model_validate({"random": RANDOM, **references})
+    kept = References.model_validate({"random": RANDOM, "expert": EXPERT, "expert_likely": LIKELY})
+    assert kept.expert_likely.mean == 12.0
 
 
 def test_methods_that_query_an_expert_are_not_applicable():

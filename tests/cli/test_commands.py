@@ -272,9 +272,31 @@ def test_suites_measure_updates_a_card(imitbench, tmp_path):
     )
     assert answer.code == 0, answer.err
     before, after = load_suite("classic"), read_yaml_model(card, SuiteCard)
-    assert after.environments["Pendulum-v1"].references.random.episodes == 2
+    references = after.environments["Pendulum-v1"].references
+    assert references.random.episodes == 2
+    assert references.expert_likely.mean != references.expert.mean
     untouched = "seals/CartPole-v0"
     assert after.environments[untouched] == before.environments[untouched]
+
+
+def test_suites_measure_adds_the_most_likely_actions_and_changes_nothing_else(imitbench, tmp_path):
+    import yaml
+
+    from imitbench.cards.catalog import suite_directory
+
+    card = tmp_path / "suite.yaml"
+    before = yaml.safe_load((suite_directory("classic") / "suite.yaml").read_text())
+    environment = before["environments"]["Pendulum-v1"]
+    environment["references"].pop("expert_likely")
+    card.write_text(yaml.safe_dump(before))
+    options = ("--env", "Pendulum-v1", "--episodes", 2, "--likely", "--card", card)
+    answer = imitbench("suites", "measure", "classic", *options)
+    assert answer.code == 0, answer.err
+    after = yaml.safe_load(card.read_text())
+    added = after["environments"]["Pendulum-v1"]["references"].pop("expert_likely")
+    assert after == before
+    assert (added["deterministic"], added["episodes"]) == (True, 2)
+    assert added["revision"] == environment["references"]["expert"]["revision"]
 
 
 def test_doctor_finds_nothing_wrong(imitbench):

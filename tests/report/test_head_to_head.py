@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import combinations
 from urllib.parse import parse_qs
 
@@ -11,6 +12,7 @@ from support import shown_results
 from support.published import publish
 from support.shown_results import SKILLS, write_results
 
+from imitbench.cards.catalog import load_suite
 from imitbench.published.results_sources import find_results
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.head_to_head import (
@@ -21,8 +23,10 @@ from imitbench.report.leaderboard.head_to_head import (
     payload,
     render_head_to_head,
 )
+from imitbench.report.leaderboard.model import Board
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.leaderboard.standings import scores_of
+from imitbench.report.model import StatisticsSettings
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.significance import welch
 from imitbench.stats.verdicts import verdicts
@@ -88,6 +92,48 @@ def test_verdicts_are_those_of_single_comparisons(board, data):
         assert numbers[3] == pytest.approx(counted.improvement.probability.point)
         decided += bool(decision)
     assert 0 < decided < len(table["pairs"])
+
+
+def test_both_ways_of_acting_are_compared(tmp_path, monkeypatch):
+    card = load_suite("classic")
+    known = {
+        env: (found.references.random.mean, found.references.expert.mean)
+        for env, found in card.environments.items()
+    }
+    monkeypatch.setattr(shown_results, "REFERENCES", known)
+    write_results(tmp_path, seeds=6, failing=(), version=card.version)
+    [part] = build_board(find_results(tmp_path), title="Board", replicates=500).sections
+    assert part.likely_pairs.keys() == part.pairs.keys()
+    rows = compared_rows(part)
+    for (first, second), found in part.likely_pairs.items():
+        one, other = (
+            scores_of(rows[name], FailurePolicy.EXCLUDE, "likely") for name in (first, second)
+        )
+        [verdict] = verdicts(first, one, {second: other}, replicates=500)
+        assert (found.decision, found.iqm.point) == (verdict.decision, verdict.iqm.point)
+    pendulum = [run.row for run in rows["bc"].runs if run.row.env == "Pendulum-v1"]
+    expected = (
+        pendulum[0].score_deterministic
+        * (known["Pendulum-v1"][1] - known["Pendulum-v1"][0])
+        / (card.environments["Pendulum-v1"].references.expert_likely.mean - known["Pendulum-v1"][0])
+    )
+    assert pendulum[0].score_likely == pytest.approx(expected)
+    decided = dict(part.likely_pairs)
+    pair = next(pair for pair, found in part.pairs.items() if found.decision == "better")
+    decided[pair] = replace(decided[pair], decision="worse")
+    turned = Board(
+        "B", StatisticsSettings(10, 500, 0, 0.95), (), (replace(part, likely_pairs=decided),)
+    )
+    [table] = payload(turned, "classic")["tables"]
+    found = pairs_of(table)[pair]
+    assert (found[0], found[9]) == (1, -1)
+    assert found[10] == decided[pair].iqm.point
+
+
+def test_without_the_second_reference_ways_of_acting_are_not_compared(board, data):
+    assert all(not part.likely_pairs for part in board.sections)
+    found = pairs_of(table_of(data, "10 demonstrations"))
+    assert all(entry[9] is None for entry in found.values())
 
 
 def test_differences_by_environment_have_welch_intervals(board, data):

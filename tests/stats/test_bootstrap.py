@@ -19,6 +19,7 @@ from imitbench.stats.aggregates import (
 )
 from imitbench.stats.bootstrap import (
     Interval,
+    ReferenceErrors,
     bootstrap_differences,
     resamples,
     stratified_bootstraps,
@@ -268,3 +269,57 @@ def test_differences_need_the_same_environments_and_more_than_single_runs() -> N
 def test_impossible_options_are_refused_by_name(options: dict[str, float], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         stratified_bootstrap({"a": [1.0, 2.0]}, mean, rng=rng(), **options)  # type: ignore[arg-type]
+
+
+ERRORS = ReferenceErrors((("a", 0.02, 0.03), ("b", 0.01, 0.05)))
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 3)])
+def test_errors_of_references_widen_intervals_and_leave_points(sizes: tuple[int, int]) -> None:
+    scores = {name: rng(1).normal(0.8, 0.01, size) for name, size in zip("ab", sizes, strict=True)}
+    plain = stratified_bootstraps(scores, STATISTICS, replicates=4000, rng=rng())
+    wide = stratified_bootstraps(scores, STATISTICS, replicates=4000, rng=rng(), errors=ERRORS)
+    for name in STATISTICS:
+        assert wide[name].point == plain[name].point
+        assert wide[name].high - wide[name].low > 2 * (plain[name].high - plain[name].low)
+    none = ReferenceErrors((("elsewhere", 0.5, 0.5),))
+    assert stratified_bootstraps(scores, STATISTICS, replicates=4000, rng=rng(), errors=none) == (
+        plain
+    )
+
+
+@pytest.mark.parametrize("score", [0.0, 0.8, 1.0])
+def test_the_interval_of_equal_scores_is_that_of_the_references(score: float) -> None:
+    zero, one = 0.02, 0.03
+    errors = ReferenceErrors((("a", zero, one),))
+    found = stratified_bootstrap(
+        {"a": np.full(5, score)}, mean, replicates=20_000, rng=rng(), errors=errors
+    )
+    reach = 1.96 * math.hypot(zero * (1 - score), one * score)  # to first order
+    assert found.high - found.low == pytest.approx(2 * reach, rel=0.05)
+
+
+def test_both_sides_of_a_difference_share_the_errors_of_references() -> None:
+    def difference(first: float, second: float) -> Interval:
+        scores = ({"a": np.full(3, one), "b": np.full(4, one)} for one in (first, second))
+        return bootstrap_differences(
+            *scores, {"mean": mean}, replicates=2000, rng=rng(), errors=ERRORS
+        )["mean"]
+
+    same = difference(0.9, 0.9)
+    assert (same.low, same.high) == (0.0, 0.0)
+    apart = difference(0.9, 0.7)
+    assert 0.15 < apart.low < 0.2 < apart.high < 0.25
+
+
+def test_errors_of_an_environment_do_not_depend_on_the_others() -> None:
+    zero, scale = ERRORS.draws(("a", "b"), 50)
+    again = ERRORS.draws(("b",), 50)
+    assert np.array_equal(zero[:, [1]], again[0])
+    assert np.array_equal(scale[:, [1]], again[1])
+    assert not np.array_equal(zero[:, 0] / 0.02, zero[:, 1] / 0.01)
+
+
+def test_errors_of_references_need_named_environments() -> None:
+    with pytest.raises(ValueError, match="need the names of environments"):
+        stratified_bootstraps(np.ones((3, 2)), STATISTICS, rng=rng(), errors=ERRORS)

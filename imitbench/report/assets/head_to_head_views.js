@@ -16,12 +16,22 @@ function pairOf(table, first, second) {
   const count = table.entries.length;
   const found = table.pairs[(i * (2 * count - i - 1)) / 2 + (j - i - 1)];
   if (!found) return null;
-  const [decision, lacking, environments, iqm, low, high, p, pLow, pHigh, margins] = found;
+  const [sampled, lacking, environments, iqm, low, high, p, pLow, pHigh, likely, point, from, to, margins] = found;
   const minus = (value) => (value === null ? null : -value);
   const rest = (value) => (value === null ? null : 1 - value);
   const same = { lacking, environments, margins };
-  if (first < second) return { ...same, decision, iqm: [iqm, low, high], p: [p, pLow, pHigh] };
-  return { ...same, decision: -decision, iqm: [minus(iqm), minus(high), minus(low)], p: [rest(p), rest(pHigh), rest(pLow)] };
+  const of = (...ways) => {
+    const known = ways.filter((way) => way !== null);
+    return { decision: known.every((way) => way === known[0]) ? known[0] : 0, ways: known };
+  };
+  if (first < second) return { ...same, ...of(sampled, likely), iqm: [iqm, low, high], quiet: [point, from, to], p: [p, pLow, pHigh] };
+  return { ...same, ...of(-sampled, minus(likely)), iqm: [minus(iqm), minus(high), minus(low)], quiet: [minus(point), minus(to), minus(from)], p: [rest(p), rest(pHigh), rest(pLow)] };
+}
+
+// In which ways of acting a pair is decided, if that depends on them.
+function waysOf(pair) {
+  if (pair.ways.length < 2 || pair.ways[0] === pair.ways[1]) return "";
+  return pair.ways.flatMap((way, place) => (way ? [`${VERDICTS[way]} if ${["sampled", "likely"][place]}`] : [])).join(", ");
 }
 
 function difference(table, first, second, environment) {
@@ -64,8 +74,11 @@ function verdictView(table, chosen) {
     const said = VERDICTS[pair.decision];
     const shade = pair.decision > 0 ? "h9" : pair.decision < 0 ? "h1" : "";
     const why = pair.lacking ? `too few runs: ${pair.lacking} more of each` : over(pair, table);
+    const differing = waysOf(pair);
+    const quiet = pair.ways.length > 1 ? [h("br"), signed(pair.quiet[0]), h("br"), ends(pair.quiet[1], pair.quiet[2])] : [];
     return h("td", { class: shade }, h(pair.decision ? "strong" : "span", {}, said), h("br"),
-      h("span", { class: "ends" }, signed(pair.iqm[0]), h("br"), ends(pair.iqm[1], pair.iqm[2])),
+      differing ? h("span", { class: "ends" }, differing, h("br")) : null,
+      h("span", { class: "ends" }, signed(pair.iqm[0]), h("br"), ends(pair.iqm[1], pair.iqm[2]), ...quiet),
       why ? h("br") : null, why ? h("span", { class: "ends" }, why) : null);
   }));
   const [first, ...others] = chosen.map((place) => table.entries[place].key);
@@ -83,6 +96,8 @@ function sentence(table, first, second) {
     ? [nameOf(one), " and ", nameOf(other), " cannot be told apart"]
     : [nameOf(one), h("strong", {}, ` is ${VERDICTS[pair.decision]} than `), nameOf(other)];
   const where = over(pair, table);
+  const differing = waysOf(pair);
+  if (differing) verdict.push(` (${differing})`);
   return h("p", { class: "lead" }, ...verdict,
     `: interquartile mean ${signed(pair.iqm[0])} ${ends(pair.iqm[1], pair.iqm[2])}, probability of improvement ${fixed(pair.p[0], 2)} ${ends(pair.p[1], pair.p[2], 2)}${where ? `, ${where}` : ""}.`);
 }

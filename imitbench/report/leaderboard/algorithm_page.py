@@ -69,8 +69,11 @@ def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> 
     anchor, section = row.anchor, part.section
     rank = model.tier_text(row) or "not ranked"
     rank += f": fewer than {model.LEAST_SEEDS} seeds" * (rank.endswith("provisional"))
+    quiet = row.result.iqm_likely
     scores = join(
-        "IQM score ", interval(row.result.iqm, row), ", mean score ",
+        "IQM score ", interval(row.result.iqm, row),
+        *((", with most likely actions ", interval(quiet, row)) if quiet is not None else ()),
+        ", mean score ",
         interval(row.result.mean, row), ", ",
         tag("a", rank, href=f"{up}{model.suite_page(section.suite)}#{part.anchor}"), ".",
     )  # fmt: skip

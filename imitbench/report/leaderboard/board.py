@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
-from imitbench.records.bundled_cards import bundled_suite, role_of
+from imitbench.records.bundled_cards import bundled_suite, likely_score, role_of
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import (
     FailureRow,
@@ -195,7 +195,7 @@ def build_board(
         )
         for section in report.sections:
             anchor = section_anchor(section, version)
-            own, pairs = with_tiers(
+            own, pairs, quiet = with_tiers(
                 _own_rows(section, anchor, rows, report, found.sources, colors), method
             )
             others = external_rows(section, method, found.external, anchor=anchor)
@@ -203,7 +203,7 @@ def build_board(
             contenders = [row for row in own if row.result.role == "method"]
             shown = (*contenders, *others, *last)
             noted = replace(section, notes=(*section.notes, *_shared_notes(own)))
-            sections.append(BoardSection(noted, shown, anchor, version, pairs))
+            sections.append(BoardSection(noted, shown, anchor, version, pairs, quiet))
     columns = make_columns(sections)
     return Board(title, method, found.sources, tuple(sections), columns, submit_to)
 
@@ -399,12 +399,16 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
 def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
     result = run.result
     assert result is not None
+    deterministic = result.references.score(result.deterministic_return)
     return ScoreRow.model_validate(
         {
             **columns,
             **result.model_dump(include=_MEASURED),
             "score": result.references.score(result.raw_return),
-            "score_deterministic": result.references.score(result.deterministic_return),
+            "score_deterministic": deterministic,
+            "score_likely": likely_score(
+                run.spec.suite, run.spec.environment.id, result.references, deterministic
+            ),
             "score_one": result.references.score_one,
         }
     )

@@ -18,6 +18,7 @@ from imitbench.report.leaderboard.row_facts import package_versions, values_text
 from imitbench.report.leaderboard.table_alarms import table_alarms
 from imitbench.report.markdown import escape, table
 from imitbench.report.model import CellResult, Report, StatisticsSettings
+from imitbench.report.report_tables import LIKELY
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
 from imitbench.util.quantities import json_value
@@ -33,7 +34,7 @@ COLUMNS = (
     "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page", "registered_race",
     "isolated",
     "trained_again", "differing", "tuning_trials", "tuning_env_steps", "package_versions",
-    "values_chosen",
+    "values_chosen", "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high",
 )  # fmt: skip
 """The header line of the CSV file."""
 
@@ -133,6 +134,7 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "kind": row.kind,
         "submitted_by": model.submitter_text(row) if row.submitters or row.imported else "",
         **_interval("score_iqm", result.iqm),
+        **_interval("score_iqm_likely", result.iqm_likely),
         **_interval("score_mean", result.mean),
         "score_worst": None if result.worst is None else result.worst.score,
         "worst_environment": None if result.worst is None else result.worst.environment,
@@ -174,6 +176,7 @@ def _cell(cell: CellResult) -> dict[str, Any]:
         "raw_return_std": cell.raw_std,
         "score_mean": cell.score,
         "score_deterministic_mean": cell.score_deterministic,
+        "score_likely_mean": cell.score_likely,
         "mean_length": cell.mean_length,
     }
 
@@ -187,7 +190,7 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
             "spec_digest": run.run.spec.digest,
             "submitted_by": run.submitter,
             **_columns(run.row, "env", "seed", "raw_return", "score", "score_deterministic",
-                       "mean_length", "env_steps", "wall_s", "finished_at"),
+                       "score_likely", "mean_length", "env_steps", "wall_s", "finished_at"),
             "episodes": run.episodes,
             "isolated": run.run.isolated,
         }
@@ -202,7 +205,7 @@ def _columns(row: RunRow, *names: str) -> dict[str, Any]:
 _QUIET = "Mean score of the same policies taking their most likely actions."
 _OVERALL = (
     "Tier", "Algorithm", "Submitted by", "Values", "Mean score", "Worst task", "IQM score",
-    "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
+    LIKELY[0], "Steps", "Demonstrations", "Environments", "Seeds", "Failed runs",
 )  # fmt: skip
 
 
@@ -235,7 +238,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     return [
         f"## {escape(part.title)}",
         table(_OVERALL, overall, names=4),
-        f"Seeds are per environment. {conditions}",
+        f"Seeds are per environment. {': '.join(LIKELY)} {conditions}",
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
         *([table(("Algorithm", *environments), quiet, names=1), _QUIET] if quiet else []),
@@ -253,6 +256,7 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
         text.score(None if result.mean is None else result.mean.point),
         escape(model.worst_task(row)),
         model.interval(result.iqm, row),
+        text.NOTHING if result.iqm_likely is None else model.interval(result.iqm_likely, row),
         model.amount(row.env_steps),
         ", ".join(map(str, row.n_demos)) or text.NOTHING,
         f"{len(result.covered)} of {len(part.section.environments)}",

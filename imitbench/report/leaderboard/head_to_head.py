@@ -123,8 +123,10 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "Verdicts",
             f"Row against column, by the rule of “imitbench compare” for one pair at {level}: the "
             "tests of means and of typical runs and the interval of the interquartile mean must "
-            "agree, with failed runs counted and without. Below the verdict, the difference of the "
-            "interquartile means with its interval.",
+            "agree, with failed runs counted and without, for sampled actions and for most likely "
+            "ones (where the expert is measured in both ways). Below the verdict, the difference "
+            "of the interquartile means with its interval, by sampled actions and then by most "
+            "likely ones.",
         ),
         (
             "improvement",
@@ -309,8 +311,9 @@ def _pairs(
     """Returns an entry for each pair of rows, in the order of their combinations.
 
     Each has the decision about the first, missing runs, number of common environments, interval of
-    the difference of the IQMs, probability of improvement, and margins by environment; it is 0
-    without a common environment.
+    the difference of the IQMs, probability of improvement, decision (`None` if it is unknown) and
+    interval of the difference by most likely actions, and margins by environment; it is 0 without
+    a common environment. The other numbers are by sampled actions.
     """
     if len(table) < 2:
         return []
@@ -324,7 +327,7 @@ def _pairs(
     margins = _margins(part.section.environments, table, method.level)
     found: list[Any] = []
     for pair in combinations(table, 2):
-        outcome = part.pairs.get(pair)
+        outcome, quiet = part.pairs.get(pair), part.likely_pairs.get(pair)
         if outcome is None:
             found.append(0)
             continue
@@ -335,6 +338,8 @@ def _pairs(
                 len(outcome.environments),
                 *_interval(outcome.iqm),
                 *_interval(improvement[pair]),
+                None if quiet is None else _CODES[quiet.decision],
+                *_interval(None if quiet is None else quiet.iqm),
                 margins[pair],
             ]
         )

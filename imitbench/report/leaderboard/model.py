@@ -227,7 +227,8 @@ class BoardSection:
             its rows. It follows from what the runs share, so that other results do not change it.
         version: Version of the suite's references, if the board has several; otherwise empty.
         pairs: Outcomes of all pairs of rows with runs and finite scores, by the names of their
-            results.
+            results; by sampled actions.
+        likely_pairs: The same by most likely actions, of rows that have scores of them.
     """
 
     section: Section
@@ -235,6 +236,7 @@ class BoardSection:
     anchor: str = ""
     version: str = ""
     pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
+    likely_pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

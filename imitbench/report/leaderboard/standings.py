@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from imitbench.records.selection import Acting
 from imitbench.report import text
 from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, SuiteColumn
 from imitbench.report.model import StatisticsSettings
@@ -67,8 +68,11 @@ def _quality(found: OnBoard) -> tuple[bool, bool, int, bool, float]:
 
 def with_tiers(
     rows: Sequence[BoardRow], method: StatisticsSettings
-) -> tuple[list[BoardRow], dict[Pair, PairOutcome]]:
+) -> tuple[list[BoardRow], dict[Pair, PairOutcome], dict[Pair, PairOutcome]]:
     """Returns the rows of a table with the tiers of ranked ones, and the outcomes of all pairs.
+
+    The first outcomes are by sampled actions, the second ones by most likely actions, of rows that
+    have their scores. A tier needs decisions that hold for both ways of acting.
 
     The chance that any row stands in a lower tier than another one which is not worse is at most
     1 - `method.level` in a table: all pairs within tracks are corrected for each other by Holm's
@@ -78,12 +82,27 @@ def with_tiers(
     ranked = [name for name, row in scored.items() if row.rank is not None and not row.provisional]
     within = [pair for pair in combinations(ranked, 2)
               if scored[pair[0]].track == scored[pair[1]].track]  # fmt: skip
-    pairs = pair_outcomes(scored, method, within)
-    decided = winners({pair: pairs[pair] for pair in within if pair in pairs}, 1 - method.level)
+    pairs = pair_outcomes(scored, method, corrected=within)
+    quiet = {name: row for name, row in scored.items() if row.result.iqm_likely is not None}
+    inside = [pair for pair in within if quiet.keys() >= {*pair}]
+    likely = pair_outcomes(quiet, method, "likely", inside)
+    both = {
+        pair: _agreed(pairs[pair], likely.get(pair, pairs[pair]))
+        for pair in within
+        if pair in pairs
+    }
+    decided = winners(both, 1 - method.level)
     tiers: dict[str, int] = {}
     for track in {scored[name].track for name in ranked}:
         tiers |= tiers_of([name for name in ranked if scored[name].track == track], decided)
-    return [replace(row, tier=tiers.get(row.result.algorithm)) for row in rows], pairs
+    return [replace(row, tier=tiers.get(row.result.algorithm)) for row in rows], pairs, likely
+
+
+def _agreed(one: PairOutcome, other: PairOutcome) -> PairOutcome:
+    """Returns the outcome that holds in two ways to count: undecided where they differ."""
+    p_value = max(one.p_value, other.p_value)
+    decision = one.decision if one.decision == other.decision else "undecided"
+    return replace(one, decision=decision, p_value=p_value)
 
 
 def tiers_of(names: Iterable[str], decided: Collection[Pair]) -> dict[str, int]:
@@ -112,9 +131,12 @@ def is_scored(row: BoardRow) -> bool:
 
 
 def pair_outcomes(
-    rows: Mapping[str, BoardRow], method: StatisticsSettings, corrected: Collection[Pair] = ()
+    rows: Mapping[str, BoardRow],
+    method: StatisticsSettings,
+    acting: Acting = "sampled",
+    corrected: Collection[Pair] = (),
 ) -> dict[Pair, PairOutcome]:
-    """Compares all pairs of rows by the rule of `imitbench compare` for one pair.
+    """Compares all pairs of rows by the rule of `imitbench compare` for one pair and way of acting.
 
     Where runs failed, a decision must hold whether these count as random or not at all. Two results
     of the same run say nothing about a difference, so a pair is not compared where both have it.
@@ -122,6 +144,7 @@ def pair_outcomes(
     Args:
         rows: Rows by name.
         method: Settings of the comparison.
+        acting: Way of acting.
         corrected: Pairs that will be corrected for each other, see `compared_pairs`.
     """
     shared = {pair: frozenset(shared_runs(*(rows[name] for name in pair)))
@@ -129,7 +152,7 @@ def pair_outcomes(
 
     def compared(policy: FailurePolicy) -> dict[Pair, PairOutcome]:
         return compared_pairs(
-            {name: scores_of(row, policy) for name, row in rows.items()},
+            {name: scores_of(row, policy, acting) for name, row in rows.items()},
             level=method.level,
             replicates=min(REPLICATES, method.replicates),
             seed=method.seed,
@@ -144,11 +167,9 @@ def pair_outcomes(
     [other] = set(FailurePolicy) - {method.failed_runs}
     elsewhere = compared(other)
     for pair, outcome in found.items():
-        again = elsewhere.get(pair)
-        if failing & {*pair} and (again is None or again.decision != outcome.decision):
-            found[pair] = replace(outcome, decision="undecided")
-        elif again is not None:
-            found[pair] = replace(outcome, p_value=max(outcome.p_value, again.p_value))
+        if failing & {*pair}:
+            nothing = replace(outcome, decision="undecided")
+            found[pair] = _agreed(outcome, elsewhere.get(pair, nothing))
     return found
 
 
@@ -158,10 +179,19 @@ def shared_runs(first: BoardRow, second: BoardRow) -> dict[str, int]:
     return Counter(run.row.env for run in second.runs if run.run.spec.run_id in ids)
 
 
-def scores_of(row: BoardRow, policy: FailurePolicy) -> dict[str, FloatArray]:
-    """Returns the scores of a row's runs by environment, failed runs counted by a policy."""
+def scores_of(
+    row: BoardRow, policy: FailurePolicy, acting: Acting = "sampled"
+) -> dict[str, FloatArray]:
+    """Returns the scores of a row's runs by environment, failed runs counted by a policy.
+
+    Args:
+        row: The row.
+        policy: How failed runs count.
+        acting: Way of acting. All scores of most likely actions are known if the row's result has
+            an `iqm_likely`; unknown ones are NaN.
+    """
     scores: dict[str, list[float]] = {}
     for run in row.runs:
-        scores.setdefault(run.row.env, []).append(run.row.score)
+        scores.setdefault(run.row.env, []).append(run.row.score_by(acting))
     failures = {cell.environment: cell.failures for cell in row.result.cells}
     return count_failures({env: np.array(own) for env, own in scores.items()}, failures, policy)

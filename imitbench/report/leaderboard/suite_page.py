@@ -77,7 +77,8 @@ def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
         f"Dot and bar: IQM and its {board.method.level:.0%} interval, drawn from the score 0 to "
         "1 (dashed); tick: mean. A rank is 1 + the number of algorithms that are decided to be "
         "better, as by “imitbench compare”; “=” marks ranks that several share. Environments have "
-        "mean scores. Seeds are per environment. Numbers link to their runs. "
+        "mean scores. Likely: the IQM of most likely actions, those of the expert having score 1. "
+        "Seeds are per environment. Numbers link to their runs. "
         f"{board.method.failed_runs.statement}"
     )
     if any(row.kind == "external" for part in parts for row in part.rows):
@@ -189,8 +190,11 @@ def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
 
 
 def _mean(row: BoardRow) -> Markup:
-    mean = page.ends(row.result.mean)["point"]
-    return _below("" if mean is None else f"mean {text.score(mean)}, {model.worst_task(row)}")
+    mean, likely = (page.ends(one)["point"] for one in (row.result.mean, row.result.iqm_likely))
+    return join(
+        _below("" if likely is None else f"likely {text.score(likely)}"),
+        _below("" if mean is None else f"mean {text.score(mean)}, {model.worst_task(row)}"),
+    )
 
 
 def _values(row: BoardRow) -> TableCell:
