@@ -12,10 +12,9 @@ import sys
 import click.testing
 import pytest
 from support.command import Started
-from typer.main import get_command
+from support.command_lines import root_command
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cli.main import app
 
 WIDE = {"COLUMNS": "200"}
 QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet", "--executor", "inline")
@@ -70,7 +69,7 @@ def help_pages(command, words=(), root=None):
 
 
 def test_help_names_values_by_words_and_not_by_types():
-    pages = list(help_pages(get_command(app)))
+    pages = list(help_pages(root_command()))
     assert len(pages) > 50
     for page in pages:
         assert "Usage:" in page
