@@ -29,7 +29,7 @@ class Answer:
 
 @functools.cache
 def _warm_start():
-    server = WarmStart(_environment(None))
+    server = WarmStart(_environment(None), os.environ.get("PYTEST_XDIST_TESTRUNUID"))
     atexit.register(server.close)
     return server
 

@@ -3,17 +3,22 @@
 A server imports the large packages once, and forks itself for each command. Each command has its
 own arguments, working directory, environment variables and output. Only settings that Python reads
 at its start cannot differ; commands that need them run in an ordinary process.
+
+Workers of pytest-xdist share the imports: the first one starts the server, which forks itself for
+the requests of each.
 """
 
 import contextlib
 import ctypes
 import gc
+import hashlib
 import importlib
 import json
 import os
 import pkgutil
 import resource
 import runpy
+import select
 import socket
 import subprocess
 import sys
@@ -42,25 +47,42 @@ _READ_AT_START = ("COVERAGE", "LC_", "LANG", "LD_", "MKL_", "OMP_", "PYTHON", "T
 
 
 class WarmStart:
-    """A server of commands, which exits with the process that created it.
+    """A server of commands, which exits after the processes that use it.
 
     Args:
         environment: Its variables.
+        group: Processes that name the same group, and have the same settings, share the imports.
     """
 
-    def __init__(self, environment):
-        ours, its = socket.socketpair()
-        with its:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())],
-                pass_fds=[its.fileno()],
-                stdin=subprocess.DEVNULL,
-                # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
-                env={**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"},
-            )
-        self._socket = ours
-        self._answers = ours.makefile()
+    def __init__(self, environment, group=None):
         self._given = _read_at_start(environment)
+        self._socket, its = socket.socketpair()
+        with its, contextlib.ExitStack() as opened:
+            ends = [its]
+            if group is not None:
+                listener = opened.enter_context(socket.socket(socket.AF_UNIX))
+                settings = json.dumps([group, self._given], sort_keys=True).encode()
+                # A name in the kernel, not a file: it is gone with the server.
+                name = b"\0imitbench-" + hashlib.sha256(settings).digest()
+                try:
+                    listener.bind(name)
+                except OSError:  # another process of the group was first
+                    with contextlib.suppress(OSError):  # has ended, as has its server
+                        listener.connect(name)
+                        self._socket = listener.dup()
+                        ends = []
+                else:
+                    listener.listen()
+                    ends.append(listener)
+            if ends:
+                self._process = subprocess.Popen(
+                    [sys.executable, __file__, *(str(end.fileno()) for end in ends)],
+                    pass_fds=[end.fileno() for end in ends],
+                    stdin=subprocess.DEVNULL,
+                    # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
+                    env={**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+                )
+        self._answers = self._socket.makefile()
 
     def can_run(self, environment):
         """Whether a command with these variables behaves as in an ordinary process."""
@@ -96,14 +118,13 @@ class WarmStart:
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         answer = self._answers.readline()
         if not answer:
-            raise RuntimeError(f"the server of commands died: {self._process.wait()}")
+            raise RuntimeError("the server of commands died")
         return json.loads(answer)
 
     def close(self):
-        """Stops the server."""
+        """Stops the server, unless others use it."""
         self._answers.close()
         self._socket.close()
-        self._process.wait()
 
 
 def _request(module, arguments, cwd, environment, out, err):
@@ -117,7 +138,7 @@ def _read_at_start(environment):
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
-def _serve(connection):
+def _prepare():
     own = pkgutil.walk_packages(imitbench.__path__, "imitbench.")
     names = [module.name for module in own if "templates" not in module.name]
     for name in (*PRELOADED, *names):
@@ -134,6 +155,26 @@ def _serve(connection):
     gc.freeze()  # keeps memory shared after garbage collections
     for finalizer in weakref.finalize._registry:
         finalizer.atexit = False  # torch would take back each of its kernels in each command
+
+
+def _serve_each(listener, connections):
+    """Serves each connection in a process of its own, until none is left."""
+    serving = set()
+    while connections or serving:
+        for connection in connections:
+            pid = os.fork()
+            if pid == 0:
+                listener.close()
+                _serve(connection)
+                os._exit(0)
+            connection.close()
+            serving.add(pid)
+        serving = {pid for pid in serving if os.waitpid(pid, os.WNOHANG)[0] == 0}
+        ready = select.select([listener], [], [], 1.0)[0]
+        connections = [listener.accept()[0] for _ in ready]
+
+
+def _serve(connection):
     with connection.makefile("rb") as requests:
         for line in requests:
             answer = _answer(json.loads(line), connection)
@@ -198,4 +239,9 @@ def _become(request, outputs):
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _prepare()
+    first, *listening = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
+    if listening:
+        _serve_each(*listening, [first])
+    else:
+        _serve(first)
