@@ -146,10 +146,17 @@ def test_a_worker_above_the_memory_limit_is_killed_with_its_children(fates):
         assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in message
 
 
-def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep_with):
-    plan = plan_of(seeds=[0, 1])
-    program = "if seed == 0 or attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
-    outcome = sweep_with(plan, program, retries=2, runs_per_job=2)
+def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep, monkeypatch):
+    plan, train = plan_of(seeds=[0, 1]), training._train
+
+    def unlucky(budget, learner, checkpoints, run, directories):
+        print("in training")
+        if run.spec.seed == 0 or run.attempt < 3:
+            raise RuntimeError(f"bad luck {run.attempt}")
+        return train(budget, learner, checkpoints, run, directories)
+
+    monkeypatch.setattr(training, "_train", unlucky)
+    outcome = sweep(plan, tmp_path / "out", retries=2, runs_per_job=2)
     assert (outcome.done, len(outcome.failed)) == (1, 1)
     unlucky, lucky = (directory_of(tmp_path / "out", plan, seed) for seed in (0, 1))
     assert unlucky.last_status().attempt == 3
