@@ -1,9 +1,12 @@
 """Fixtures that any test may ask for."""
 
+import atexit
 import fcntl
+import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,6 +30,22 @@ hypothesis.settings.load_profile("any-machine")
 def pytest_collection_modifyitems(items):
     """Groups, which one worker runs from beginning to end, begin first: no core waits for them."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_collection():
+    """Modules and tests live until the end, so there is no garbage to look for among them."""
+    gc.disable()
+
+
+def pytest_collection_finish():
+    """As in every worker of the package, torch's optimizers leave its compiler unloaded."""
+    gc.enable()
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # extensions warn about what is left
+    if "torch" in sys.modules:
+        from imitbench.util.library_patches import leave_compiler_unloaded
+
+        leave_compiler_unloaded()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -66,14 +66,19 @@ def hub(tmp_path, monkeypatch):
         yield hub
 
 
-@pytest.fixture
-def env():
+def make_env(**kwargs):
     return make_vec_env(
         CARTPOLE,
         rng=np.random.default_rng(0),
         n_envs=4,
         post_wrappers=[lambda env, _: RolloutInfoWrapper(env)],
+        env_make_kwargs=kwargs,
     )
+
+
+@pytest.fixture
+def env():
+    return make_env()
 
 
 @pytest.fixture
@@ -105,10 +110,10 @@ def test_behavioral_cloning_improves_the_policy(env, expert):
         rng=np.random.default_rng(0),
     )
     env.seed(0)
-    before, _ = evaluate_policy(trainer.policy, env, 12)
+    before, _ = evaluate_policy(trainer.policy, env, 4)
     trainer.train(n_epochs=8, progress_bar=False)
     env.seed(0)
-    after, _ = evaluate_policy(trainer.policy, env, 12)
+    after, _ = evaluate_policy(trainer.policy, env, 4)
     assert after > before + 100
 
 
@@ -137,8 +142,9 @@ def test_dagger_trains_an_untrained_policy(tmp_path, env, expert):
     ids=["gail", "airl"],
 )
 def test_adversarial_training_logs_discriminator_and_generator(
-    tmp_path, env, expert, algorithm, net, options
+    tmp_path, expert, algorithm, net, options
 ):
+    env = make_env(max_episode_steps=100)
     learner = PPO(
         env=env,
         policy=MlpPolicy,
@@ -152,7 +158,7 @@ def test_adversarial_training_logs_discriminator_and_generator(
     )
     trainer = algorithm(
         demonstrations=rollouts_of(expert, env),
-        demo_batch_size=1024,
+        demo_batch_size=512,
         gen_replay_buffer_capacity=512,
         n_disc_updates_per_round=8,
         venv=env,
@@ -166,7 +172,7 @@ def test_adversarial_training_logs_discriminator_and_generator(
     )
     env.seed(42)
     before, _ = evaluate_policy(learner, env, 4, return_episode_rewards=True)
-    trainer.train(2560)  # through the end of an episode
+    trainer.train(1024)  # through the end of an episode
     env.seed(42)
     after, _ = evaluate_policy(learner, env, 4, return_episode_rewards=True)
     assert len(before) == len(after) == 4

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from support.command_lines import with_options
+from support.command_lines import root_command, with_options
 from typer.testing import CliRunner
 
 from imitbench.cli.main import app
@@ -90,7 +89,7 @@ def test_the_guide_to_own_demonstrations_leads_to_a_report(tmp_path, monkeypatch
 
 
 def test_every_command_that_the_guide_to_train_names_exists():
-    group = typer.main.get_command(app)
+    group = root_command()
     named = re.findall(r"`imitbench ([^`]+)`", (DOCS / "train.md").read_text())
     assert len(named) > 15
     for words in named:

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import itertools
 from pathlib import Path
 
@@ -36,7 +37,20 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 @functools.cache
 def parsed(path):
-    return ast.parse(path.read_text())
+    tree = ast.parse(path.read_text())
+    gc.freeze()  # trees have no cycles, and live until the end
+    return tree
+
+
+@functools.cache
+def nodes_of(tree):
+    return list(ast.walk(tree))
+
+
+@functools.cache
+def called_by(call):
+    """What a call calls, as text."""
+    return ast.unparse(call.func)
 
 
 def part_of(path):
@@ -65,7 +79,7 @@ def allowed_in(modules, table):
 @functools.cache
 def import_nodes(path):
     return [
-        node for node in ast.walk(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)
+        node for node in nodes_of(parsed(path)) if isinstance(node, ast.Import | ast.ImportFrom)
     ]
 
 
@@ -146,7 +160,7 @@ UNPICKLING = {"cls", "VecNormalize", "PPO", "SAC", "TD3", "DDPG", "DQN", "A2C", 
 
 def executing_calls(tree):
     """Yields the calls and imports of a module that may execute what it reads, as text."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
             yield from (f"import {name}" for name in names & PICKLES)
@@ -155,7 +169,7 @@ def executing_calls(tree):
             yield from (base for base in bases if base.rpartition(".")[0] in PICKLES)
         if not isinstance(node, ast.Call):
             continue
-        called = ast.unparse(node.func)
+        called = called_by(node)
         receiver, _, method = called.rpartition(".")
         given = {word.arg: ast.unparse(word.value) for word in node.keywords}
         if called == "import_extra" and (name := ast.unparse(node.args[0])[1:-1]) in PICKLES:
@@ -199,7 +213,7 @@ IMPORT_TABLES = ("sys.meta_path.", "sys.modules.", "sys.path.", "sys.path_hooks.
 
 def foreign_names(tree):
     """Names that a module imports from elsewhere than this package."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             names = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -220,9 +234,9 @@ def root_of(node):
 def changes_elsewhere(tree):
     """What a module assigns to, or deletes, that is not its own, as text."""
     foreign = set(foreign_names(tree))
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
+            called = called_by(node)
             if called.startswith(IMPORT_TABLES) and not called.endswith(".get"):
                 yield called
             if called in ("setattr", "delattr") and root_of(node.args[0]) in foreign:
@@ -242,7 +256,7 @@ def test_libraries_are_changed_in_one_module(modules):
 def test_modules_and_functions_stay_short(modules):
     for path in modules:
         assert len(path.read_text().splitlines()) <= 600, path
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 80, (path, node.name)
 

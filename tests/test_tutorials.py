@@ -86,6 +86,7 @@ ELSEWHERE = {"slurm_lab", "your_answers"}  # a cluster, or a browser, is needed
 LONG = {
     "density",
     "first_run",
+    "learnt_reward",
     "mce_irl",
     "migrating",
     "reading_the_report",

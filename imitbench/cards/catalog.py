@@ -80,10 +80,26 @@ def load_suite(name: str) -> SuiteCard:
 
 
 def _load(path: Path, kind: type[CardKind]) -> CardKind:
-    card, name = read_yaml_model(path, kind), path.parent.name
+    card, name = _parsed(path, kind), path.parent.name
     if card.name != name:
         raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
     return card.found_at(Origin(path.parent, name))
+
+
+_PARSED: dict[tuple[Path, bytes], Any] = {}
+"""Bundled cards that this process has parsed, which takes much longer than to copy one."""
+
+
+def _parsed(path: Path, kind: type[CardKind]) -> CardKind:
+    """Returns a card that no other caller has; parses a file again only if it has changed."""
+    try:
+        key = path, path.read_bytes()
+    except OSError:
+        return read_yaml_model(path, kind)  # says what is wrong
+    if key not in _PARSED:
+        _PARSED[key] = read_yaml_model(path, kind)
+    card: CardKind = _PARSED[key].model_copy(deep=True)
+    return card
 
 
 def select_environments(suite: SuiteCard, patterns: Names) -> dict[str, EnvironmentCard]:

@@ -68,7 +68,7 @@ def assert_same(one, other):
 
 @ANY_HEAD
 def test_it_learns_what_the_expert_does(cls, options):
-    trainer = train(make(cls, options), 400)
+    trainer = train(make(cls, options), 250)
     fresh = transitions(200, seed=1)
     actions, _ = trainer.policy.predict(fresh.obs, deterministic=True)
     errors = trainer.policy.distance(actions, fresh.acts)
@@ -83,7 +83,7 @@ def test_only_some_heads_can_go_two_ways():
     for name in ("deterministic", "mixture", "flow"):
         trainer = make(*HEADS[name], data=data, arch=(64, 64), batch_size=64)
         trainer.optimizer.param_groups[0]["lr"] = 3e-3
-        train(trainer, 800)
+        train(trainer, 400)
         th.manual_seed(0)
         samples[name] = trainer.policy.predict(data.obs)[0][:, 0]
     assert np.abs(samples["deterministic"]).max() < 0.2

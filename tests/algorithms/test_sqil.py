@@ -108,7 +108,7 @@ def test_lean_training_equals_stable_baselines3(make, cartpole, pendulum, cls, e
     for lean in (True, False):
         algorithm = make(env, demonstrations, cls, lean=lean, policy_kwargs={"net_arch": [16]})
         seed()
-        algorithm.train(total_timesteps=150)
+        algorithm.train(total_timesteps=100)
         algorithms.append(algorithm)
     assert type(algorithms[0].rl_algo) in (dqn.DQN, sac.SAC)
     assert type(algorithms[1].rl_algo) is cls
@@ -135,21 +135,21 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
 
     whole = fresh()
     seed()
-    whole.train(total_timesteps=120)
+    whole.train(total_timesteps=80)
     save_state(tmp_path / "state", whole.state_dict())
     episodes = episode_states(whole.venv)
     seed()
-    whole.train(total_timesteps=120, reset_num_timesteps=False)
+    whole.train(total_timesteps=80, reset_num_timesteps=False)
 
     resumed = fresh()
     resumed.load_state_dict(load_state(tmp_path / "state"))
     resumed.venv.reset()
     restore_episodes(resumed.venv, episodes)
     seed()
-    resumed.train(total_timesteps=120, reset_num_timesteps=False)
+    resumed.train(total_timesteps=80, reset_num_timesteps=False)
     for name, value in whole.policy.state_dict().items():
         assert th.equal(value, resumed.policy.state_dict()[name]), name
-    assert resumed.rl_algo.num_timesteps == 240
+    assert resumed.rl_algo.num_timesteps == 160
     for name in ("observations", "actions", "dones"):
         ours, theirs = (getattr(each.rl_algo.replay_buffer, name) for each in (whole, resumed))
         assert np.array_equal(ours, theirs)

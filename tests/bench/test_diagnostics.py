@@ -10,9 +10,9 @@ from imitbench.store.run_dir import RunDirectory
 
 # Small enough for two rounds within seconds.
 SMALL = {
-    "n_envs": "2", "n_steps": "64", "n_epochs": "2", "hidden_size": "8", "learning_starts": "100",
+    "n_envs": "2", "n_steps": "32", "n_epochs": "2", "hidden_size": "8", "learning_starts": "100",
     "rollout_round_min_timesteps": "100", "rollout_round_min_episodes": "2",
-    "total_comparisons": "8", "num_iterations": "1", "reward_epochs": "1", "transfer_steps": "0",
+    "total_comparisons": "4", "num_iterations": "1", "reward_epochs": "1", "transfer_steps": "0",
     "density.kernel_bandwidth": "1.0",
 }  # fmt: skip
 METHODS = ("airl", "bc", "dagger", "density", "gail", "preference_comparisons", "sqil")
@@ -40,7 +40,7 @@ def diagnostics(algorithms, environment, **settings):
 @pytest.mark.parametrize("environment", ODD)
 def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment):
     plan = diagnostics(list(METHODS), environment, n_demos=20, overrides=SMALL)
-    with short_training(env_steps=400, batches=20):
+    with short_training(env_steps=200, batches=20):
         outcome = sweep(plan, tmp_path)
     assert [failure.message for _, failure in outcome.failed] == []
     assert outcome.done == len(METHODS) - len(plan.not_applicable)

@@ -49,6 +49,10 @@ class Mine(ZeroRewardLearner):
 """
 
 
+# Each round is one episode in each environment.
+EPISODES = "n_steps: {type: int, default: 200"
+
+
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -75,7 +79,7 @@ def train(monkeypatch, tmp_path):
             SEES,
             unit="env_steps",
             needs=needs,
-            options=PPO_OPTIONS,
+            options=PPO_OPTIONS.replace("n_steps: {type: int, default: 50", EPISODES),
         )
         [spec] = planned(folder)
         config = dataclasses.replace(

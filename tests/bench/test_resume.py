@@ -13,14 +13,13 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
-BUDGETS = {"env_steps": 900, "replay_steps": 120, "batches": 10, "none": 0}
-# Three rounds, each of whole episodes.
-DAGGER = {"Pendulum-v1": 1300, "seals/CartPole-v0": 2400}
-# Exploration of whole episodes, and two rounds.
-PEBBLE = {"Pendulum-v1": 800, "seals/CartPole-v0": 1200}
+# Steps of an episode, so that several rounds of whole episodes are quick.
+EPISODE = 40
+BUDGETS = {"env_steps": 400, "replay_steps": 80, "batches": 10, "none": 0}
 MORE = {
-    "preference_comparisons": 2400,
-    "sqil": 240,
+    "preference_comparisons": 1200,
+    "pebble": 240,  # exploration of whole episodes, and two rounds
+    "sqil": 120,
 }
 # Small enough for several rounds within the budget.
 SETTINGS = {
@@ -31,7 +30,7 @@ SETTINGS = {
     "n_disc_updates_per_round": "2",
     "hidden_size": "16",
     "rollout_round_min_episodes": "2",
-    "rollout_round_min_timesteps": "400",
+    "rollout_round_min_timesteps": "80",
     "total_comparisons": "12",
     "num_iterations": "2",
     "fragment_length": "10",
@@ -106,12 +105,12 @@ def ready(name, suite, env_id, options=()):
     spec = make_spec(
         load_suite(suite), env_id, card, values, 0, request_of(budget="quick", n_demos=4)
     )
-    if "dagger" in name:
-        amount = DAGGER[env_id]
-    elif name == "pebble":
-        amount = PEBBLE[env_id]
-    else:
-        amount = MORE.get(name, BUDGETS[card.budget_unit])
+    if suite != "tabular":
+        kwargs = {**spec.environment.kwargs, "max_episode_steps": EPISODE}
+        environment = spec.environment.model_copy(update={"kwargs": kwargs})
+        spec = spec.model_copy(update={"environment": environment})
+    # Three rounds of DAgger.
+    amount = 260 if "dagger" in name else MORE.get(name, BUDGETS[card.budget_unit])
     budget = Budget(name="quick", unit=card.budget_unit, amount=amount)
     config = TrainingConfig.of(spec)
     seed_generators(config)

@@ -208,6 +208,7 @@ def test_an_idle_process_stops_immediately():
         time.sleep(60)
 
 
+@pytest.mark.usefixtures("short_runs")
 def test_an_evaluation_that_takes_too_long_is_ended(tmp_path, job_of, plan_of, monkeypatch):
     monkeypatch.setattr(worker, "GRACE_S", 0.0)
     evaluate = Evaluator.evaluate
@@ -229,6 +230,7 @@ def test_an_evaluation_that_takes_too_long_is_ended(tmp_path, job_of, plan_of, m
     assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
 
 
+@pytest.mark.usefixtures("short_runs")
 def test_a_sweep_resumes_a_run_whose_worker_was_stopped_from_outside(
     tmp_path, plan_of, monkeypatch
 ):

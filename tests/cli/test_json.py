@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-import typer
+from support.command_lines import root_command
 from support.shown_results import write_results
 from typer.testing import CliRunner
 
@@ -28,7 +28,7 @@ def commands(group, path=()):
         yield " ".join(path), group
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands(root_command()))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-import typer
+from support.command_lines import root_command
 from support.shown_results import write_results
 from typer.testing import CliRunner
 
@@ -23,7 +23,7 @@ def commands(command, path=()):
         yield path, command
 
 
-ROOT = typer.main.get_command(main.app)
+ROOT = root_command()
 OPTIONS = {
     path: [
         option

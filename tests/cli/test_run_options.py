@@ -36,17 +36,15 @@ def test_missing_gpus_are_reported_before_anything_starts(tmp_path, refused, exe
 
 
 @pytest.fixture
-def without_gpu(tmp_path):
+def without_gpu(tmp_path, monkeypatch):
     """An environment in which the driver sees no GPU."""
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "nvidia-smi"
     command.write_text("#!/bin/sh\nexit 6\n")
     command.chmod(0o755)
-    hidden = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    return {
-        key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"
-    } | hidden
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from support.plugins import PPO_OPTIONS, write_plugin
 from imitbench.bench.provenance import isolation_of
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance import checks
-from imitbench.conformance.checks import check_method
+from imitbench.conformance.checks import MethodChecker, check_method
 from imitbench.conformance.practice_environments import InstrumentedEnv, StepCounter
 from imitbench.conformance.resume import ResumeVerdict
 from imitbench.conformance.test_bed import sizes_in
@@ -115,7 +115,7 @@ from imitbench.records.runs import Budget
 
 class Mine(ZeroRewardLearner):
     def train(self, budget, callback, checkpoint=lambda: None):
-        more = Budget(name=budget.name, unit=budget.unit, amount=budget.amount + 400)
+        more = Budget(name=budget.name, unit=budget.unit, amount=budget.amount + 100)
         return super().train(more, callback, checkpoint)
 """
 
@@ -321,9 +321,9 @@ class Mine(BCLearner):
         return own
 """
 
-BC = {"amount": 60}
+BC = {"amount": 20}
 PPO = {
-    "amount": 800,
+    "amount": 200,
     "unit": "env_steps",
     "implementation": "learner:Mine",
 }
@@ -341,7 +341,7 @@ FAULTY = {
     "forgets its optimizer": (FORGETS, BC, {"resume"}, "seems to lack something"),
     "hoards": (HOARDS, BC, {"state"}, "grows with training"),
     "overspends": (OVERSPENDS, PPO, {"budget"}, "spends more"),
-    "miscounts": (MISCOUNTS, PPO, {"budget"}, "it took 800"),
+    "miscounts": (MISCOUNTS, PPO, {"budget"}, "it took 200"),
     "has a policy that cannot be stored": (UNSTORABLE, BC, {"policy"}, "(argument helper of"),
     "remembers other episodes": (REMEMBERS, BC, {"memory"}, "keeps something between calls"),
     "acts elsewhere": (WRONG_SPACES, BC, {"spaces"}, "action space is float64"),
@@ -386,18 +386,24 @@ def test_a_card_may_say_that_a_method_is_deterministic(source, failed, tmp_path,
     reference = write(tmp_path / "mine", source)
     with (tmp_path / "mine" / "card.yaml").open("a") as card:
         card.write("deterministic: true\n")
-    report = check_method(reference, amount=60)
+    report = check_method(reference, amount=20)
     found = [each.what for each in report.findings if each.verdict == "failed"]
     assert len(found) == len(failed)
     assert all(each.startswith(words) for each, words in zip(found, failed, strict=True))
 
 
 SLOW = "forgets its optimizer"
+# Methods whose speed is compared, with another of the same unit.
+WITH_SPEED = {"none": " batches a second; bc: ", "overspends": " env_steps a second; "}
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTY.keys() - {SLOW}))
-def test_each_fault_is_caught_by_exactly_its_check(fault, tmp_path, in_this_process):
-    check_fault(fault, tmp_path)
+def test_each_fault_is_caught_by_exactly_its_check(fault, tmp_path, in_this_process, monkeypatch):
+    if fault not in WITH_SPEED:  # it trains another method
+        monkeypatch.setattr(MethodChecker, "_check_speed", lambda _: ("told", "not measured"))
+    report = check_fault(fault, tmp_path)
+    assert WITH_SPEED.get(fault, "") in report.findings[-1].what
+    assert (report.findings[-1].check, report.findings[-1].verdict) == ("speed", "told")
 
 
 @pytest.mark.slow
@@ -422,6 +428,7 @@ def check_fault(fault, tmp_path):
         seeds=[0],
     )
     assert isolation_of(spec) == {None: "unchecked", True: "checked", False: "peeks"}[found]
+    return report
 
 
 class TellingEnv(gym.Env):
@@ -446,7 +453,7 @@ def test_canaries_stand_wherever_a_reward_can_be_read():
 
 
 def test_a_state_that_cannot_be_saved_is_named(tmp_path, in_this_process):
-    report = check_method(write(tmp_path / "mine", PICKLES), amount=60)
+    report = check_method(write(tmp_path / "mine", PICKLES), amount=20)
     [state] = [each for each in report.findings if each.check == "state"]
     assert (state.verdict, "thing" in state.what) == ("failed", True)
 

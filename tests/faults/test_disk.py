@@ -40,7 +40,7 @@ def check_all(records, least):
     [
         pytest.param("worker", 5, ["EIO-once"], marks=pytest.mark.slow),
         pytest.param("sweep", 15, ["ENOSPC-stays"], marks=pytest.mark.slow),
-        ("collection", 8, ["EIO-once", "ENOSPC-stays"]),
+        ("collection", 10, ["EIO-once", "ENOSPC-stays"]),
     ],
 )
 def test_whichever_call_fails_going_on_gives_the_same(trials, work, step, failures):

@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pandas  # noqa: F401 (Arrow imports it later, in each child)
 import torch as th
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -108,8 +109,10 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     th.set_num_threads(1)
-    # Hypothesis prepares its texts, which each child would do again.
+    # Hypothesis prepares its texts, and collects the numbers that stand in the source, from which
+    # it draws now and then. Each child would do both again.
     settings(max_examples=1, database=None)(given(TEXTS)(lambda _: None))()
+    settings(max_examples=200, database=None)(given(st.integers())(lambda _: None))()
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     names = options.target or list(TARGETS)

@@ -184,11 +184,16 @@ def test_a_method_is_compared_with_published_results(own, theirs, tmp_path):
 
 def test_the_results_of_this_package_have_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before, clean = content(ROOT / "results"), git_status()
     names = {path.name for path in (ROOT / "results").glob("imitbench-*")}
     assert {path.name for path in results_location("published").glob("imitbench-*")} == names
     (tmp_path / "published").mkdir()
     assert results_location("./published") == tmp_path.relative_to(tmp_path) / "published"
+
+
+@pytest.mark.slow
+def test_all_results_of_this_package_are_compared_by_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, clean = content(ROOT / "results"), git_status()
     found = imitbench.compare(
         "bc", "gail", out="published", suite="classic", budget="default", replicates=100
     )

@@ -81,20 +81,22 @@ def test_figures_name_what_they_show_and_how_it_was_made(drawn):
 
 
 def test_the_same_results_give_the_same_files(shown, drawn, tmp_path):
-    again = write_plots(*shown, tmp_path, "svg")
-    assert [path.read_bytes() for path in drawn] == [path.read_bytes() for path in again]
+    chosen = ["profiles", "curve-loss"]
+    before = [path for path in drawn if path.stem.removeprefix("classic-") in chosen]
+    again = write_plots(*shown, tmp_path, "svg", chosen)
+    assert [path.name for path in before] == [path.name for path in again]
+    assert [path.read_bytes() for path in before] == [path.read_bytes() for path in again]
 
 
 def test_pdf_files_are_reproducible_and_have_fonts_that_publishers_take(shown, tmp_path):
-    figures = ["improvement", "curve-loss"]
-    first, again = (write_plots(*shown, tmp_path / each, "pdf", figures) for each in "ab")
-    assert len(first) == 2
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
-    for path in first:
-        content = path.read_bytes()
-        assert content.startswith(b"%PDF-")
-        assert b"/Type3" not in content
-        assert b"CreationDate" not in content
+    [first], [again] = (
+        write_plots(*shown, tmp_path / each, "pdf", ["improvement"]) for each in "ab"
+    )
+    content = first.read_bytes()
+    assert content == again.read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert b"/Type3" not in content
+    assert b"CreationDate" not in content
 
 
 def test_untrusted_text_stays_text(make_score, make_failure, references, tmp_path):

@@ -1,11 +1,21 @@
 """All commands, and command lines of documents that are changed so that they take seconds."""
 
-from imitbench.cli.main import _Commands
+import functools
+
+import typer
+
+from imitbench.cli.main import app
+
+
+@functools.cache
+def root_command():
+    """Returns the command `imitbench`; to build all below it takes half a second."""
+    return typer.main.get_command(app)
 
 
 def commands(group=None, words=()):
     """Yields each command as its words and its object."""
-    for name, command in (group or _Commands()).items():
+    for name, command in (group or root_command().commands).items():
         if hasattr(command, "commands"):
             yield from commands(command.commands, (*words, name))
         else:

@@ -22,7 +22,7 @@ hyperparameters:
 
 PPO_OPTIONS = """\
   n_envs: {type: int, default: 2, help: x}
-  n_steps: {type: int, default: 200, help: x}
+  n_steps: {type: int, default: 50, help: x}
   n_epochs: {type: int, default: 1, help: x}
   gamma: {type: float, default: 0.9, help: x}
   gae_lambda: {type: float, default: 0.9, help: x}

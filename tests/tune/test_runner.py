@@ -76,7 +76,7 @@ def test_a_search_ends_with_a_held_out_comparison(make_request, run_tuning, tmp_
 
 def suite_request(make_request, **changes):
     plan = small_plan(env=None)
-    some = {env_id: plan.environments[env_id] for env_id in ("seals/CartPole-v0", ENV)}
+    some = {env_id: plan.environments[env_id] for env_id in ("seals/MountainCar-v0", ENV)}
     plan = dataclasses.replace(plan, environments=some)
     return make_request(plan=plan, per="suite", held_out_seeds=(200,), **changes)
 
@@ -85,7 +85,7 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
     request = suite_request(make_request, objective="state-match")
     outcome, _ = run_tuning(request, tmp_path)
     [study] = read_studies(tmp_path)
-    assert study.settings.environments == ["seals/CartPole-v0", ENV]
+    assert study.settings.environments == ["seals/MountainCar-v0", ENV]
     assert outcome.comparisons == {"classic": study.comparison}
     for trial in study.trials:
         place = tmp_path / "classic" / "search" / f"{trial.number:04d}"
@@ -98,8 +98,8 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
         for trial in study.trials:  # half-way through each of two runs of two points
             assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
     for standing in study.comparison.standings:
-        assert standing.environments == ["seals/CartPole-v0", ENV]
-    with pytest.raises(InputError, match="started with seals/CartPole-v0, Pendulum-v1; give"):
+        assert standing.environments == ["seals/MountainCar-v0", ENV]
+    with pytest.raises(InputError, match="started with seals/MountainCar-v0, Pendulum-v1; give"):
         check_request(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
 
 
@@ -199,7 +199,7 @@ def test_an_interrupted_tuning_ends_with_the_same_numbers(make_request, run_tuni
         ("dagger", "classic", ENV),
         ("gail", "classic", ENV),
         ("density", "classic", ENV),
-        ("sqil", "classic", "seals/CartPole-v0"),
+        ("sqil", "classic", "seals/MountainCar-v0"),
         ("sqil", "classic", ENV),
         ("preference_comparisons", "classic", ENV),
         ("mce_irl", "tabular", "seals/CliffWorld7x4-v0"),

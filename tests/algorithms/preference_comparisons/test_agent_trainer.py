@@ -1,6 +1,7 @@
 """An agent trained on a learned reward, whose trajectories have true rewards."""
 
 import copy
+import functools
 
 import gymnasium as gym
 import numpy as np
@@ -63,8 +64,9 @@ def counters(lengths=(5,), count=2):
     return DummyVecEnv([lambda: Counter(lengths)] * count)
 
 
-def real(name="Pendulum-v1", count=2, seed=0):
-    venv = DummyVecEnv([lambda: ResumableEnv(Monitor(gym.make(name)))] * count)
+def real(name="Pendulum-v1", count=2, seed=0, steps=50):
+    make = functools.partial(gym.make, name, max_episode_steps=steps)
+    venv = DummyVecEnv([lambda: ResumableEnv(Monitor(make()))] * count)
     venv.seed(seed)
     return venv
 
@@ -195,13 +197,13 @@ def test_other_rewards_are_computed_per_step_and_never_for_samples():
 def test_both_kinds_of_ppo_give_the_same_results():
     samples, policies = [], []
     for ppo in (PPO, stable_baselines3.PPO):
-        venv = real()
+        venv = real(steps=20)
         th.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002 (PPO draws from the global generator)
         net = BasicRewardNet(venv.observation_space, venv.action_space)
-        trainer = make(ppo, venv, reward_fn=net, exploration_frac=0.2, ppo_options={"n_steps": 200})
-        trainer.train(400)
-        samples.append(trainer.sample(1500))
+        trainer = make(ppo, venv, reward_fn=net, exploration_frac=0.2, ppo_options={"n_steps": 20})
+        trainer.train(40)
+        samples.append(trainer.sample(150))
         policies.append(trainer.algorithm.policy)
     for one, two in zip(policies[0].parameters(), policies[1].parameters(), strict=True):
         th.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
@@ -264,8 +266,8 @@ def test_reward_networks_and_kinds_of_actions(ppo, name):
     )
     trainer = make(ppo, venv, reward_fn=net, exploration_frac=0.5)
     trainer.train(40)
-    sample = trainer.sample(400)
-    assert steps_of(sample) >= 400
+    sample = trainer.sample(200)
+    assert steps_of(sample) >= 200
     for each in sample:
         assert venv.action_space.contains(each.acts[0])
         assert each.obs.dtype == venv.observation_space.dtype
@@ -341,9 +343,9 @@ def test_equal_seeds_give_equal_results(ppo):
         net = BasicRewardNet(venv.observation_space, venv.action_space)
         trainer = make(ppo, venv, reward_fn=net, exploration_frac=0.2, seed=seed)
         trainer.train(80)
-        first = trainer.sample(800)
+        first = trainer.sample(160)
         trainer.train(80)
-        return [without_infos(each) for each in (*first, *trainer.sample(800))]
+        return [without_infos(each) for each in (*first, *trainer.sample(160))]
 
     first = run(0)
     assert first == run(0)
@@ -365,29 +367,29 @@ def without_infos(trajectory):
     ],
 )
 def test_a_resumed_trainer_is_bit_identical(kind, interrupted, tmp_path):
-    wanted = {"after training": 0, "after acting": 1000, "after collecting": 200}[interrupted]
+    wanted = {"after training": 0, "after acting": 250, "after collecting": 50}[interrupted]
 
     def build():
         venv = real()
         net = BasicRewardNet(venv.observation_space, venv.action_space)
-        options = {"exploration_frac": 0.2 if wanted == 1000 else 0.0, "reward_fn": net}
+        options = {"exploration_frac": 0.2 if wanted == 250 else 0.0, "reward_fn": net}
         if kind == "sac":
-            sac = SAC("MlpPolicy", venv, learning_starts=10, buffer_size=999, device="cpu", seed=0,
-                      batch_size=8, train_freq=50)  # fmt: skip
+            sac = SAC("MlpPolicy", venv, learning_starts=10, buffer_size=200, device="cpu", seed=0,
+                      batch_size=8, train_freq=20)  # fmt: skip
             return make(venv=venv, algorithm=sac, **options)
         ppo = {"lean": PPO, "sb3": stable_baselines3.PPO}[kind]
-        return make(ppo, venv, ppo_options={"n_steps": 250, "batch_size": 100}, **options)
+        return make(ppo, venv, ppo_options={"n_steps": 60, "batch_size": 40}, **options)
 
     def go_on(trainer):
         seen = []
         for _ in range(2):
-            seen += trainer.sample(700)
-            trainer.train(500)
-        seen += trainer.sample(300)
+            seen += trainer.sample(175)
+            trainer.train(120)
+        seen += trainer.sample(75)
         return [without_infos(each) for each in seen], trainer.algorithm.get_parameters()
 
     trainer = build()
-    trainer.train(500)
+    trainer.train(120)
     if wanted:
         trainer.sample(wanted)
     venv = trainer.buffering_wrapper.venv

@@ -1,5 +1,7 @@
 """The whole algorithm: what a round does, its budget, its seeds and its resumption."""
 
+import functools
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -36,8 +38,9 @@ def silent():
     return HierarchicalLogger(Logger(folder=None, output_formats=[]), [])
 
 
-def pendulums(seed=0):
-    venv = DummyVecEnv([lambda: ResumableEnv(Monitor(gym.make("Pendulum-v1")))] * 2)
+def pendulums(seed=0, steps=50):
+    make = functools.partial(gym.make, "Pendulum-v1", max_episode_steps=steps)
+    venv = DummyVecEnv([lambda: ResumableEnv(Monitor(make()))] * 2)
     venv.seed(seed)
     return venv
 
@@ -270,7 +273,7 @@ def test_the_learned_reward_ranks_new_episodes_of_pendulum():
     """From comparisons of random behaviour alone."""
     rng = np.random.default_rng(0)
     th.manual_seed(0)
-    venv = pendulums()
+    venv = pendulums(steps=100)
     data = rollout.generate_trajectories(None, venv, rollout.make_min_episodes(100), rng)
     held_out, seen = data[:40], data[40:]
     net = BasicRewardNet(
@@ -290,7 +293,7 @@ def test_the_learned_reward_ranks_new_episodes_of_pendulum():
         initial_epoch_multiplier=1,
         custom_logger=silent(),
     )
-    algorithm.train(0, 300)
+    algorithm.train(0, 260)
     learnt = [
         net.predict(t.obs[:-1], t.acts, t.obs[1:], np.zeros(len(t), bool)).sum() for t in held_out
     ]

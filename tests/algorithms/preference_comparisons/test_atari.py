@@ -24,18 +24,27 @@ LENGTH = 5
 STACKED = (84, 84, 4)
 
 
-@pytest.fixture
-def venv():
+def make_venv():
     options = {"env_id": "BreakoutNoFrameskip-v4", "num_steps": 16}
     single = make_vec_env(make_fixed_length_atari, n_envs=2, env_kwargs=options, seed=1)
-    yield VecFrameStack(single, n_stack=4)
-    single.close()
+    return VecFrameStack(single, n_stack=4)
+
+
+def make_net(venv):
+    th.manual_seed(0)
+    return CnnRewardNet(venv.observation_space, venv.action_space)
+
+
+@pytest.fixture
+def venv():
+    made = make_venv()
+    yield made
+    made.close()
 
 
 @pytest.fixture
 def net(venv):
-    th.manual_seed(0)
-    return CnnRewardNet(venv.observation_space, venv.action_space)
+    return make_net(venv)
 
 
 def make_algorithm(venv, net, folder, ppo=PPO):
@@ -53,27 +62,43 @@ def make_algorithm(venv, net, folder, ppo=PPO):
     )
 
 
-@pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["ours", "sb3"])
-def test_a_reward_of_images_is_learned_and_an_agent_trained_on_it(venv, net, tmp_path, ppo):
-    algorithm = make_algorithm(venv, net, tmp_path, ppo)
-    agent = algorithm.trajectory_generator.algorithm
-    assert isinstance(agent.get_env(), VecTransposeImage)  # the policy wants channels first
-    networks = {"reward": net, "policy": agent.policy}
+def train(folder, ppo=PPO):
+    """The trained algorithm, its metrics, and parameters of each network before and after."""
+    venv = make_venv()
+    net = make_net(venv)
+    algorithm = make_algorithm(venv, net, folder, ppo)
+    networks = {"reward": net, "policy": algorithm.trajectory_generator.algorithm.policy}
     before = {
         name: [parameter.detach().clone() for parameter in each.parameters()]
         for name, each in networks.items()
     }
     metrics = algorithm.train(total_timesteps=32, total_comparisons=4)
+    pairs = {name: zip(before[name], each.parameters(), strict=True)
+             for name, each in networks.items()}  # fmt: skip
+    venv.close()
+    return algorithm, metrics, pairs
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.mark.parametrize("ppo", ["ours", "sb3"])
+def test_a_reward_of_images_is_learned_and_an_agent_trained_on_it(request, tmp_path, ppo):
+    if ppo == "ours":
+        algorithm, metrics, parameters = request.getfixturevalue("trained")
+    else:
+        algorithm, metrics, parameters = train(tmp_path, stable_baselines3.PPO)
+    agent = algorithm.trajectory_generator.algorithm
+    assert isinstance(agent.get_env(), VecTransposeImage)  # the policy wants channels first
     assert np.isfinite(metrics["reward_loss"])
-    for name, each in networks.items():
-        pairs = zip(before[name], each.parameters(), strict=True)
+    for name, pairs in parameters.items():
         assert any(not th.equal(old, new) for old, new in pairs), name
 
 
-def test_fragments_of_images_are_bytes(venv, net, tmp_path):
-    algorithm = make_algorithm(venv, net, tmp_path)
-    algorithm.train(total_timesteps=32, total_comparisons=4)
-    dataset = algorithm.dataset
+def test_fragments_of_images_are_bytes(trained):
+    dataset = trained[0].dataset
     assert len(dataset) == 4
     for fragment in (*dataset.fragments1, *dataset.fragments2):
         assert fragment.obs.dtype == np.uint8
@@ -84,10 +109,8 @@ def test_fragments_of_images_are_bytes(venv, net, tmp_path):
         np.testing.assert_array_equal(fragment.obs[:-1, ..., 1:], fragment.obs[1:, ..., :-1])
 
 
-def test_comparisons_of_images_are_stored_as_bytes(venv, net, tmp_path):
-    algorithm = make_algorithm(venv, net, tmp_path)
-    algorithm.train(total_timesteps=32, total_comparisons=4)
-    dataset = algorithm.dataset
+def test_comparisons_of_images_are_stored_as_bytes(trained, tmp_path):
+    dataset = trained[0].dataset
     dataset.save(tmp_path / "comparisons")
     different = {id(each): each for each in (*dataset.fragments1, *dataset.fragments2)}
     images = sum(each.obs.nbytes for each in different.values())

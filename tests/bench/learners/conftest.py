@@ -28,10 +28,15 @@ def demos_of():
 
 @pytest.fixture
 def set_up(demos_of):
-    """Makes a learner by the name of its card."""
+    """Makes a learner by the name of its card; its episodes may have fewer `steps`."""
 
-    def make(name, env="Pendulum-v1", demos=None, expert=None, hidden=None, **overrides):
+    def make(
+        name, env="Pendulum-v1", demos=None, expert=None, hidden=None, steps=None, **overrides
+    ):
         card, environment = load_algorithm(name), find_environment(env)
+        if steps is not None:
+            kwargs = {**environment.kwargs, "max_episode_steps": steps}
+            environment = environment.model_copy(update={"kwargs": kwargs})
         environment = environment.model_copy(update={"hidden_positions": hidden})
         th.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002 (Stable-Baselines3 draws from the global generator)

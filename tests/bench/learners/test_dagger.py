@@ -17,16 +17,22 @@ from imitbench.policies.storage import load_policy
 from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
-PENDULUM = ("Pendulum-v1", "sac-Pendulum-v1")  # 200 steps an episode
-SMALL = {"n_envs": "2", "rollout_round_min_timesteps": "400", "hidden_size": "8", "bc_epochs": "1"}
+PENDULUM = ("Pendulum-v1", "sac-Pendulum-v1")
+EPISODE = 40  # steps
+SMALL = {"n_envs": "2", "rollout_round_min_timesteps": "80", "hidden_size": "8", "bc_epochs": "1"}
 
 
 def env_steps(amount):
     return Budget(name="quick", unit="env_steps", amount=amount)
 
 
-def set_up(cell=PENDULUM, expert=None, seed=0, cls=DAggerLearner, name="dagger", **overrides):
+def set_up(
+    cell=PENDULUM, expert=None, seed=0, cls=DAggerLearner, name="dagger", steps=EPISODE, **overrides
+):
     environment = find_environment(cell[0])
+    environment = environment.model_copy(
+        update={"kwargs": {**environment.kwargs, "max_episode_steps": steps}}
+    )
     th.manual_seed(seed)
     with Evaluator(environment, 1) as evaluator:
         task = Task(
@@ -54,7 +60,7 @@ def test_it_reaches_the_expert():
     defaults = {
         name: str(p.default) for name, p in load_algorithm("dagger").hyperparameters.items()
     }
-    learner = set_up(**defaults)
+    learner = set_up(steps=200, **defaults)
     spent, _ = train(learner, 4800)
     assert spent == 4800
     with Evaluator(find_environment(PENDULUM[0]), 10) as evaluator:
@@ -64,48 +70,48 @@ def test_it_reaches_the_expert():
 
 
 @pytest.mark.parametrize(
-    ("amount", "spent"), [(1200, 1200), (1199, 800), (800, 800), (799, 400), (1, 400)]
+    ("amount", "spent"), [(240, 240), (239, 160), (160, 160), (159, 80), (1, 80)]
 )
 def test_rounds_that_would_exceed_the_budget_are_not_started_except_the_first(amount, spent):
-    """A round takes 400 steps: an episode of 200 in each of two environments."""
+    """A round takes 80 steps: an episode of 40 in each of two environments."""
     learner = set_up(rollout_round_min_episodes="2", max_rounds="50")
     assert train(learner, amount)[0] == spent
 
 
 def test_a_large_budget_has_few_rounds():
     options = {"rollout_round_min_timesteps": "1", "rollout_round_min_episodes": "1"}
-    spent, points = train(set_up(max_rounds="2", **options), 1600)
-    assert (spent, len(points)) == (1600, 2)  # without the limit, they would be rounds of 400
+    spent, points = train(set_up(max_rounds="2", **options), 320)
+    assert (spent, len(points)) == (320, 2)  # without the limit, they would be rounds of 80
 
 
 def test_every_step_is_a_question_to_the_expert():
     learner = set_up()
-    spent, _ = train(learner, 800)
+    spent, _ = train(learner, 160)
     assert learner.measures() == {"expert_queries": spent}
 
 
-@pytest.mark.parametrize(("threshold", "asked"), [("1000.0", 400), ("0.0", 800)])
+@pytest.mark.parametrize(("threshold", "asked"), [("1000.0", 80), ("0.0", 160)])
 def test_lazy_variants_report_how_often_they_asked(threshold, asked):
-    # The expert acts alone in the first round of 400 steps, and then only where there is doubt.
+    # The expert acts alone in the first round of 80 steps, and then only where there is doubt.
     options = {"doubt_threshold": threshold, "rollout_round_min_episodes": "2"}
     learner = set_up(cls=EnsembleDAggerLearner, name="ensemble_dagger", **options)
-    spent, points = train(learner, 800)
-    assert spent == 800
+    spent, points = train(learner, 160)
+    assert spent == 160
     assert points[-1][1]["dagger/expert_queries"] == asked
     measures = learner.measures()
-    assert (measures["expert_queries"], measures["expert_share"]) == (asked, asked / 800)
+    assert (measures["expert_queries"], measures["expert_share"]) == (asked, asked / 160)
     assert measures["expert_takeovers"] >= 2
 
 
 def test_the_curve_has_returns_losses_and_beta():
     learner = set_up(beta_rampdown_rounds="2", rollout_round_min_episodes="2")
-    _, points = train(learner, 1200)
-    assert [step for step, _ in points] == [400, 800, 1200]
+    _, points = train(learner, 240)
+    assert [step for step, _ in points] == [80, 160, 240]
     assert [metrics["dagger/beta"] for _, metrics in points] == [1.0, 0.5, 0.0]
     for _, metrics in points:
-        assert metrics["rollout/length_mean"] == 200
+        assert metrics["rollout/length_mean"] == EPISODE
         assert metrics["rollout/termination_rate"] == 0
-        assert -2000 < metrics["rollout/return_mean"] < 0
+        assert -600 < metrics["rollout/return_mean"] < 0
         assert np.isfinite(metrics["bc/loss"]) and np.isfinite(metrics["bc/neglogp"])
 
 
@@ -113,7 +119,7 @@ def test_steps_of_environments_that_finish_later_are_counted():
     """Episodes of CartPole-v1 end when the pole falls, here soon."""
     env = gym.make("CartPole-v1")
     expert = ZeroPolicy(env.observation_space, env.action_space)
-    learner = set_up(("CartPole-v1", None), expert, rollout_round_min_timesteps="64")
+    learner = set_up(("CartPole-v1", None), expert, rollout_round_min_timesteps="64", steps=500)
     seen = []
     step = type(learner._dagger.venv).step_wait
     learner._dagger.venv.step_wait = lambda: (seen.append(2), step(learner._dagger.venv))[1]
@@ -124,19 +130,19 @@ def test_steps_of_environments_that_finish_later_are_counted():
 
 def test_a_resumed_learner_equals_an_uninterrupted_one(tmp_path):
     whole = set_up(rollout_round_min_episodes="2")
-    spent, points = train(whole, 1200)
+    spent, points = train(whole, 240)
     first = set_up(rollout_round_min_episodes="2")
-    _, begun = train(first, 800)
+    _, begun = train(first, 160)
     save_state(tmp_path / "state", first.state_dict())
     del first  # and with it its working folder
     second = set_up(rollout_round_min_episodes="2")
     second.load_state_dict(load_state(tmp_path / "state"))
-    assert train(second, 1200)[0] == spent
+    assert train(second, 240)[0] == spent
     for key, value in whole.policy().state_dict().items():
         assert th.equal(second.policy().state_dict()[key], value), key
     again = set_up(rollout_round_min_episodes="2")
     again.load_state_dict(load_state(tmp_path / "state"))
-    _, rest = train(again, 1200)
+    _, rest = train(again, 240)
     np.testing.assert_equal(begun + rest, points)
 
 
@@ -147,7 +153,7 @@ def test_experts_with_other_bounds_of_spaces_are_accepted():
     expert.action_space.seed(0)
     learner = set_up(expert=expert, rollout_round_min_episodes="2")
     assert expert.observation_space != learner._dagger.venv.observation_space
-    assert train(learner, 400)[0] == 400
+    assert train(learner, 80)[0] == 80
 
 
 def test_it_needs_an_expert():

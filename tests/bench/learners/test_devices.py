@@ -21,7 +21,7 @@ SETTINGS = {
     "demo_batch_size": "32",
     "hidden_size": "8",
     "rollout_round_min_episodes": "2",
-    "rollout_round_min_timesteps": "200",
+    "rollout_round_min_timesteps": "40",
     "total_comparisons": "6",
     "num_iterations": "1",
     "fragment_length": "10",
@@ -37,7 +37,8 @@ SETTINGS = {
     "bc_batches": "1",
 }
 BUDGETS = {"env_steps": 70, "replay_steps": 40, "batches": 3}
-MORE = {"preference_comparisons": 1000, "pebble": 230}
+MORE = {"preference_comparisons": 400, "pebble": 60}
+EPISODE = 20  # steps
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 # They sample whole episodes, which are shorter in Pendulum; others try discrete actions with PPO
 # and the off-policy core.
@@ -69,6 +70,10 @@ def set_up(name, device, discrete=True):
         overrides=overrides,
     )
     spec = next(iter(plan))
+    if suite == "classic":
+        kwargs = {**spec.environment.kwargs, "max_episode_steps": EPISODE}
+        environment = spec.environment.model_copy(update={"kwargs": kwargs})
+        spec = spec.model_copy(update={"environment": environment})
     root = suite_directory(suite)
     learner, demos = make_learner(spec), artifacts.demos_of_run(spec, root)
     with Evaluator(spec.environment, 1) as evaluator:

@@ -39,7 +39,8 @@ SMALL = {
     },
     "cpl": {"fragment_length": "5", "episodes": "1", "bc_batches": "1", "hidden_size": "8"},
 }  # fmt: skip
-AMOUNTS = {"preference_comparisons": 1400, "pebble": 220, "cpl": 4}
+EPISODE = 20  # steps
+AMOUNTS = {"preference_comparisons": 600, "pebble": 60, "cpl": 4}
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def ready(set_up):
     def make(name, **overrides):
         expert = load_policy(find_expert("sac-Pendulum-v1")) if name == "cpl" else None
         settings = SMALL[name] | {"total_comparisons": "6"} | overrides
-        return set_up(name, demos=[], expert=expert, **settings)
+        return set_up(name, demos=[], expert=expert, steps=EPISODE, **settings)
 
     return make
 
@@ -184,8 +185,8 @@ def test_a_training_waits_for_people_in_every_round(ready, tmp_path, monkeypatch
 def test_pebble_spends_its_budget_exactly_and_measures_its_reward(ready):
     learner = ready("pebble", total_comparisons="8")
     spent, points = train(learner, "pebble")
-    assert spent == 220
-    assert [step for step, _ in points] == [200, 210, 220]
+    assert spent == 60
+    assert [step for step, _ in points] == [20, 40, 60]
     assert {"reward/loss", "reward/held_out_accuracy"} < points[-1][1].keys()
     assert learner._trainer.began
     assert {"reward_correlation", "preference_accuracy"} < set(learner.measures())
@@ -193,7 +194,7 @@ def test_pebble_spends_its_budget_exactly_and_measures_its_reward(ready):
 
 def test_a_budget_below_exploration_is_reported(ready):
     learner = ready("pebble", exploration_steps="400")
-    with pytest.raises(ValueError, match=r"budget of 220 .* exploration takes 420 of them"):
+    with pytest.raises(ValueError, match=r"budget of 60 .* exploration takes 420 of them"):
         train(learner, "pebble")
 
 
@@ -217,7 +218,7 @@ def test_a_round_whose_comparisons_are_all_skipped_goes_on(ready):
     settings = {"teacher": "skipping", "teacher_parameter": "50"}
     learner = ready("pebble", **settings)
     spent, points = train(learner, "pebble")
-    assert spent == 220
+    assert spent == 60
     assert len(learner._algorithm.dataset) == 0
     assert not [name for _, metrics in points for name in metrics if name.startswith("reward/")]
 
