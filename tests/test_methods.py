@@ -88,10 +88,13 @@ def test_a_page_shows_all_of_its_algorithms(page, method_pages):
 
 def test_the_pages_have_every_published_row(method_pages):
     tables = (DOCS / "results_tables.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \d* ?\| (.*\[.*\] \|.* \d+ \|)$", tables, re.MULTILINE)
+    tier = r"(?:[a-z -]+ (?:\d+|provisional))?"
+    rows = re.findall(rf"^\| {tier} ?\| (.*\[.*\] \|.* \d+ \|)$", tables, re.MULTILINE)
     external = re.findall(r"^\| +\| (\w+ \(external\).*)$", tables, re.MULTILINE)
     filled = "".join(method_pages.fill_method_page(text_of(page), DOCS) for page in PAGES)
     assert len(rows) > 80
+    heads = re.findall(r"^(\| conditions \|.*)\n(.*)\n(.*)$", filled, re.MULTILINE)
+    assert {len({line.count("|") for line in lines}) for lines in heads} == {1}
     assert len(external) > 10
     assert [row for row in rows + external if row not in filled] == []
 

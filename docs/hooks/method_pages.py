@@ -110,19 +110,19 @@ def _card(card: AlgorithmCard) -> str:
 
 def _results(names: Sequence[str], tables: str) -> str:
     """The rows of some algorithms in the first table of each section of the tables."""
-    head, found = "", []
+    head, ruler, found = "", "", []
     for section in re.split(r"^## ", tables, flags=re.MULTILINE)[1:]:
         title, _, rest = section.partition("\n")
         link = f"[{title}](../{TABLES}#{slugify(title, '-')})"
         head_row, _, *rows = _first_table(rest)
         head = "| conditions |" + "|".join(head_row[2:])
+        ruler = "| --- " * 3 + "| ---: " * (head.count("|") - 4) + "|"
         for row in rows:
             name = _NAME.match(row[2].strip())
             if name and name[0] in names:
                 found.append(f"| {link} |" + "|".join(row[2:]))
     if not found:
         return "No runs of it are published in `results/`."
-    ruler = "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
     note = "Intervals are 95% bootstrap intervals; the conditions link to the whole tables."
     return "\n".join([head, ruler, *found, "", note])
 
