@@ -142,11 +142,8 @@ def _table(board: Board) -> Markup:
     caption = (
         "Interquartile mean of the score on each suite, with its "
         f"{board.method.level:.0%} interval, at the default budget if the method has a tier there. "
-        "The drawing shows the same between the scores 0 and 1 (dashed). Tiers are those of a "
-        "table, among methods that need the same (offline, replay, on-policy, asks the "
-        "expert, sees the reward): within a tier none is decided to be better, corrected for all "
-        f"pairs. Fewer than {model.LEAST_SEEDS} seeds are provisional. Minutes are of a run, on "
-        f"average. {board.method.failed_runs.statement}"
+        f"The drawing shows the same between the scores 0 and 1 (dashed). {page.TIERS} Minutes are "
+        f"of a run, on average. {board.method.failed_runs.statement}"
     )
     whole = tag(
         "table",

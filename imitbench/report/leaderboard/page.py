@@ -203,6 +203,22 @@ def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
     return tag("details", tag("summary", caption), tag("ul", *items), class_="notes alarms")
 
 
+TIERS = (
+    "Tiers are among algorithms that need the same (offline, replay, on-policy, asks the expert, "
+    "sees the reward): two of a tier cannot be told apart, and each row is decided to be worse "
+    "than one of the tier above, by the rule of “imitbench compare”, corrected for all pairs of "
+    f"the table. Rows with fewer than {model.LEAST_SEEDS} seeds are provisional."
+)
+
+
+def below(caption: str) -> Markup:
+    """Returns a line in small type below the content of a cell; nothing for an empty caption."""
+    return tag("span", caption, class_="how") if caption else Markup("")
+
+
 def tier_cell(row: BoardRow) -> TableCell:
-    """Returns the tier of a row in its table, with its track."""
-    return TableCell(model.tier_text(row), row.tier and float(row.tier))
+    """Returns the tier of a row in its table, with its track below."""
+    if not model.tier_text(row):
+        return TableCell("", None)
+    track = row.track if row.tier else f"{row.track}, provisional"
+    return TableCell(join(str(row.tier or ""), below(track)), row.tier and float(row.tier))

@@ -75,10 +75,9 @@ def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
     """Returns how to read the tables, once for all of them."""
     caption = (
         f"Dot and bar: IQM and its {board.method.level:.0%} interval, drawn from the score 0 to "
-        "1 (dashed); tick: mean. A rank is 1 + the number of algorithms that are decided to be "
-        "better, as by “imitbench compare”; “=” marks ranks that several share. Environments have "
-        "mean scores. Likely: the IQM of most likely actions, those of the expert having score 1. "
-        "Seeds are per environment. Numbers link to their runs. "
+        f"1 (dashed); tick: mean. {page.TIERS} Environments have mean scores. Likely: the IQM of "
+        "most likely actions, those of the expert having score 1. Seeds are per environment. "
+        "Numbers link to their runs. "
         f"{board.method.failed_runs.statement}"
     )
     if any(row.kind == "external" for part in parts for row in part.rows):
@@ -163,7 +162,7 @@ def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
     checks, versions = level_text(row), ", ".join(package_versions((*row.runs, *row.failures)))
     return [
         page.tier_cell(row),
-        TableCell(join(row_name(row, "../"), _below(model.submitter_text(row))), row.name),
+        TableCell(join(row_name(row, "../"), page.below(model.submitter_text(row))), row.name),
         TableCell(join(linked(interval(result.iqm, row)), drawn, _mean(row)), ends["point"], ends),
         *(
             TableCell(
@@ -173,35 +172,33 @@ def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
             for at, cell in enumerate(result.cells)
         ),
         TableCell(
-            join(linked(model.seeds(row), "-runs"), _below(broken)) if is_run else text.NOTHING,
+            join(linked(model.seeds(row), "-runs"), page.below(broken)) if is_run else text.NOTHING,
             float(result.seeds[0]) if is_run else None,
             {"fewest": result.seeds[0], "most": result.seeds[1], "failed runs": failed}
             if is_run
             else {},
         ),
         TableCell(
-            join(linked(cost, "-runs"), _below(f"{model.amount(steps)} steps" if steps else "")),
+            join(
+                linked(cost, "-runs"), page.below(f"{model.amount(steps)} steps" if steps else "")
+            ),
             wall,
             {"seconds": wall, "environment steps": steps},
         ),
         _values(row),
-        TableCell(join(checks or text.NOTHING, _below(versions)), checks),
+        TableCell(join(checks or text.NOTHING, page.below(versions)), checks),
     ]
 
 
 def _mean(row: BoardRow) -> Markup:
     mean, likely = (page.ends(one)["point"] for one in (row.result.mean, row.result.iqm_likely))
     return join(
-        _below("" if likely is None else f"likely {text.score(likely)}"),
-        _below("" if mean is None else f"mean {text.score(mean)}, {model.worst_task(row)}"),
+        page.below("" if likely is None else f"likely {text.score(likely)}"),
+        page.below("" if mean is None else f"mean {text.score(mean)}, {model.worst_task(row)}"),
     )
 
 
 def _values(row: BoardRow) -> TableCell:
     chosen, (cost, trials) = values_text(row), tuning_text(row.specs)
-    costs = _below("" if cost == text.NOTHING else cost)
+    costs = page.below("" if cost == text.NOTHING else cost)
     return TableCell(join(chosen or text.NOTHING, costs), chosen, {"trials": trials})
-
-
-def _below(caption: str) -> Markup:
-    return tag("span", caption, class_="how") if caption else Markup("")
