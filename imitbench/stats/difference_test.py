@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
-from imitbench.stats.mean_test import EXACT_SPLITS, Mask, mean_tests, permutations
-from imitbench.stats.strata import FloatArray, Scores, matched
+from imitbench.stats.mean_test import EXACT_SPLITS, Mask, mean_tests, one_experiment, permutations
+from imitbench.stats.strata import FloatArray, Scores
 
 Columns = Sequence[tuple[FloatArray, FloatArray]]
 """For each environment the scores of both, shapes (experiments, runs)."""
@@ -84,10 +85,8 @@ def difference_test(
     "The Nonparametric Behrens-Fisher Problem"; Neubert and Brunner 2007, "A Studentized Permutation
     Test for the Non-Parametric Behrens-Fisher Problem".
     """
-    one, other = matched(first, second)
-    pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
     found = difference_tests(
-        pairs, significance=significance, replicates=replicates, rng=rng, splits=EXACT_SPLITS
+        one_experiment(first, second), significance=significance, replicates=replicates, rng=rng
     )
     return DifferenceTest(
         *(float(values[0]) for values in (found.p_value, found.means, found.typical))
@@ -111,17 +110,8 @@ def difference_tests(
     """
     check_options(replicates, significance)
     sizes = [(x.shape[1], y.shape[1]) for x, y in pairs]
-    made: list[Sequence[Mask]] = []
-
-    def drawn() -> Sequence[Mask]:
-        if not made:
-            made.append(
-                masks()
-                if masks
-                else permutations(sizes, replicates=replicates, splits=splits, rng=rng)
-            )
-        return made[0]
-
+    new = partial(permutations, sizes, replicates=replicates, splits=splits, rng=rng)
+    drawn = cache(masks or new)  # both tests have the same permutations
     by_means = mean_tests(
         pairs,
         significance=significance,

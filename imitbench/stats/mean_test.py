@@ -87,12 +87,21 @@ def mean_test(
     Permutation Tests"; Beran 1988, "Prepivoting Test Statistics"; Phipson and Smyth 2010 for drawn
     permutations; Behrens 1929 and Fisher 1935 for few runs.
     """
-    one, other = matched(first, second)
-    pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
+    pairs = one_experiment(first, second)
     [p_value] = mean_tests(
         pairs, significance=significance, replicates=replicates, rng=rng, splits=EXACT_SPLITS
     )
     return float(p_value)
+
+
+def one_experiment(first: Scores, second: Scores) -> list[tuple[FloatArray, FloatArray]]:
+    """Returns the scores of a single comparison in the form of many, shapes (1, runs).
+
+    Raises:
+        ValueError: Scores are unusable, or environments differ.
+    """
+    one, other = matched(first, second)
+    return [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
 
 
 def mean_tests(

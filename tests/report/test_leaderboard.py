@@ -24,7 +24,6 @@ from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import COLUMNS
 from imitbench.report.leaderboard.model import slug
 from imitbench.report.leaderboard.site import write_site
-from imitbench.report.leaderboard.standings import tiers_of
 from imitbench.report.text import score
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
@@ -280,20 +279,6 @@ def test_methods_that_cannot_be_told_apart_share_a_tier_of_their_track(tmp_path)
     assert sorted(cells) == [("", ", provisional"), ("1", ""), ("1", ""), ("2", "")]
     facts = " ".join(Links((tmp_path / "site" / "index.html").read_text()).text)
     assert "5  algorithm" in facts
-
-
-@pytest.mark.parametrize(
-    ("decided", "tiers"),
-    [
-        ([], [1, 1, 1, 1]),
-        (["ac", "bc"], [1, 1, 2, 1]),
-        (["ab", "bc", "ac"], [1, 2, 3, 1]),
-        (["ab", "bc", "ca"], [2, 2, 2, 1]),  # a circle, over different environments
-    ],
-)
-def test_a_tier_is_below_those_that_beat_it(decided, tiers):
-    found = tiers_of("abcd", {tuple(pair) for pair in decided})
-    assert [found[name] for name in "abcd"] == tiers
 
 
 def test_a_method_page_has_its_paper_and_a_command(site, parsed):
