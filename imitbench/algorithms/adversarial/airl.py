@@ -50,12 +50,17 @@ class AIRL(AdversarialTrainer):
             of the normal distribution before clipping. The demonstrations have clipped actions
             alone, so only their distributions can be compared. `None` for yes where actions are
             numbers with finite bounds.
+        reward_entropy: Weight *c* of the entropy in the generator's reward, f - c log pi(a|s), with
+            the density that the discriminator uses, but without the uniform distribution. With 1,
+            the paper's (section 5), the generator keeps as much noise as the expert. With 0, it
+            becomes as certain as exploration allows, and the discriminator knows it by its density.
         **kwargs: Passed on to `AdversarialTrainer`.
 
     Raises:
         TypeError: The generator's policy has no action probabilities.
         ValueError: As `AdversarialTrainer`; or `uniform_share` is not in [0, 1]; or it is positive,
-            or `bounded_density` is True, for actions without finite bounds.
+            or `bounded_density` is True, for actions without finite bounds; or `reward_entropy` is
+            negative.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class AIRL(AdversarialTrainer):
         reward_net: RewardNet,
         uniform_share: float = 0.0,
         bounded_density: bool | None = None,
+        reward_entropy: float = 0.0,
         **kwargs: Any,
     ) -> None:
         policy = getattr(gen_algo, "policy", None)
@@ -80,7 +86,10 @@ class AIRL(AdversarialTrainer):
             )
         if not 0 <= uniform_share <= 1:
             raise ValueError(f"uniform_share must lie in [0, 1], not {uniform_share}")
+        if not reward_entropy >= 0:
+            raise ValueError(f"reward_entropy must be at least 0, not {reward_entropy}")
         self.uniform_share = uniform_share
+        self.reward_entropy = reward_entropy
         space = venv.action_space
         if bounded_density is None:
             bounded_density = isinstance(space, spaces.Box) and space.is_bounded()
@@ -122,6 +131,16 @@ class AIRL(AdversarialTrainer):
             raise TypeError("log_policy_act_prob: required by AIRL's discriminator, but None")
         rewards: th.Tensor = self._reward(state, action, next_state, done)
         return rewards - self._log_mixture(log_policy_act_prob)
+
+    def _generator_reward(
+        self, state: Array, action: Array, next_state: Array, done: Array
+    ) -> Array:
+        rewards = super()._generator_reward(state, action, next_state, done)
+        if self.reward_entropy == 0:
+            return rewards
+        log_prob = self._log_action_probability({"obs": state, "acts": action})
+        assert log_prob is not None, "checked in the constructor"
+        return rewards - self.reward_entropy * log_prob.cpu().numpy()
 
     def _log_mixture(self, log_prob: th.Tensor) -> th.Tensor:
         share = self.uniform_share

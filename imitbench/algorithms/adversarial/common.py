@@ -149,7 +149,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._global_step = 0
         self._disc_step = 0
         self._reward_net = reward_net.to(gen_algo.device)
-        reward_fn = None if debug_use_ground_truth else self.reward_train.predict_processed
+        reward_fn = None if debug_use_ground_truth else self._generator_reward
         self._generator = make_generator(gen_algo, venv, reward_fn)
         self.venv_train = self._generator.venv_train
         super().__init__(
@@ -186,7 +186,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """
         if self.debug_use_ground_truth:
             return self.venv_train
-        return venv_with_rewards(self._generator, self.venv, self.reward_train.predict_processed)
+        return venv_with_rewards(self._generator, self.venv, self._generator_reward)
 
     def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
         self.gen_algo.set_logger(logger)
@@ -223,6 +223,12 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     @abstractmethod
     def reward_test(self) -> RewardNet:
         """The reward to train other policies on afterwards."""
+
+    def _generator_reward(
+        self, state: Array, action: Array, next_state: Array, done: Array
+    ) -> Array:
+        """Rewards of the generator; arguments and result as in `RewardFn`."""
+        return self.reward_train.predict_processed(state, action, next_state, done)
 
     def _log_action_probability(self, batch: Mapping[str, Array]) -> th.Tensor | None:
         """Log-probability of actions under the generator; `None` if logits do not depend on it."""

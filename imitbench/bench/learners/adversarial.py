@@ -131,6 +131,7 @@ class AIRLLearner(AdversarialLearner):
         return {
             "uniform_share": self.options["disc_uniform_share"],
             "gen_history_share": self.options["disc_history_share"],
+            "reward_entropy": self.options["reward_entropy"],
             # `None` for spaces without bounds, such as discrete ones.
             "bounded_density": None if self.options["disc_density"] == "bounded" else False,
         }

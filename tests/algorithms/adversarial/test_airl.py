@@ -89,6 +89,21 @@ def test_the_density_of_clipped_actions_needs_bounds():
         make_trainer(AIRL, drift_venv(spaces.Discrete(2)), bounded_density=True)
 
 
+def test_the_generators_reward_has_its_entropy():
+    """On Pendulum, whose actions are clipped; through the rollouts of PPO and through a wrapper."""
+    trainer = make_trainer(AIRL, make_venv("Pendulum-v1"), reward_entropy=0.5)
+    data = random_transitions(trainer.venv, 10)
+    batch = (data.obs, data.acts, data.next_obs, data.dones)
+    log_p = trainer._log_action_probability({"obs": data.obs, "acts": data.acts}).numpy()
+    expected = trainer.reward_train.predict(*batch) - 0.5 * log_p
+    np.testing.assert_allclose(trainer.gen_algo.reward_fn(*batch), expected, rtol=1e-5)
+    np.testing.assert_allclose(trainer.venv_wrapped.reward_fn(*batch), expected, rtol=1e-5)
+    trainer.train_gen(120)
+    assert trainer._global_step == 1
+    with pytest.raises(ValueError, match="reward_entropy must be at least 0, not -1"):
+        make_trainer(AIRL, reward_entropy=-1)
+
+
 def test_the_log_probability_is_required():
     trainer = make_trainer(AIRL)
     data = random_transitions(trainer.venv, 10)
