@@ -52,7 +52,7 @@ class AIRL(AdversarialTrainer):
             numbers with finite bounds.
         reward_entropy: Weight *c* of the entropy in the generator's reward, f - c log pi(a|s), with
             the density that the discriminator uses, but without the uniform distribution. With 1,
-            the paper's (section 5), the generator keeps as much noise as the expert. With 0, it
+            the paper's (Algorithm 1), the generator keeps as much noise as the expert. With 0, it
             becomes as certain as exploration allows, and the discriminator knows it by its density.
         **kwargs: Passed on to `AdversarialTrainer`.
 
