@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -18,6 +20,7 @@ from imitbench.util.source_import import forget_module, import_source
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
+_in_batches: dict[tuple[type, str], bool] = {}  # by class and specification
 _registered: dict[str, str] = {}  # by environment id: digest of the source that registered it last
 
 
@@ -64,6 +67,27 @@ def _import_beside_suite(spec: EnvironmentSpec, digest: str) -> None:
         _registered[spec.id] = digest
 
 
+def stepped_in_batches(env: gym.Env[Any, Any], spec: EnvironmentSpec) -> bool:
+    """Whether MuJoCo can step several environments at once, with the results of their own `step`.
+
+    Args:
+        env: One of them.
+        spec: Its specification.
+    """
+    if "mujoco" not in sys.modules:
+        return False
+    from imitbench.envs.mujoco_batch import agrees, knows
+
+    if not knows(env):
+        return False
+    key = (type(env.unwrapped), repr(spec))
+    if key not in _in_batches:
+        tried = make_environment(spec)  # because it is reset
+        _in_batches[key] = agrees(tried)
+        tried.close()
+    return _in_batches[key]
+
+
 def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> VecEnv:
     """Builds environments that are stepped in this process, seeded `seed`, `seed + 1`, ….
 
@@ -80,13 +104,22 @@ def make_packed_environments(spec: EnvironmentSpec, count: int, seeds: Sequence[
         count: Number of environments of each seed.
         seeds: Those of a seed are seeded `seed`, `seed + 1`, ….
     """
+    from imitbench.util.serial_vec_env import SerialVecEnv
+
+    made = [make_environment(spec) for _ in range(count * len(seeds))]
+    if stepped_in_batches(made[0], spec):
+        from imitbench.envs.mujoco_vec_env import MujocoVecEnv
+
+        venv: SerialVecEnv = MujocoVecEnv(made)
+    else:
+        venv = SerialVecEnv([partial(_resumable, env) for env in made])
+    venv.seed_each([seed + number for seed in seeds for number in range(count)])
+    return venv
+
+
+def _resumable(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     from stable_baselines3.common.monitor import Monitor
 
     from imitbench.data.resumable_env import ResumableEnv
-    from imitbench.util.serial_vec_env import SerialVecEnv
 
-    venv = SerialVecEnv(
-        [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count * len(seeds))]
-    )
-    venv.seed_each([seed + number for seed in seeds for number in range(count)])
-    return venv
+    return ResumableEnv(Monitor(env))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.bench.environments import make_environment
+from imitbench.bench.environments import make_environment, stepped_in_batches
 from imitbench.bench.seeding import derive_seed
 from imitbench.errors import InputError
 from imitbench.records.episodes import Episodes
@@ -31,7 +31,8 @@ class Evaluator:
             environment `i % environments`, so environments with short episodes do not contribute
             more of them and short episodes are not over-counted.
         check: Called at every step; may raise to end an evaluation.
-        wrap: Applied to each environment, for example to record it.
+        wrap: Applied to each environment, for example to record it. Without it, MuJoCo steps all
+            environments at once where it can, with the same results.
     """
 
     def __init__(
@@ -39,11 +40,14 @@ class Evaluator:
         spec: EnvironmentSpec,
         environments: int,
         check: Callable[[], None] = lambda: None,
-        wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]] = lambda environment: environment,
+        wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]] | None = None,
     ) -> None:
         self.spec = spec
         self._check = check
-        self._environments = [wrap(make_environment(spec)) for _ in range(environments)]
+        made = [make_environment(spec) for _ in range(environments)]
+        self._environments = made if wrap is None else [wrap(environment) for environment in made]
+        batched = wrap is None and stepped_in_batches(made[0], spec)
+        self._lanes = _BatchLanes(made) if batched else _Lanes(self._environments)
 
     def __enter__(self) -> Evaluator:
         return self
@@ -92,10 +96,7 @@ class Evaluator:
         terminated = np.zeros(episodes, dtype=bool)
         lanes = min(len(self._environments), episodes)
         current = list(range(lanes))  # the episode that each lane is in
-        observations = [
-            environment.reset(seed=int(seeds[lane]))[0]
-            for lane, environment in enumerate(self._environments[:lanes])
-        ]
+        observations = [self._lanes.reset(lane, int(seeds[lane])) for lane in range(lanes)]
         live = list(range(lanes))
         actor = _make_actor(policy, deterministic, lanes)
         with _seeded(policy, derive_seed(seed, "evaluation actions")):
@@ -103,9 +104,9 @@ class Evaluator:
                 actions = actor.act(observations, live)
                 finished = False
                 self._check()
-                for lane, action in zip(live, actions, strict=True):
-                    environment, episode = self._environments[lane], current[lane]
-                    observations[lane], reward, ended, cut, _ = environment.step(action)
+                for lane, result in zip(live, self._lanes.step(live, actions), strict=True):
+                    episode = current[lane]
+                    observations[lane], reward, ended, cut = result
                     returns[episode] += float(reward)
                     lengths[episode] += 1
                     if ended or cut:
@@ -113,7 +114,7 @@ class Evaluator:
                         actor.begin_episode(lane)
                         current[lane] = following = episode + lanes
                         if following < episodes:
-                            observations[lane] = environment.reset(seed=int(seeds[following]))[0]
+                            observations[lane] = self._lanes.reset(lane, int(seeds[following]))
                         else:
                             finished = True
                 if finished:
@@ -128,6 +129,60 @@ class Evaluator:
                 "steps though the card says 'horizon: fixed'. The end of an episode reveals "
                 "the reward to a method; set 'horizon: variable' on the card to accept this"
             )
+
+
+class _Lanes:
+    """Environments that are each in an episode of their own."""
+
+    def __init__(self, environments: list[gym.Env[Any, Any]]) -> None:
+        self._environments = environments
+
+    def reset(self, lane: int, seed: int) -> Any:
+        """Starts an episode, and returns its first observation."""
+        return self._environments[lane].reset(seed=seed)[0]
+
+    def step(
+        self, live: list[int], actions: npt.NDArray[Any]
+    ) -> Iterable[tuple[Any, SupportsFloat, bool, bool]]:
+        """Steps some environments.
+
+        Args:
+            live: Their numbers, increasing.
+            actions: An action for each.
+
+        Returns:
+            Observation, reward, and whether the episode has terminated and was truncated, for each.
+        """
+        for lane, action in zip(live, actions, strict=True):
+            yield self._environments[lane].step(action)[:4]
+
+
+class _BatchLanes(_Lanes):
+    """Environments whose simulations MuJoCo steps at once."""
+
+    def __init__(self, environments: list[gym.Env[Any, Any]]) -> None:
+        from imitbench.envs.mujoco_batch import MujocoBatch, time_limit
+
+        super().__init__(environments)
+        self._batch = MujocoBatch([environment.unwrapped for environment in environments])
+        self._limit = time_limit(environments[0]) or np.inf
+        self._lengths = np.zeros(len(environments), dtype=np.int64)
+
+    def reset(self, lane: int, seed: int) -> Any:
+        obs = super().reset(lane, seed)
+        self._batch.load(lane)
+        self._lengths[lane] = 0
+        return obs
+
+    def step(
+        self, live: list[int], actions: npt.NDArray[Any]
+    ) -> Iterable[tuple[Any, SupportsFloat, bool, bool]]:
+        ids = np.array(live)
+        self._lengths[ids] += 1
+        results = self._batch.step(actions, ids if len(live) < len(self._lengths) else None)
+        cut = self._lengths[ids] >= self._limit
+        ended = results.terminated.tolist()
+        return zip(results.obs, results.rewards.tolist(), ended, cut.tolist(), strict=True)
 
 
 class _Actor:

@@ -47,6 +47,15 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._obs = result[0]
         return result
 
+    def set_progress(self, actions: Sequence[Any], obs: Any) -> None:
+        """Records steps of the current episode that were taken outside this wrapper.
+
+        Args:
+            actions: All actions since the reset.
+            obs: The observation after them.
+        """
+        self._actions, self._obs = list(actions), obs
+
     def episode_state(self) -> State:
         """Returns the state from which `restore_episode` replays the current episode.
 

@@ -1,0 +1,1 @@
+"""Environments stepped in batches by their simulator."""
