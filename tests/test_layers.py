@@ -25,7 +25,7 @@ LAYERS = [
     {"store", "executors"},
     {"algorithms"},
     {"rl", "testing"},
-    {"policies", "rewards", "records"},
+    {"envs", "policies", "rewards", "records"},
     {"stats", "data", "cards", "regularization"},
     {"util"},
     {"untrusted"},
