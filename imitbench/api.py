@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 AnyPath = str | PathLike[str]
-Places = AnyPath | Sequence[AnyPath]
+ResultsPaths = AnyPath | Sequence[AnyPath]
 """Results folders, folders of published results, or `published` for those of this package."""
 Table = Literal[
     "scores",
@@ -235,7 +235,7 @@ def race(
 
 
 def results(
-    out: Places = DEFAULT_OUT,
+    out: ResultsPaths = DEFAULT_OUT,
     table: Table = "scores",
     *,
     suite: Names = None,
@@ -273,13 +273,13 @@ def results(
     from imitbench.published.opening import open_results
     from imitbench.store import database
 
-    with open_results(_places(out), notify=note) as connection:
+    with open_results(_results_paths(out), notify=note) as connection:
         return database.read_frame(connection, table, selection=Selection.of(suite, env, algo))
 
 
 @overload
 def report(
-    out: Places = ...,
+    out: ResultsPaths = ...,
     format: TextFormat = ...,
     to: AnyPath | None = ...,
     *,
@@ -294,7 +294,7 @@ def report(
 ) -> str: ...
 @overload
 def report(
-    out: Places = ...,
+    out: ResultsPaths = ...,
     *,
     format: PlotFormat,
     to: AnyPath,
@@ -309,7 +309,7 @@ def report(
 ) -> list[Path]: ...
 @overload
 def report(
-    out: Places = ...,
+    out: ResultsPaths = ...,
     *,
     format: None,
     to: AnyPath | None = ...,
@@ -322,7 +322,7 @@ def report(
     external: bool = ...,
 ) -> Report: ...
 def report(
-    out: Places = DEFAULT_OUT,
+    out: ResultsPaths = DEFAULT_OUT,
     format: TextFormat | PlotFormat | None = "md",
     to: AnyPath | None = None,
     *,
@@ -376,9 +376,9 @@ def report(
     if figures and not formats.is_plot(format):
         raise InputError(f"figures: works only with {' or '.join(get_args(formats.PlotFormat))}")
     check_figures(figures)
-    places = _places(out)
+    paths = _results_paths(out)
     built = building.build(
-        places,
+        paths,
         notify=note,
         selection=Selection.of(suite, env, algo),
         replicates=replicates,
@@ -389,8 +389,8 @@ def report(
     if format is None:
         return ShownReport.of(built)
     if formats.is_plot(format):
-        return formats.plot(built, places, format, Path(str(to)), figures)
-    text = formats.render(built, places, format, captions=captions)
+        return formats.plot(built, paths, format, Path(str(to)), figures)
+    text = formats.render(built, paths, format, captions=captions)
     if to is not None:
         try:
             write_output(Path(to), text)
@@ -443,8 +443,8 @@ def compare(
     algorithm: str,
     baseline: str | Sequence[str] | None = None,
     *,
-    out: Places = DEFAULT_OUT,
-    against: Places | None = None,
+    out: ResultsPaths = DEFAULT_OUT,
+    against: ResultsPaths | None = None,
     suite: Names = None,
     env: Names = None,
     algo: Names = None,
@@ -493,8 +493,8 @@ def compare(
     found = compare_results(
         algorithm,
         split_names("--baseline", baseline),
-        _places(out),
-        [] if against is None else _places(against),
+        _results_paths(out),
+        [] if against is None else _results_paths(against),
         options,
         notify=note,
         selection=Selection.of(suite, env, algo),
@@ -543,11 +543,11 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
     return load_run_reward(run, out=Path(out), device=device)
 
 
-def _places(given: Places) -> list[Path]:
+def _results_paths(given: ResultsPaths) -> list[Path]:
     from imitbench.published.opening import results_location
 
-    places = [given] if isinstance(given, (str, PathLike)) else given
-    return [results_location(place) for place in places]
+    paths = [given] if isinstance(given, (str, PathLike)) else given
+    return [results_location(path) for path in paths]
 
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:

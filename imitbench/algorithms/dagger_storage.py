@@ -107,7 +107,7 @@ def read_demos(folder: Path) -> list[Trajectory]:
 
 def as_pairs(rounds: Sequence[Sequence[Trajectory]]) -> TransitionsMinimal:
     """Joins the trajectories of all rounds, in order, into observations and actions."""
-    trajectories = [trajectory for each in rounds for trajectory in each]
+    trajectories = [trajectory for collected in rounds for trajectory in collected]
     acts = np.concatenate([trajectory.acts for trajectory in trajectories])
     return TransitionsMinimal(
         obs=np.concatenate([assert_not_dictobs(t.obs)[:-1] for t in trajectories]),

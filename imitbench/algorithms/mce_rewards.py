@@ -126,7 +126,7 @@ class _NetworkRewards(StateRewards):
             if parameter.grad is not None:
                 parameter.grad.zero_()
         backward_from(self._output, th.from_numpy(by_reward).to(self._output))
-        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         return float(th.nn.utils.get_total_norm(gradients))
 
 
@@ -170,8 +170,8 @@ class _MLPRewards(StateRewards):
         self._is_positive = [np.empty(values.shape, bool) for values in self._values]
         self._ones = np.ones(count, dtype)
         # All gradients share one vector, so that its norm takes one call.
-        parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
-        self._gradient = np.zeros(sum(each.numel() for each in parameters), dtype)
+        parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+        self._gradient = np.zeros(sum(parameter.numel() for parameter in parameters), dtype)
         self._parts: list[npt.NDArray[Any]] = []
         offset = 0
         for parameter in parameters:

@@ -39,8 +39,8 @@ def learner_class(implementation: str, digest: str | None, what: str) -> type[Le
             location_of_source(digest, what)
         found = importlib.import_module(module)
     else:
-        place = location_of_source(digest, what)
-        found = import_source(digest, inner_module(place.folder, module), what)
+        location = location_of_source(digest, what)
+        found = import_source(digest, inner_module(location.folder, module), what)
     made = getattr(found, name, None)
     if made is None:
         raise InputError(f"{what}: {found.__file__} has no class {name}")

@@ -110,15 +110,15 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
     beside = {module for module in modules if module_file(home, module) is not None}
     if not beside:
         return card.found_at(Origin(home, str(home)))
-    place = SourceLocation(home)
-    digest = place.digest
-    register(digest, place)
+    location = SourceLocation(home)
+    digest = location.digest
+    register(digest, location)
     environments = {
         env_id: env.with_module_of(digest) if env.module in beside else env
         for env_id, env in card.environments.items()
     }
     found = card.model_copy(update={"environments": environments})
-    return found.found_at(Origin(home, str(home), place, digest))
+    return found.found_at(Origin(home, str(home), location, digest))
 
 
 def find_algorithms(
@@ -193,7 +193,7 @@ def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
 
 
 def _plugin(
-    home: Path, reference: str, place: SourceLocation, asked: tuple[str, str] | None
+    home: Path, reference: str, location: SourceLocation, asked: tuple[str, str] | None
 ) -> AlgorithmCard:
     path = home / ALGORITHM_CARD
     card = gate.checked(lambda: read_yaml_model(path, AlgorithmCard), path)
@@ -213,7 +213,7 @@ def _plugin(
             "a control or a reference"
         )
     command = None if card.command is None else card.command.model_dump(mode="json")
-    place = replace(place, patterns=tuple(card.sources), settings=command, method=card.name)
+    location = replace(location, patterns=tuple(card.sources), settings=command, method=card.name)
     module, _, name = card.implementation.partition(":")
     if module.partition(".")[0] != "imitbench":
         inner = inner_module(home, module)
@@ -227,9 +227,9 @@ def _plugin(
             raise InputError(
                 f"--algo {':'.join(asked)}: its card, {path}, names {card.implementation}"
             )
-    digest = place.digest
-    register(digest, place)
-    return card.found_at(Origin(home, reference, place, digest))
+    digest = location.digest
+    register(digest, location)
+    return card.found_at(Origin(home, reference, location, digest))
 
 
 def inner_module(home: Path, module: str) -> str:

@@ -21,8 +21,8 @@ def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) 
     from imitbench.published.opening import ResultsLocation
     from imitbench.store.collector import collect as collect_runs
 
-    place = ResultsLocation.of(out)
-    if not place.has_runs:
+    location = ResultsLocation.of(out)
+    if not location.has_runs:
         raise InputError(
             f"--out {out}: holds published results, which need no database: `imitbench report` "
             "reads them as they are"

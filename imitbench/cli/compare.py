@@ -31,12 +31,16 @@ Baseline = Annotated[
         completion.algorithms,
     ),
 ]
-Place = option(
-    "--out",
-    "Results folder, published results, a database, a CSV table or leaderboard.json; repeatable.",
-    "PATH",
-    completion.results_locations,
-)
+Results = Annotated[
+    list[str],
+    option(
+        "--out",
+        "Results folder, published results, a database, a CSV table or leaderboard.json; "
+        "repeatable.",
+        "PATH",
+        completion.results_locations,
+    ),
+]
 Against = Annotated[
     list[str],
     option(
@@ -82,7 +86,7 @@ class FailIf(str, Enum):
 def compare(
     algorithm: New,
     baseline: Baseline = None,
-    out: Annotated[list[str], Place] = options.DEFAULT_PLACES,
+    out: Results = options.DEFAULT_RESULTS,
     against: Against = [],  # noqa: B006 (typer copies it)
     suite: Suites = [],  # noqa: B006
     env: options.Envs = [],  # noqa: B006
@@ -130,7 +134,7 @@ def compare(
         notify=note,
         selection=Selection.of(suite, env, algo),
         budget=budget,
-        own_optional=out == options.DEFAULT_PLACES,
+        own_optional=out == options.DEFAULT_RESULTS,
     )
     if json:
         print_json(pairwise_document(found, method))

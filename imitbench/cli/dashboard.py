@@ -44,12 +44,12 @@ def dashboard(
     from imitbench.dashboard.server import Dashboard, DashboardServer
     from imitbench.published.opening import ResultsLocation, results_location
 
-    place = ResultsLocation.of(results_location(out))
-    if place.board is not None:
+    location = ResultsLocation.of(results_location(out))
+    if location.board is not None:
         raise InputError(f"--out {out}: is a file; name a folder of results")
-    with DashboardServer(Dashboard(place, note), port) as server:
+    with DashboardServer(Dashboard(location, note), port) as server:
         if json:
-            print_json({"url": server.url, "folder": str(place.path)})
+            print_json({"url": server.url, "folder": str(location.path)})
         else:
             typer.echo(server.url)
         try:

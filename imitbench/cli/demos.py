@@ -49,7 +49,7 @@ OneEnv = Annotated[str | None, option("--env", "Environment whose spaces the set
 
 
 def convert(
-    places: Annotated[
+    names: Annotated[
         list[str],
         argument(
             "[IN] OUT",
@@ -81,7 +81,7 @@ def convert(
     """
     from imitbench.data.conversion import convert_demonstrations
 
-    wanted, target = _read_places(places, source)
+    wanted, target = _input_and_output(names, source)
     opened = open_set(wanted, trust=trust, download=download, obs=obs or (), limit=limit)
     environment_id = env or getattr(opened, "environment_id", None)
     with (
@@ -172,10 +172,10 @@ def open_set(
         return MinariSource(name.removeprefix(PREFIX), download=download)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        place = find_demos(name)
+        path = find_demos(name)
         if not trust:  # a pickle would be executed, also in a process with limits
-            gate.try_reading(lambda: _read_all(open_trajectories(place, obs=obs), limit), place)
-        opened = open_trajectories(place, trust=trust, obs=obs)
+            gate.try_reading(lambda: _read_all(open_trajectories(path, obs=obs), limit), path)
+        opened = open_trajectories(path, trust=trust, obs=obs)
     for warning in caught:
         note(f"note: {warning.message}")
     return opened
@@ -205,17 +205,17 @@ def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[An
         environment.close()
 
 
-def _read_places(places: list[str], source: str | None) -> tuple[str, Path]:
+def _input_and_output(names: list[str], source: str | None) -> tuple[str, Path]:
     if source is not None and not source.startswith("minari:"):
         raise InputError(f"--source {source}: must be minari:NAME; name files as IN instead")
     needed = 1 if source is not None else 2
-    if len(places) != needed:
-        names = "OUT alone" if source is not None else "IN and OUT"
+    if len(names) != needed:
+        expected = "OUT alone" if source is not None else "IN and OUT"
         raise InputError(
-            f"demos convert: got {len(places)} names, expected {names}; "
+            f"demos convert: got {len(names)} names, expected {expected}; "
             "e.g. imitbench demos convert rollouts.npz demos/CartPole"
         )
-    return source or places[0], Path(places[-1])
+    return source or names[0], Path(names[-1])
 
 
 _SHOWN = 20

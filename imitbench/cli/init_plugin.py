@@ -82,12 +82,12 @@ def init_suite(
         if given is not None:
             raise InputError(f"{flag}: needs --from-demos, too")
     folder = write_template("suite", name, to)
-    place = _typed(folder)
+    typed = _typed(folder)
     typer.echo(str(folder))
-    note(f"next: imitbench experts train --suite {place} --to {place}/experts")
-    note(f"then: imitbench demos collect --suite {place} --to {place}/demos")
-    note(f"then: imitbench suites measure {place} --card {place}/suite.yaml")
-    note(f"then: imitbench run --algo bc --suite {place}")
+    note(f"next: imitbench experts train --suite {typed} --to {typed}/experts")
+    note(f"then: imitbench demos collect --suite {typed} --to {typed}/demos")
+    note(f"then: imitbench suites measure {typed} --card {typed}/suite.yaml")
+    note(f"then: imitbench run --algo bc --suite {typed}")
 
 
 def _init_from_demos(
@@ -113,10 +113,10 @@ def _init_from_demos(
         note(f"{summary.rows} trajectories, {summary.steps} steps")
 
     folder = write_template("demonstrations", name, to, fill)
-    place = _typed(folder)
+    typed = _typed(folder)
     typer.echo(str(folder))
-    note(f"next: imitbench suites measure {place} --card {place}/suite.yaml")
-    note(f"then: imitbench run --algo bc --suite {place}")
+    note(f"next: imitbench suites measure {typed} --card {typed}/suite.yaml")
+    note(f"then: imitbench run --algo bc --suite {typed}")
 
 
 def _typed(folder: Path) -> str:

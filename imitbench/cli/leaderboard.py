@@ -113,8 +113,8 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
         if len(problems) > _MAX_SHOWN:
             print_text(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
     notes = () if quiet else validation.notes
-    for each in notes[:_MAX_SHOWN]:
-        note(f"note: {each}")
+    for text in notes[:_MAX_SHOWN]:
+        note(f"note: {text}")
     if len(notes) > _MAX_SHOWN:
         note(f"… and {len(notes) - _MAX_SHOWN} more notes; --json names all")
     for alarm in validation.alarms[:_MAX_SHOWN]:
@@ -173,7 +173,7 @@ def build_site(
             "DIR",
             completion.results_locations,
         ),
-    ] = options.DEFAULT_PLACES,
+    ] = options.DEFAULT_RESULTS,
     title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
     external: Annotated[
         bool, option("--external", "Also show imported results, without ranks.")
@@ -196,7 +196,7 @@ def build_site(
     from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
-    from imitbench.report.leaderboard.site import check_place, write_site
+    from imitbench.report.leaderboard.site import check_site_folder, write_site
     from imitbench.report.leaderboard.videos import choose_videos
     from imitbench.stats.coverage import FailurePolicy
 
@@ -204,16 +204,16 @@ def build_site(
         raise InputError("--title: is empty")
     if submit_to is not None and not submit_to.startswith("https://"):
         raise InputError(f"--submit-to {submit_to}: must start with https://")
-    places = [results_location(name) for name in dict.fromkeys(results)]
-    for place in places:
-        check_place(out, place)
-    found = find_results(*places, external=external, verifications=verifications or None)
+    paths = [results_location(name) for name in dict.fromkeys(results)]
+    for path in paths:
+        check_site_folder(out, path)
+    found = find_results(*paths, external=external, verifications=verifications or None)
     policy, name = FailurePolicy(failed_runs), title.strip()
     board = build_board(
         found, title=name, replicates=replicates, failed_runs=policy, submit_to=submit_to
     )
     films = None if videos is None else choose_videos(board, videos)
-    files = write_site(board, out, results=places, videos=films)
+    files = write_site(board, out, results=paths, videos=films)
     notes = [*found.notes, *(films.notes if films is not None else ())]
     for text in notes:
         note(text)
@@ -230,7 +230,7 @@ def build_site(
         )
     elif not quiet:
         runs = sum(len(source.runs) for source in found.sources)
-        note(f"{', '.join(map(str, places))}: taken as {found.kind}, {count(runs, 'run')}")
+        note(f"{', '.join(map(str, paths))}: taken as {found.kind}, {count(runs, 'run')}")
         note(f"{out / 'index.html'}: {count(len(board.sections), 'table')}, {count(files, 'file')}")
 
 
@@ -247,7 +247,7 @@ def write_card(
             "DIR",
             completion.results_locations,
         ),
-    ] = options.DEFAULT_PLACES,
+    ] = options.DEFAULT_RESULTS,
     suite: Annotated[str | None, option("--suite", "Suite of the results [all].", "NAME")] = None,
     url: Annotated[
         str | None, option("--url", "Address of the board, named as the source.", "URL")

@@ -77,28 +77,30 @@ def take_in(
     check_name(by)
     if public_seed is not None and not public_seed.strip():
         raise InputError("--public-seed: is empty")
-    waiting, places = _submissions(folder, results)
-    for place in places:
-        if out.resolve() in (place.resolve(), *place.resolve().parents):
+    waiting, paths = _submissions(folder, results)
+    for path in paths:
+        if out.resolve() in (path.resolve(), *path.resolve().parents):
             raise InputError(f"--out {out}: contains the results; name another folder")
-    files.check_place(out, _check_old)
+    files.check_new_folder(out, _check_old)
     found = [
-        _examine(path, known, places, runs, public_seed, by or "not stated", jobs, quiet=quiet)
+        _examine(path, known, paths, runs, public_seed, by or "not stated", jobs, quiet=quiet)
         for path, known in waiting.items()
     ]
-    notes = _write(out, found, places, title=title.strip() or "Leaderboard", replicates=replicates)
+    notes = _write(out, found, paths, title=title.strip() or "Leaderboard", replicates=replicates)
     if json:
-        print_json({"out": str(out), "submissions": [each.document() for each in found]})
+        print_json(
+            {"out": str(out), "submissions": [submission.document() for submission in found]}
+        )
     else:
-        for each in found:
-            print_text(f"{each.folder}: {each.verdict}")
+        for submission in found:
+            print_text(f"{submission.folder}: {submission.verdict}")
         if not found:
             print_text(f"{folder}: every submission has a record of a verification")
     if not quiet:
         for text in notes:
             note(text)
         note(f"{out / _COMMENT}: the outcome in words")
-    if not all(each.accepted for each in found):
+    if not all(submission.accepted for submission in found):
         raise typer.Exit(1)
 
 
@@ -135,7 +137,7 @@ def _submissions(
 def _examine(
     folder: Path,
     validation: Validation | None,
-    places: Sequence[Path],
+    paths: Sequence[Path],
     runs: int,
     public_seed: str | None,
     by: str,
@@ -152,7 +154,7 @@ def _examine(
     validation = validation or validate(folder)
     if not validation.valid:
         return Intake(folder, validation, None)
-    validation = compare_with(validation, [p for p in places if len(submission_folders(p)) > 1])
+    validation = compare_with(validation, [p for p in paths if len(submission_folders(p)) > 1])
     content = validation.submission
     if public_seed is None:
         public_seed = f"random numbers of {now()[:10]}: {secrets.token_hex(16)}"
@@ -165,7 +167,7 @@ def _examine(
 
 
 def _write(
-    out: Path, found: Sequence[Intake], places: Sequence[Path], *, title: str, replicates: int
+    out: Path, found: Sequence[Intake], paths: Sequence[Path], *, title: str, replicates: int
 ) -> list[str]:
     """Writes the outcome, completely or not at all; returns notes on the site."""
     import json
@@ -179,19 +181,22 @@ def _write(
     comment = render_comment(found) if found else "Nothing was submitted.\n"
     notes: list[str] = []
     with files.new_folder(out, _check_old) as draft:
-        for each in found:
-            if each.verification is not None:
-                write_verification(each.verification, draft / FOLDER)
-        if all(each.validation.valid for each in found):
+        for submission in found:
+            if submission.verification is not None:
+                write_verification(submission.verification, draft / FOLDER)
+        if all(submission.validation.valid for submission in found):
             new = [draft / FOLDER] if (draft / FOLDER).is_dir() else []
-            results = find_results(*places, verifications=[*verification_folders(places), *new])
+            results = find_results(*paths, verifications=[*verification_folders(paths), *new])
             notes += results.notes
             board = build_board(results, title=title, replicates=replicates)
             write_site(board, draft / _SITE, results=[])
         else:
             notes.append("no site was built, because a submission is not valid")
         (draft / _COMMENT).write_text(comment, encoding="utf-8")
-        document = {"format": FORMAT, "submissions": [each.document() for each in found]}
+        document = {
+            "format": FORMAT,
+            "submissions": [submission.document() for submission in found],
+        }
         text = json.dumps(document, indent=1, ensure_ascii=True) + "\n"
         (draft / _OUTCOME).write_text(text, encoding="utf-8")
     return notes
@@ -244,7 +249,7 @@ def rescore_submission(
     from imitbench.published.results_folder import export_results, rescore
     from imitbench.published.submission import read_strictly
 
-    files.check_place(to)
+    files.check_new_folder(to)
     found = read_strictly(submission)
     runs = rescore(found.published, str(submission))
     export_results(

@@ -126,7 +126,7 @@ def verify_submission(
         print_json({**document, "public_seed": public_seed})
     else:
         print_reproductions(submission, found, wanted=runs)
-    if not found or not all(each.agrees for each in found):
+    if not found or not all(reproduction.agrees for reproduction in found):
         raise typer.Exit(1)
 
 
@@ -248,27 +248,31 @@ def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
 def _reproduction_document(
     submission: Path, seed: int, drawn: ReproductionSample, found: list[Reproduction]
 ) -> dict[str, Any]:
-    def numbers(each: ReturnComparison | None) -> dict[str, float | None] | None:
-        return None if each is None else {**vars(each), "difference": each.difference}
+    def numbers(comparison: ReturnComparison | None) -> dict[str, float | None] | None:
+        return (
+            None
+            if comparison is None
+            else {**vars(comparison), "difference": comparison.difference}
+        )
 
     return {
         "submission": str(submission),
         "seed": seed,
-        "agrees": bool(found) and all(each.agrees for each in found),
+        "agrees": bool(found) and all(reproduction.agrees for reproduction in found),
         "runs": [
             {
-                "run_id": each.spec.run_id,
-                "label": each.spec.label,
-                "verdict": each.verdict,
-                "raw_return": numbers(each.stochastic),
-                "deterministic_return": numbers(each.deterministic),
-                "same_setting": each.same_setting,
-                "problem": each.problem or None,
+                "run_id": reproduction.spec.run_id,
+                "label": reproduction.spec.label,
+                "verdict": reproduction.verdict,
+                "raw_return": numbers(reproduction.stochastic),
+                "deterministic_return": numbers(reproduction.deterministic),
+                "same_setting": reproduction.same_setting,
+                "problem": reproduction.problem or None,
             }
-            for each in found
+            for reproduction in found
         ],
         "refused": [
-            {"run_id": each.run_id, "label": each.label, "why": each.why} for each in drawn.refused
+            {"run_id": run.run_id, "label": run.label, "why": run.why} for run in drawn.refused
         ],
     }
 
@@ -279,12 +283,12 @@ def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: 
 
     words = {**VERDICT_TEXTS, "different": "DIFFERENT", "failed": "FAILED here"}
     rows = []
-    for each in found:
-        headline = each.stochastic
+    for reproduction in found:
+        headline = reproduction.stochastic
         numbers: list[object] = [None, None, None, None]
         if headline is not None:
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
-        rows.append([each.spec.label, *numbers, words[each.verdict]])
+        rows.append([reproduction.spec.label, *numbers, words[reproduction.verdict]])
     if rows:
         header: list[str | Column] = [
             "run",
@@ -300,23 +304,23 @@ def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: 
         ]
         print_table(header, rows)
         typer.echo("")
-    for each in found:
-        if each.problem:
-            note(f"{each.spec.label}: {each.problem}")
-        elif each.same_setting and each.verdict != "identical":
+    for reproduction in found:
+        if reproduction.problem:
+            note(f"{reproduction.spec.label}: {reproduction.problem}")
+        elif reproduction.same_setting and reproduction.verdict != "identical":
             note(
-                f"{each.spec.label}: versions and processor are the submitter's, so the numbers "
-                "should be identical"
+                f"{reproduction.spec.label}: versions and processor are the submitter's, so the "
+                "numbers should be identical"
             )
     if len(found) < wanted:
         note(f"only {count(len(found), 'run')} of {wanted} can be trained here")
-    differing = sum(not each.agrees for each in found)
+    differing = sum(not reproduction.agrees for reproduction in found)
     if not found:
         print_text(f"{submission}: NOT verified, no run of it can be trained here")
     elif differing:
         print_text(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
     else:
-        identical = sum(each.verdict == "identical" for each in found)
+        identical = sum(reproduction.verdict == "identical" for reproduction in found)
         print_text(
             f"{submission}: verified, {count(len(found), 'run')} trained again: {identical} "
             f"identical, {len(found) - identical} within the bands"

@@ -180,8 +180,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:  # a full disk, a read-only folder, a name that is too long
-        place = error.filename if error.filename is not None else "a file or folder"
-        _fail(f"{place}: {error.strerror or error}; fix that, and try again")
+        where = error.filename if error.filename is not None else "a file or folder"
+        _fail(f"{where}: {error.strerror or error}; fix that, and try again")
     except (KeyboardInterrupt, typer.Abort):
         # A half-built object, such as a progress bar, reports missing attributes when it is
         # deleted.

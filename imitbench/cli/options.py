@@ -47,7 +47,7 @@ def command_group(help: str, **settings: Any) -> typer.Typer:
 
 
 Out = Annotated[Path, option("--out", "Results folder.", "DIR", file_okay=False)]
-Places = Annotated[
+Results = Annotated[
     list[str],
     option(
         "--out",
@@ -136,5 +136,5 @@ Replicates = Annotated[
 ]
 
 DEFAULT_OUT = Path(api.DEFAULT_OUT)
-DEFAULT_PLACES = [api.DEFAULT_OUT]
+DEFAULT_RESULTS = [api.DEFAULT_OUT]
 DEFAULT_SUITE = "classic"

@@ -80,8 +80,8 @@ def count(number: int, noun: str) -> str:
 
 def command_for(out: Path, *words: str) -> str:
     """Returns a command for a results folder, for a shell: `imitbench resume --out other`."""
-    place = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
-    return shlex.join(["imitbench", *words, *place])
+    out_option = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
+    return shlex.join(["imitbench", *words, *out_option])
 
 
 def typed_command() -> str:

@@ -249,8 +249,8 @@ def document(result: RaceResult) -> dict[str, Any]:
 def _print_table(table: Table) -> None:
     rows = [
         [
-            cell.shown if place < table.names or cell.key is None else _plain(cell.shown, cell.key)
-            for place, cell in enumerate(row)
+            cell.shown if index < table.names or cell.key is None else _plain(cell.shown, cell.key)
+            for index, cell in enumerate(row)
         ]
         for row in table.rows
     ]

@@ -38,7 +38,7 @@ Format = Annotated[
 
 
 def report(
-    out: options.Places = options.DEFAULT_PLACES,
+    out: options.Results = options.DEFAULT_RESULTS,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     env: options.Envs = [],  # noqa: B006
     algo: options.Algos = [],  # noqa: B006
@@ -80,9 +80,9 @@ def report(
         check_figures(figure)
     elif figure:
         raise InputError(f"--figure {figure[0]}: works only with --format png, svg or pdf")
-    places = [results_location(name) for name in out]
+    paths = [results_location(name) for name in out]
     built = build(
-        places,
+        paths,
         notify=note,
         selection=Selection.of(suite, env, algo),
         replicates=replicates,
@@ -91,10 +91,10 @@ def report(
         acting=acting,
     )
     if is_plot(format):
-        for path in plot(built, places, format, Path(to), figure):
+        for path in plot(built, paths, format, Path(to), figure):
             note(f"wrote {path}")
         return
-    text = render(built, places, format, captions=captions)
+    text = render(built, paths, format, captions=captions)
     if to != "-":
         _write(text, to)
     elif format == "text":

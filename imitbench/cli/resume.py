@@ -55,8 +55,8 @@ def resume(
     plugins = PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite))
     notify = make_notifier(quiet=quiet)
     missing = plan_missing(out, notify, plugins)
-    for each in missing.left_out:
-        note(f"skipped: {count(each.runs, 'run')} of `{each.command}`: {each.why}")
+    for skipped in missing.left_out:
+        note(f"skipped: {count(skipped.runs, 'run')} of `{skipped.command}`: {skipped.why}")
     races = _Races(out, plugins, resolved, json=json, quiet=quiet)
     if not dry_run:
         races.carry_on()

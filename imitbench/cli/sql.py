@@ -15,7 +15,7 @@ from imitbench.util.text_line import one_line
 
 def sql(
     query: Annotated[str, argument("QUERY", "One SELECT statement.")],
-    out: options.Places = options.DEFAULT_PLACES,
+    out: options.Results = options.DEFAULT_RESULTS,
     format: Annotated[
         Literal["table", "csv", "json"], option("--format", "Format of the rows.")
     ] = "table",

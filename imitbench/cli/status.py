@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    out: options.Places = options.DEFAULT_PLACES,
+    out: options.Results = options.DEFAULT_RESULTS,
     watch: Annotated[
         bool, option("--watch", "Update the table while runs are active, or until Ctrl-C.")
     ] = False,
@@ -57,16 +57,18 @@ def status(
     from imitbench.report.race_tables import state_line
     from imitbench.store.overview import StatusSurvey
 
-    places = [ResultsLocation.of(results_location(name)) for name in out]
-    surveys = {place.path: StatusSurvey(place.path) for place in places if place.has_runs}
-    if watch and not (len(places) == 1 and surveys):
+    locations = [ResultsLocation.of(results_location(name)) for name in out]
+    surveys = {
+        location.path: StatusSurvey(location.path) for location in locations if location.has_runs
+    }
+    if watch and not (len(locations) == 1 and surveys):
         raise InputError("--watch: follows one results folder; name one with --out")
     found: dict[Path, list[CellStatus]] = {}
-    for place in places:
-        survey = surveys.get(place.path)
-        found[place.path] = published_cells(place, notify=note)
+    for location in locations:
+        survey = surveys.get(location.path)
+        found[location.path] = published_cells(location, notify=note)
         if survey is not None:
-            found[place.path] += watch_runs(survey, every) if watch else survey.cells()
+            found[location.path] += watch_runs(survey, every) if watch else survey.cells()
     several = len(found) > 1
     if json:
         print_json(

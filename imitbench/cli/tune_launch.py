@@ -168,14 +168,14 @@ class TuningTarget:
             InputError: There is no such tuning.
         """
         if self.name is None and self.algo is None:
-            place = self.out / TUNING_FOLDER
-            roots = sorted(place.glob("*"))
+            folder = self.out / TUNING_FOLDER
+            roots = sorted(folder.glob("*"))
         else:
-            place = self.root
-            roots = [place]
+            folder = self.root
+            roots = [folder]
         found = [root for root in roots if any(root.glob("*/study.json"))]
         if not found:
-            raise InputError(f"{place}: nothing was tuned there; run `imitbench tune --algo …`")
+            raise InputError(f"{folder}: nothing was tuned there; run `imitbench tune --algo …`")
         return found
 
 

@@ -93,8 +93,8 @@ def print_tuning(
             }
         )
         return
-    for place, study in enumerate(studies):
-        if place:
+    for index, study in enumerate(studies):
+        if index:
             typer.echo("")
         _print_study(study)
 

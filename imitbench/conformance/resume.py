@@ -311,7 +311,9 @@ class _ResumeChecker:
         return report.offer, [Difference(name, what) for name, what in report.unrestored]
 
     def _state_differences(self, number: int, offer: int | Literal["end"]) -> list[Difference]:
-        expected, found = (load_state(state_file(self._notes(each), offer)) for each in (0, number))
+        expected, found = (
+            load_state(state_file(self._notes(trial), offer)) for trial in (0, number)
+        )
         listed = find_differences(expected["learner"], found["learner"])
         for name, state in expected["generators"].items():
             if find_differences(state, found["generators"][name]):

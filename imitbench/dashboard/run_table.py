@@ -331,11 +331,11 @@ class RunTable:
         return Outlook(eta_s, total.whole, bool(total.open) and self._survey.is_active())
 
 
-def read_published_runs(place: ResultsLocation, notify: Notify) -> dict[str, PublishedRun]:
+def read_published_runs(location: ResultsLocation, notify: Notify) -> dict[str, PublishedRun]:
     """Reads the published results of a folder.
 
     Args:
-        place: The folder; it may have none.
+        location: The folder; it may have none.
         notify: Called with messages about results that do not pass their checks.
 
     Returns:
@@ -344,11 +344,11 @@ def read_published_runs(place: ResultsLocation, notify: Notify) -> dict[str, Pub
     Raises:
         InputError: The results contradict themselves.
     """
-    if not place.submissions:
+    if not location.submissions:
         return {}
     return {
         f"{source.name}:{run.spec.run_id}": run
-        for _, source in read_sources(place, notify)
+        for _, source in read_sources(location, notify)
         for run in source.runs
     }
 

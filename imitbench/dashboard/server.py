@@ -64,21 +64,21 @@ class Dashboard:
     """What is served: the page, and data on the runs of a folder.
 
     Args:
-        place: Results folder, or folder of published results.
+        location: Results folder, or folder of published results.
         notify: Called with messages about results that do not pass their checks.
 
     Raises:
         InputError: It has no results, or published results contradict themselves.
     """
 
-    def __init__(self, place: ResultsLocation, notify: Notify) -> None:
-        place.check_use()
-        self._out = place.path
-        self._published = read_published_runs(place, notify)
+    def __init__(self, location: ResultsLocation, notify: Notify) -> None:
+        location.check_use()
+        self._out = location.path
+        self._published = read_published_runs(location, notify)
         self._curves = CurveReader()
         rows = [published_row(key, run) for key, run in self._published.items()]
-        self._table = RunTable(place.path if place.has_runs else None, rows, self._curves)
-        self.page = dashboard_page(place.path)
+        self._table = RunTable(location.path if location.has_runs else None, rows, self._curves)
+        self.page = dashboard_page(location.path)
 
     def runs(self, query: Query) -> Any:
         """Returns the rows that have changed since an earlier answer."""

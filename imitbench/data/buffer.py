@@ -171,11 +171,11 @@ class Reservoir(Buffer):
     _seen = 0
 
     def add(self, data: Mapping[str, Array], rng: np.random.Generator) -> None:
-        """Adds samples; in a full buffer, each takes a random place, or none.
+        """Adds samples; in a full buffer, each replaces a random one, or none.
 
         Args:
             data: Arrays of shape (n_samples, *sample_shape) under the buffer's names.
-            rng: Draws the places.
+            rng: Draws which samples are replaced.
 
         Raises:
             ValueError: Names or shapes differ from the buffer's, or `data` is empty.
@@ -184,10 +184,10 @@ class Reservoir(Buffer):
         free = min(length, self.capacity - self._stored)
         if free:
             self.store({name: array[:free] for name, array in data.items()})
-        places = rng.integers(0, self._seen + 1 + np.arange(free, length))
-        taken = places < self.capacity
+        indices = rng.integers(0, self._seen + 1 + np.arange(free, length))
+        taken = indices < self.capacity
         for name, array in self._arrays.items():
-            array[places[taken]] = data[name][free:][taken]  # of equal places the last one counts
+            array[indices[taken]] = data[name][free:][taken]  # of equal indices the last one counts
         self._seen += length
 
     def state_dict(self) -> dict[str, Any]:

@@ -40,12 +40,12 @@ class MemoryColumn:
     """An array in memory, or mapped into it, that is read in order."""
 
     def __init__(self, values: Array) -> None:
-        self._values, self._place = values, 0
+        self._values, self._position = values, 0
 
     def take(self, count: int) -> Array:
         """Returns a copy of the next `count` rows."""
-        self._place += count
-        return np.array(self._values[self._place - count : self._place])
+        self._position += count
+        return np.array(self._values[self._position - count : self._position])
 
 
 class MemoryReader:

@@ -52,8 +52,8 @@ class LocalExecutor(Executor):
             for lane in range(jobs)
         ]
         self._lanes = [
-            threading.Thread(target=self._serve, args=(each,), daemon=True)
-            for each in self._workers
+            threading.Thread(target=self._serve, args=(process,), daemon=True)
+            for process in self._workers
         ]
 
     @classmethod

@@ -30,7 +30,7 @@ from imitbench.experts.lookup import find_listed_environment
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
-from imitbench.util.files import atomic_write_text, check_place, new_folder
+from imitbench.util.files import atomic_write_text, check_new_folder, new_folder
 
 MAX_FILE_BYTES = 5_000_000
 """Largest size of a bundled file."""
@@ -64,7 +64,7 @@ def collect_demonstrations(
             content.
     """
     recipe, expert = card.demos, card.expert_in(env_id)
-    check_place(directory / recipe.repo, _check_is_a_set)
+    check_new_folder(directory / recipe.repo, _check_is_a_set)
     folder = root / "experts" / expert.repo
     if not folder.is_dir():
         raise InputError(f"{folder}: no such expert; train it with `imitbench experts train`")

@@ -178,8 +178,8 @@ def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
     from imitbench.rewards.storage import load_reward_net
 
     nested = folder / "reward"  # in the folder of a run or a training
-    place = nested if nested.is_dir() else folder
-    net = gate.checked(lambda: load_reward_net(place, device), place)
+    path = nested if nested.is_dir() else folder
+    net = gate.checked(lambda: load_reward_net(path, device), path)
     for name, own, theirs in (
         ("observations", net.observation_space, spaces.observation_space),
         ("actions", net.action_space, spaces.action_space),

@@ -118,8 +118,8 @@ def copy_out(pulled: PulledArtifact, parent: Path) -> Path:
     target = parent / pulled.name
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{pulled.name}.", dir=parent) as workplace:
-            fresh, old = Path(workplace) / "fresh", Path(workplace) / "old"
+        with tempfile.TemporaryDirectory(prefix=f".{pulled.name}.", dir=parent) as scratch:
+            fresh, old = Path(scratch) / "fresh", Path(scratch) / "old"
             shutil.copytree(pulled.folder, fresh)
             try:
                 with suppress(FileNotFoundError):

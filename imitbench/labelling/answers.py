@@ -198,7 +198,7 @@ class AnswerStore:
         return {key for (key,) in self._select("SELECT key FROM answers")}
 
     def positions(self) -> set[tuple[int, int]]:
-        """Annotators and places that have an answer."""
+        """Annotators and positions that have an answer."""
         return set(
             self._select(
                 "SELECT annotator, position FROM answers "

@@ -31,7 +31,7 @@ from imitbench.labelling.answers import Annotator, AnswerStore, GivenAnswer, Pur
 from imitbench.labelling.label_set import LabelSet
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
-from imitbench.util.files import atomic_write_text, check_place, digest_files, new_folder
+from imitbench.util.files import atomic_write_text, check_new_folder, digest_files, new_folder
 from imitbench.util.text_line import one_line
 
 Weights = Literal["equal", "obvious"]
@@ -154,7 +154,7 @@ def export(
         elif to.suffix == ".jsonl":
             atomic_write_text(to, "".join(_lines(rows)))
         else:
-            check_place(to)
+            check_new_folder(to)
             with new_folder(to) as draft:
                 write_preferences(draft / DATA_FILE, rows)
                 digest = digest_files(draft, [draft / DATA_FILE])
@@ -323,7 +323,7 @@ def merge(labels: LabelSet, store: AnswerStore, source: Path) -> int:
     """Adds the answers of a copy of the set.
 
     Annotators with the same link are the same; others of the same name get a number. If one
-    annotator answered a place in both copies, the answer of this copy stays.
+    annotator answered a position in both copies, the answer of this copy stays.
 
     Args:
         labels: The set.

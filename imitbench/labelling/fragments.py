@@ -218,7 +218,7 @@ class _Cut:
         self._shoot()
 
     def finish(self, terminal: bool) -> Fragment:
-        obs = stack_maybe_dictobs([maybe_wrap_in_dictobs(each) for each in self._obs])
+        obs = stack_maybe_dictobs([maybe_wrap_in_dictobs(observation) for observation in self._obs])
         steps = TrajectoryWithRew(
             obs, np.stack(self._acts), None, terminal, np.array(self._rews, dtype=float)
         )

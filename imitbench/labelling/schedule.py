@@ -17,10 +17,10 @@ _LEAST_DISTANCE = 5  # answers between a pair and its repeat, so that people do 
 
 @dataclass(frozen=True)
 class PresentedPair:
-    """One place in a sequence.
+    """One position in a sequence.
 
     Attributes:
-        position: The place, from 0.
+        position: Its number, from 0.
         pair: The pair to show.
         purpose: Why it is shown.
         swapped: Whether the second fragment is on the left.
@@ -42,7 +42,7 @@ def schedule(header: SetHeader, stream: int) -> list[PresentedPair]:
     """Draws the sequence of an annotator.
 
     Ordinary pairs come in random order. A tenth of them comes again later, with sides exchanged,
-    and obvious pairs stand at random places; annotators are not told which is which.
+    and obvious pairs stand at random positions; annotators are not told which is which.
 
     Args:
         header: The set.
@@ -72,7 +72,7 @@ def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[PresentedPair]:
 def _draw_repeats(
     shown: Sequence[tuple[Pair, Purpose, bool]], rng: np.random.Generator
 ) -> list[tuple[int, tuple[Pair, Purpose, bool]]]:
-    """Draws pairs to show again, each with the place before which it is inserted."""
+    """Draws pairs to show again, each with the position before which it is inserted."""
     eligible = max(len(shown) - _LEAST_DISTANCE, 0)
     count = min(round(REPEAT_SHARE * len(shown)), eligible)
     drawn = []

@@ -47,7 +47,7 @@ _POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
-_PLACE = re.compile(r"|state|answer|undo|clips/(\d{1,6})\.mp4")
+_ROUTE = re.compile(r"|state|answer|undo|clips/(\d{1,6})\.mp4")
 _ASSET = re.compile(r"/assets/(label\.(?:js|css))")
 _LOCK_FILE = ".server.lock"
 
@@ -216,7 +216,7 @@ class _Handler(LocalHandler):
             kind = _TYPES[Path(asset[1]).suffix]
             self.send_content(_asset(asset[1]), kind, cache="no-cache")
             return
-        annotator, rest, number = self._place()
+        annotator, rest, number = self._route()
         if rest == "":
             page = _asset("label.html").decode().replace("{csrf}", self.app.csrf(annotator))
             self.send_content(page.encode(), "text/html; charset=utf-8")
@@ -229,7 +229,7 @@ class _Handler(LocalHandler):
             raise RefusedError(405, "This address takes answers only.")
 
     def _post(self) -> None:
-        annotator, rest, _ = self._place()
+        annotator, rest, _ = self._route()
         if rest not in ("answer", "undo"):
             raise RefusedError(405, "This address takes no answers.")
         sent = self.headers.get("X-CSRF-Token", "")
@@ -247,9 +247,9 @@ class _Handler(LocalHandler):
             raise RefusedError(400, "The answer is malformed. Load the page again.") from error
         self.send_json(state)
 
-    def _place(self) -> tuple[Annotator, str, str | None]:
+    def _route(self) -> tuple[Annotator, str, str | None]:
         secret, rest = split_secret(self.path) or ("", "-")
-        match = _PLACE.fullmatch(rest)
+        match = _ROUTE.fullmatch(rest)
         if match is None:
             raise RefusedError(404, "Open the link that you were given.")
         return self.app.annotator(secret), rest, match[1]

@@ -447,8 +447,8 @@ class EnsemblePolicy(HeadPolicy):
         errors = (means - self.scaled(acts)).square()
         if not self.gaussian:
             return errors.mean(dim=2).sum(dim=0)
-        each = 0.5 * (variances.log() + errors / variances) + _HALF_LOG_TAU
-        return each.sum(dim=2).sum(dim=0)
+        losses = 0.5 * (variances.log() + errors / variances) + _HALF_LOG_TAU
+        return losses.sum(dim=2).sum(dim=0)
 
     def choose(self, features: th.Tensor, deterministic: bool) -> th.Tensor:
         """The mean over networks; of Gaussians, if not deterministic, a sample of their mixture."""

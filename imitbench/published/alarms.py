@@ -114,8 +114,8 @@ def _alike(cell: Sequence[PublishedRun]) -> Iterator[Alarm]:
     returns = [_returns(run, deterministic=False) for run in cell]
     if len(cell) < 3 or min(map(len, returns)) < 2:
         return
-    noise = float(np.mean([each.var(ddof=1) / len(each) for each in returns]))
-    means = np.array([each.mean() for each in returns])
+    noise = float(np.mean([run_returns.var(ddof=1) / len(run_returns) for run_returns in returns]))
+    means = np.array([run_returns.mean() for run_returns in returns])
     if noise <= 1e-18 * max(1.0, float((means**2).mean())):
         return
     statistic = float(((means - means.mean()) ** 2).sum()) / noise
@@ -144,10 +144,10 @@ def _smooth(run: PublishedRun) -> Iterator[Alarm]:
 
 def _on_a_grid(runs: Sequence[PublishedRun]) -> Iterator[Alarm]:
     """Finds returns with few decimals, and whole ones where other runs have fractions."""
-    free = {_place(run.spec) for run in runs if _decimals(_all_returns(run)) is None}
+    free = {_task(run.spec) for run in runs if _decimals(_all_returns(run)) is None}
     for run in runs:
         decimals = _decimals(_all_returns(run))
-        if decimals is None or (_is_dyadic(_all_returns(run)) and _place(run.spec) not in free):
+        if decimals is None or (_is_dyadic(_all_returns(run)) and _task(run.spec) not in free):
             continue
         if len(np.unique(_all_returns(run))) > 1:
             words = "whole numbers" if decimals == 0 else f"rounded to {decimals} decimals"
@@ -180,8 +180,11 @@ def _repeated(cell: Sequence[PublishedRun]) -> Iterator[Alarm]:
         return
     for one, other in _pairs(cell):
         number = max(
-            _shared(_returns(one, deterministic=each), _returns(other, deterministic=each))
-            for each in (False, True)
+            _shared(
+                _returns(one, deterministic=deterministic),
+                _returns(other, deterministic=deterministic),
+            )
+            for deterministic in (False, True)
         )
         if number:
             what = f"seeds {one.spec.seed} and {other.spec.seed} share {number} episodes"
@@ -240,19 +243,19 @@ def _is_varied(returns: Returns) -> bool:
 def _same_tables(runs: Sequence[PublishedRun]) -> Iterator[Alarm]:
     """Finds the episodes of a run in a run of another algorithm."""
     first: dict[Hashable, PublishedRun] = {}
-    places: dict[Hashable, list[PublishedRun]] = defaultdict(list)
+    by_task: dict[Hashable, list[PublishedRun]] = defaultdict(list)
     for run in runs:
         if not _is_varied(_returns(run, deterministic=False)):
             continue
-        before = first.setdefault((_place(run.spec), _fingerprint(run)), run)
+        before = first.setdefault((_task(run.spec), _fingerprint(run)), run)
         if before.spec.algo != run.spec.algo:
             what = f"all episodes are those of {before.spec.label}"
             yield Alarm("repeated", run.spec.label, what)
         elif before is run:
-            places[_place(run.spec)].append(run)
-    for place in places.values():
-        for one, other in _near(place):
-            before, run = place[one], place[other]
+            by_task[_task(run.spec)].append(run)
+    for group in by_task.values():
+        for one, other in _near(group):
+            before, run = group[one], group[other]
             if before.spec.algo != run.spec.algo:
                 what = f"episodes are nearly those of {before.spec.label}"
                 yield Alarm("repeated", run.spec.label, what)
@@ -316,17 +319,17 @@ def find_copies(
     Returns:
         Alarms by the name of the submission.
     """
-    places: dict[Hashable, list[tuple[str, PublishedRun]]] = defaultdict(list)
+    by_task: dict[Hashable, list[tuple[str, PublishedRun]]] = defaultdict(list)
     for name, runs in submissions.items():
         for run in filter(_is_complete, runs):
-            places[_place(run.spec)].append((name, run))
+            by_task[_task(run.spec)].append((name, run))
     found: dict[tuple[str, str, str, str], list[PublishedRun]] = defaultdict(list)
-    for place in places.values():
-        everyone = [run for _, run in place]
+    for group in by_task.values():
+        everyone = [run for _, run in group]
         for words, pairs in (("", _equal(everyone)), ("nearly ", _near(everyone))):
             for pair in pairs:
                 for one, two in (pair, pair[::-1]):
-                    (name, run), (other, same) = place[one], place[two]
+                    (name, run), (other, same) = group[one], group[two]
                     if name != other and (only is None or name in only) and _tell(run, same):
                         relation = _relation(run, same, near=bool(words))
                         found[name, other, words, relation].append(run)
@@ -351,7 +354,7 @@ def _equal(runs: Sequence[PublishedRun]) -> Iterator[tuple[int, int]]:
 def _near(runs: Sequence[PublishedRun]) -> Iterator[tuple[int, int]]:
     """Yields the numbers of runs in one environment whose episodes differ, but hardly."""
     returns = {number: _returns(run, deterministic=False) for number, run in enumerate(runs)}
-    varied = [number for number, each in returns.items() if _is_varied(each)]
+    varied = [number for number, run_returns in returns.items() if _is_varied(run_returns)]
     for one, other in near_pairs([returns[number] for number in varied]):
         pair = varied[one], varied[other]
         if _fingerprint(runs[pair[0]]) != _fingerprint(runs[pair[1]]):
@@ -402,7 +405,7 @@ def _returns(run: PublishedRun, *, deterministic: bool) -> Returns:
     return found
 
 
-def _place(spec: RunSpec) -> tuple[str, str]:
+def _task(spec: RunSpec) -> tuple[str, str]:
     return spec.suite, spec.environment.id
 
 
@@ -421,9 +424,9 @@ def near_pairs(returns: Sequence[Returns]) -> Iterator[tuple[int, int]]:
             to say something.
     """
     by_length: dict[int, list[int]] = {}
-    for number, each in enumerate(returns):
-        if len(each) >= _FEWEST_NEAR:
-            by_length.setdefault(len(each), []).append(number)
+    for number, run_returns in enumerate(returns):
+        if len(run_returns) >= _FEWEST_NEAR:
+            by_length.setdefault(len(run_returns), []).append(number)
     left = _MOST_NUMBERS
     for length, numbers in by_length.items():
         table = np.array([returns[number] for number in numbers])

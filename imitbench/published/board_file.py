@@ -119,7 +119,7 @@ def board_runs(path: Path) -> list[ExternalRun]:
 
 
 def _of_table(table: _Table, number: int) -> Iterator[ExternalRun]:
-    references = {each.env: each for each in table.references}
+    references = {reference.env: reference for reference in table.references}
     conditions: dict[str, Any] = {
         "suite": table.suite,
         "budget": table.budget,

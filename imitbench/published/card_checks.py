@@ -180,9 +180,9 @@ def _bundled_digest(suite: str, kind: RepoKind, repo: str) -> str:
     return digest_files(folder, content_files(kind, folder, repo))
 
 
-def _check_content(each: LocatedRun, findings: Findings) -> None:
+def _check_content(located: LocatedRun, findings: Findings) -> None:
     """Checks the digests of a run's demonstrations and expert, if these are stated as bundled."""
-    spec, card = each.run.spec, environment_of(each.run.spec)
+    spec, card = located.run.spec, environment_of(located.run.spec)
     if card is None or spec.source != "bundled":
         return
     pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
@@ -198,11 +198,11 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
         # Later versions of a suite may bundle other files; results with earlier ones stay valid.
         base, suite = (
-            each.run.outcome.references.version.partition("+")[0],
+            located.run.outcome.references.version.partition("+")[0],
             bundled_suite(spec.suite),
         )
         if suite is None or not _is_earlier(base, suite.version):
-            findings.fail("algorithm", each.where, what, _RERUN)
+            findings.fail("algorithm", located.where, what, _RERUN)
         else:
             findings.note("algorithm", f"{spec.suite}, {spec.environment.id}", what)
 
@@ -216,23 +216,23 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
         if run.run.spec.source is not None
         and _knows_its_expert(run.run.spec, version := run.run.outcome.references.version, ())
     }
-    for each in runs:
-        found, spec = each.run.outcome.references, each.run.spec
+    for located in runs:
+        found, spec = located.run.outcome.references, located.run.spec
         env_id = spec.environment.id
         if not has_scale(found.random, found.expert):
             what = f"random {found.random:g} and expert {found.expert:g} define no scores"
-            findings.fail("references", each.where, what)
+            findings.fail("references", located.where, what)
             continue
         if not _knows_its_expert(spec, found.version, learned):
             what = f"version {one_line(found.version, 60)}: no run here learned from that source"
-            findings.fail("references", each.where, what, _RERUN)
+            findings.fail("references", located.where, what, _RERUN)
             continue
         first = seen.setdefault((spec.suite, env_id, found.version), found)
         if first != found:
             what = f"{env_id}: another run has different references of the same version"
-            findings.fail("references", each.where, what)
+            findings.fail("references", located.where, what)
         elif first is found:
-            _check_reference(spec, found, each.where, findings)
+            _check_reference(spec, found, located.where, findings)
 
 
 def _knows_its_expert(spec: RunSpec, version: str, learned: Collection[str]) -> bool:
@@ -260,11 +260,11 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
         return
     due = card.scale
     base, plus, source = found.version.partition("+")
-    place = f"{spec.suite}, {spec.environment.id}"
+    task = f"{spec.suite}, {spec.environment.id}"
     if _is_earlier(base, suite.version):
         version = one_line(found.version, 60)
         what = f"references of version {version}; this package has {suite.version}"
-        findings.note("references", place, f"{what}, so scores do not compare")
+        findings.note("references", task, f"{what}, so scores do not compare")
     elif base != suite.version:
         version = one_line(found.version, 60)
         what = f"references of version {version}, which this package does not know; it has"
@@ -282,7 +282,7 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
     elif plus:
         findings.note(
             "references",
-            place,
+            task,
             f"score 1 is {found.expert:.6g}, of the {_owner(due.score_one)} of "
             f"{one_line(source, 60)}; the suite's own has {due.one:.6g}",
         )

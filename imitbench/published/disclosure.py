@@ -280,10 +280,10 @@ def tuning_cost(specs: Iterable[RunSpec]) -> TuningCost:
     found = _tunings(specs)
     known = [tuning for tuning in found.values() if tuning is not None]
     searches = {
-        (each.suite, each.sampler_seed, tuple(each.held_out_seeds), each.trials)
-        if each.per == "suite"
-        else ("", index): each
-        for index, each in enumerate(known)
+        (tuning.suite, tuning.sampler_seed, tuple(tuning.held_out_seeds), tuning.trials)
+        if tuning.per == "suite"
+        else ("", index): tuning
+        for index, tuning in enumerate(known)
     }
     steps = [search.env_steps for search in searches.values() if search.env_steps is not None]
     return TuningCost(
@@ -324,8 +324,8 @@ def _of_record(specs: Sequence[RunSpec]) -> Disclosure | None:
     exported = _exported(specs[0])
     if not records or len(records) < len(found) or exported is None:
         return None
-    seeds = {seed for each in records for seed in (*each.search_seeds, *each.held_out_seeds)}
-    by = {"the true return" if each.uses_reward else each.objective for each in records}
+    seeds = {seed for record in records for seed in (*record.search_seeds, *record.held_out_seeds)}
+    by = {"the true return" if record.uses_reward else record.objective for record in records}
     return Disclosure(
         suite=specs[0].suite,
         algo=specs[0].algo_label,

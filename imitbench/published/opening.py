@@ -210,7 +210,7 @@ def _external_tables(location: ResultsLocation, notify: Notify) -> pa.Table | No
         return None
     import pyarrow as pa
 
-    tables = [external_table(each.header, each.runs) for each in imports]
+    tables = [external_table(imported.header, imported.runs) for imported in imports]
     return pa.concat_tables(tables) if tables else None
 
 

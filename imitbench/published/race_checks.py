@@ -153,7 +153,7 @@ def compare_registered(races: Sequence[RegisteredRace], source: str) -> list[Fin
 
 
 def published_designs(source: str) -> list[RegisteredRace]:
-    """Reads all designs at a place, see `compare_registered`.
+    """Reads all designs of a source, see `compare_registered`.
 
     Raises:
         InputError: There are none, or one cannot be read.
@@ -193,7 +193,7 @@ def _design(path: Path) -> RegisteredRace:
 
 def _deviation(race: RegisteredRace, known: list[RegisteredRace]) -> str | None:
     """Says how a design differs from what was published; `None` for the same record."""
-    same = next((each for each in known if each.id == race.id), None)
+    same = next((published for published in known if published.id == race.id), None)
     if same is not None:
         if same.registered_at == race.registered_at:
             return None

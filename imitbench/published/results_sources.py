@@ -120,8 +120,8 @@ def find_results(
             is malformed, or contradicts the submission that it is about.
     """
     found = [_find_results(folder) for folder in folders]
-    notes = [note for each in found for note in each.notes]
-    sources = _different([source for each in found for source in each.sources], notes)
+    notes = [note for results in found for note in results.notes]
+    sources = _different([source for results in found for source in results.sources], notes)
     copies = find_copies({source.name: source.runs for source in sources if source.name})
     sources = [replace(one, alarms=(*one.alarms, *copies.get(one.name, ()))) for one in sources]
     locations = verification_folders(folders) if verifications is None else verifications
@@ -139,8 +139,12 @@ def find_results(
         if not read:
             location = folder / EXTERNAL_FOLDER
             notes.append(f"there are no imported results in {location} or next to it")
-        imports |= {each.header.name: each for each in read if each.header.name not in imports}
-    kind = ", ".join(each.kind for each in found)
+        imports |= {
+            imported.header.name: imported
+            for imported in read
+            if imported.header.name not in imports
+        }
+    kind = ", ".join(results.kind for results in found)
     return LoadedResults(kind, tuple(sources), tuple(imports.values()), tuple(notes))
 
 

@@ -49,7 +49,7 @@ _R = TypeVar("_R", bound=Record)
 
 @dataclass(frozen=True)
 class LocatedRun:
-    """A run, and the place of its line.
+    """A run, and where its line is.
 
     Attributes:
         where: File and number of the line.
@@ -80,7 +80,7 @@ class Submission:
 
     @property
     def published(self) -> list[PublishedRun]:
-        """The runs without their places."""
+        """The runs alone."""
         return [run.run for run in self.runs]
 
     @property

@@ -189,7 +189,7 @@ def draw_order(runs: Iterable[PublishedRun], seed: int) -> list[PublishedRun]:
     """Returns completed runs in the order of a draw; runs without training come last."""
     done = sorted((run for run in runs if run.result), key=lambda run: run.spec.run_id)
     rng = np.random.default_rng(seed)
-    shuffled = [done[place] for place in rng.permutation(len(done)).tolist()]
+    shuffled = [done[index] for index in rng.permutation(len(done)).tolist()]
     return sorted(shuffled, key=lambda run: run.spec.budget.unit == "none")
 
 
@@ -223,7 +223,7 @@ def read_verifications(folder: Path) -> list[Verification]:
         if record.digest != record.own_digest:
             raise InputError(f"{path}: was changed after it was written; restore it or remove it")
         found.append(record)
-    return sorted(found, key=lambda each: (each.verified_at, each.digest))
+    return sorted(found, key=lambda record: (record.verified_at, record.digest))
 
 
 def check_verification(
@@ -245,22 +245,22 @@ def check_verification(
         raise refuse("its seed does not follow from its public seed")
     order = [run.spec.run_id for run in draw_order(runs, record.seed)]
     drawn = [run.run_id for run in record.runs]
-    refused = [each.run_id for each in record.refused]
+    refused = [run.run_id for run in record.refused]
     taken = order[: len(drawn) + len(refused)]
     if record.completed != len(order) or sorted(taken) != sorted(drawn + refused):
         raise refuse("its runs are not those that its seed draws")
     known = {run.spec.run_id: run for run in runs}
-    for each in record.runs:
-        problem = _contradiction(each, known[each.run_id])
+    for run in record.runs:
+        problem = _contradiction(run, known[run.run_id])
         if problem:
-            raise refuse(f"{one_line(each.label)}: {problem}")
+            raise refuse(f"{one_line(run.label)}: {problem}")
 
 
-def _contradiction(each: VerifiedRun, run: PublishedRun) -> str | None:
+def _contradiction(verified: VerifiedRun, run: PublishedRun) -> str | None:
     """Returns what is wrong with the outcome of a run, if anything."""
-    one, other = each.raw_return, each.deterministic_return
+    one, other = verified.raw_return, verified.deterministic_return
     if one is None or other is None:
-        agrees = each.agrees and "an outcome without numbers"
+        agrees = verified.agrees and "an outcome without numbers"
         return agrees or None
     result = run.result
     assert result is not None  # only completed runs are drawn
@@ -269,6 +269,6 @@ def _contradiction(each: VerifiedRun, run: PublishedRun) -> str | None:
         return "states another return than the submission"
     due = worse_verdict(one, other)
     equal = one.difference == other.difference == 0.0
-    if each.verdict == due or (each.verdict == "identical" and equal):
+    if verified.verdict == due or (verified.verdict == "identical" and equal):
         return None
-    return f"its outcome is called {each.verdict!r}, but the numbers say {due!r}"
+    return f"its outcome is called {verified.verdict!r}, but the numbers say {due!r}"

@@ -116,8 +116,8 @@ def _shape(design: RaceDesign, scores: str) -> dict[str, dict[str, Source]] | No
 
 
 def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict[str, Source]]:
-    place = results_location(scores)
-    entries = read_entries([place], notify=notify, selection=Selection((design.suite,)))
+    path = results_location(scores)
+    entries = read_entries([path], notify=notify, selection=Selection((design.suite,)))
     sources: dict[str, dict[str, Source]] = {}
     for method in design.methods:
         for env, cell in design.cells[method].items():

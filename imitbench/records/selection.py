@@ -66,7 +66,7 @@ class Selection:
         Raises:
             InputError: A name or pattern matches none of them.
         """
-        suites, envs, algos = (sorted({cell[place] for cell in cells}) for place in range(3))
+        suites, envs, algos = (sorted({cell[index] for cell in cells}) for index in range(3))
         for name in self.suites:
             _check("--suite", name, name in suites, suites)
         for name in self.envs:

@@ -27,13 +27,13 @@ def is_plot(format: object) -> TypeIs[PlotFormat]:
 
 
 def render(
-    report: Report, places: Sequence[Path], format: TextFormat, *, captions: bool = True
+    report: Report, paths: Sequence[Path], format: TextFormat, *, captions: bool = True
 ) -> str:
     """Renders a report as text.
 
     Args:
         report: The report to render.
-        places: Folders that it was built from; the HTML page reads single runs from them.
+        paths: Folders that it was built from; the HTML page reads single runs from them.
         format: Format of the text.
         captions: Whether tables for papers have captions.
 
@@ -57,7 +57,7 @@ def render(
         case "html":
             from imitbench.report.html_page import render_html
 
-            return render_html(report, _details(places))
+            return render_html(report, _details(paths))
         case "csv":
             from imitbench.report.data_formats import render_csv
 
@@ -78,7 +78,7 @@ def render(
 
 def plot(
     report: Report,
-    places: Sequence[Path],
+    paths: Sequence[Path],
     format: PlotFormat,
     folder: Path,
     only: Sequence[str] = (),
@@ -87,13 +87,13 @@ def plot(
     from imitbench.report.plots import require_matplotlib, write_plots
 
     require_matplotlib()
-    return list(write_plots(report, _details(places), folder, format, only))
+    return list(write_plots(report, _details(paths), folder, format, only))
 
 
-def _details(places: Sequence[Path]) -> ReportDetails:
+def _details(paths: Sequence[Path]) -> ReportDetails:
     from imitbench.published.opening import open_results
     from imitbench.store.run_details import read_details
     from imitbench.util.hub_client import silent
 
-    with open_results(places, notify=silent) as connection:  # building it has shown the messages
+    with open_results(paths, notify=silent) as connection:  # building it has shown the messages
         return read_details(connection)

@@ -397,7 +397,7 @@ KNOWN = (
     "mce_irl", "adril", "bc_ensemble", "bc_flow", "bc_gmm", "bc_mse", "cpl", "csil",
     "ensemble_dagger", "hype", "ls_iq", "novelty_dagger", "pebble", "pwil", "value_dice",
 )  # fmt: skip
-"""Methods whose number is their place here, so that they look the same on every page."""
+"""Methods whose number is their index here, so that they look the same on every page."""
 
 
 def method_colors(names: Iterable[str]) -> dict[str, int]:

@@ -171,7 +171,7 @@ def _count(runs: int, failed: int) -> str:
 
 def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = ()) -> str:
     """Returns one line on the methods behind the verdicts of these comparisons."""
-    formula = text.score_formula(kind for each in found for kind in each.score_one)
+    formula = text.score_formula(kind for comparison in found for kind in comparison.score_one)
     policy = (
         "a verdict must hold whether failed runs count as random or are left out"
         if options.policy is None
@@ -179,7 +179,7 @@ def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = 
         if options.policy is FailurePolicy.COUNT_AS_RANDOM
         else "failed runs are left out"
     )
-    ways = {way for each in found for way in each.by_acting}
+    ways = {way for comparison in found for way in comparison.by_acting}
     acting = (
         "sampled actions, and most likely actions with those of the expert as score 1: a verdict "
         "must hold for both"
@@ -228,7 +228,7 @@ def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]
         "by_acting": {
             way: {
                 **_numbers_of(found),
-                "environments": [asdict(each) for each in found.environments],
+                "environments": [asdict(environment) for environment in found.environments],
             }
             for way, found in comparison.ways(verdict).items()
         },

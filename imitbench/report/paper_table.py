@@ -40,12 +40,12 @@ def render_paper_table(report: Report, *, captions: bool = True) -> str:
     if not report.sections:
         blocks.append(escape(text.EMPTY))
     tables = [
-        (_caption(section, report), f"paper-{place}", _tabular(section, report))
-        for place, section in enumerate(report.sections, start=1)
+        (_caption(section, report), f"paper-{index}", _tabular(section, report))
+        for index, section in enumerate(report.sections, start=1)
     ]
-    for place, race in enumerate(report.races, start=1):
+    for index, race in enumerate(report.races, start=1):
         table = verdict_table(race.design, race.found)
-        tables.append((f"{table.title}. {table.caption}", f"race-{place}", tabular(table)))
+        tables.append((f"{table.title}. {table.caption}", f"race-{index}", tabular(table)))
     for caption, label, lines in tables:
         blocks.append(floating(caption, label, lines) if captions else "\n".join(lines))
     return "\n\n".join(blocks) + "\n"
@@ -116,7 +116,7 @@ def _best(column: Mapping[str, Interval | None], methods: Sequence[AlgorithmResu
     known = {one.algorithm: found for one in methods if (found := column[one.algorithm])}
     if not known:
         return set()
-    name = max(known, key=lambda each: known[each].point)
+    name = max(known, key=lambda method: known[method].point)
     best = known[name]
     within = {
         name for name, found in known.items() if best.known and best.low <= found.point <= best.high

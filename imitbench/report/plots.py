@@ -124,7 +124,7 @@ def write_plots(
         for section, stem in zip(report.sections, _stems(titles), strict=True):
             names = _names(section, details)
             wanted = dict(zip(names, _stems(names), strict=True))
-            wanted = {name: each for name, each in wanted.items() if _matches(name, only)}
+            wanted = {name: file_stem for name, file_stem in wanted.items() if _matches(name, only)}
             for plot in _plots(section, report, details, wanted):
                 write(plot, section.title, f"{stem}-{wanted[plot.name]}")
         races = [plot for plot in _race_plots(report) if _matches(plot.name, only)]

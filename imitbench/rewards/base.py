@@ -206,13 +206,13 @@ class ObservationMask:
     """
 
     def __init__(self, size: int, hidden: Sequence[int]) -> None:
-        if len(set(hidden)) != len(hidden) or any(not 0 <= each < size for each in hidden):
+        if len(set(hidden)) != len(hidden) or any(not 0 <= entry < size for entry in hidden):
             raise ValueError(
                 f"hidden_entries must be different numbers from 0 to {size - 1}, "
                 f"not {', '.join(map(str, hidden))}"
             )
         self.size = size - len(hidden)
-        kept = [each for each in range(size) if each not in hidden]
+        kept = [entry for entry in range(size) if entry not in hidden]
         # Stored networks are built on the meta device, where this would have no data.
         self._kept = th.tensor(kept, device="cpu")
         self._all = not hidden

@@ -84,7 +84,7 @@ def _load_normalized(path: AnyPath, _venv: VecEnv, **kwargs: Any) -> RewardFn:
 
 def _load_std_added(path: AnyPath, _venv: VecEnv, **kwargs: Any) -> RewardFn:
     net = _read(path)
-    if not any(isinstance(each, AddSTDRewardWrapper) for each in _chain(net)):
+    if not any(isinstance(network, AddSTDRewardWrapper) for network in _chain(net)):
         raise _lacks(path, net, "AddSTDRewardWrapper")
     return _processed(net, kwargs)
 
@@ -95,7 +95,7 @@ def _load_unnormalized(path: AnyPath, _venv: VecEnv, **_kwargs: Any) -> RewardFn
 
 def _load_shaped(path: AnyPath, _venv: VecEnv, **_kwargs: Any) -> RewardFn:
     net = _read(path)
-    if not any(isinstance(each, ShapedRewardNet) for each in _chain(net)):
+    if not any(isinstance(network, ShapedRewardNet) for network in _chain(net)):
         raise _lacks(path, net, "ShapedRewardNet")
     return ValidateRewardFn(net.predict)
 
@@ -103,9 +103,9 @@ def _load_shaped(path: AnyPath, _venv: VecEnv, **_kwargs: Any) -> RewardFn:
 def _load_unshaped(path: AnyPath, _venv: VecEnv, **_kwargs: Any) -> RewardFn:
     net = _read(path)
     chain = _chain(net)
-    for each in chain:
-        if isinstance(each, ShapedRewardNet):
-            net = each.base
+    for network in chain:
+        if isinstance(network, ShapedRewardNet):
+            net = network.base
     innermost = chain[-1]
     if isinstance(innermost, RewardEnsemble) and any(
         isinstance(part, ShapedRewardNet) for part in innermost.modules()
@@ -131,7 +131,7 @@ def _chain(net: RewardNet) -> list[RewardNet]:
 
 
 def _lacks(path: AnyPath, net: RewardNet, wanted: str) -> WrongTypeError:
-    found = " around ".join(type(each).__name__ for each in _chain(net))
+    found = " around ".join(type(network).__name__ for network in _chain(net))
     return WrongTypeError(
         f"{parse_path(path)}: the reward network has no {wanted}, it is {found}; "
         "use another reward_type"

@@ -188,7 +188,7 @@ class ActorCritic:
         self.gradient = Parameters(architecture, np.zeros(architecture.size, dtype))
         self._workspaces: dict[int, _Workspace] = {}
         self._heads, self._by_heads = (
-            [th.from_numpy(each) for each in (*which.action, *which.value)]
+            [th.from_numpy(array) for array in (*which.action, *which.value)]
             for which in (self.parameters, self.gradient)
         )
         self._actor = [

@@ -106,8 +106,8 @@ class _Updater:
         return (
             policy is self._policy
             and policy.optimizer is self._optimizer
-            and self._parameters.in_place()
-            and self._target_parameters.in_place()
+            and self._parameters.are_views()
+            and self._target_parameters.are_views()
         )
 
     def act(self, observations: Array) -> Array:

@@ -66,7 +66,7 @@ class FlatParameters:
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = list(parameters)
         with th.no_grad():
-            self.vector = th.cat([each.reshape(-1) for each in self.parameters])
+            self.vector = th.cat([parameter.reshape(-1) for parameter in self.parameters])
         self.gradient = th.zeros_like(self.vector)
         self._gradients: dict[th.Tensor, th.Tensor] = {}
         for parameter, view, gradient in zip(
@@ -74,7 +74,7 @@ class FlatParameters:
         ):
             parameter.data = view
             self._gradients[parameter] = gradient
-        self._places = [each.data_ptr() for each in self.parameters]
+        self._addresses = [parameter.data_ptr() for parameter in self.parameters]
 
     def split(self, vector: th.Tensor) -> list[th.Tensor]:
         """Returns views of a vector of shape (size,), one with the shape of each parameter."""
@@ -88,15 +88,15 @@ class FlatParameters:
         """Returns the part of the gradient that belongs to a parameter."""
         return self._gradients[parameter]
 
-    def in_place(self) -> bool:
+    def are_views(self) -> bool:
         """Whether the parameters are still views of the vector.
 
         Only the first and the last are checked, because operations that replace parameters replace
         all of them.
         """
         return (
-            self.parameters[0].data_ptr() == self._places[0]
-            and self.parameters[-1].data_ptr() == self._places[-1]
+            self.parameters[0].data_ptr() == self._addresses[0]
+            and self.parameters[-1].data_ptr() == self._addresses[-1]
         )
 
 

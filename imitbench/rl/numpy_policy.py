@@ -99,7 +99,7 @@ def architecture_of(policy: ActorCriticPolicy) -> Architecture:
         critic=tuple(layer.out_features for layer in critic.layers),
         outputs=cast(nn.Linear, policy.action_net).out_features,
         gaussian=type(policy.action_dist) is DiagGaussianDistribution,
-        relu=any(each.layers and not each.tanh for each in (actor, critic)),
+        relu=any(stack.layers and not stack.tanh for stack in (actor, critic)),
     )
 
 
@@ -125,7 +125,7 @@ class NumpyPolicy:
     def __init__(self, policy: ActorCriticPolicy) -> None:
         self.policy = policy
         self.named: dict[str, nn.Parameter] = dict(policy.named_parameters())
-        self._arrays = {name: each.detach().numpy() for name, each in self.named.items()}
+        self._arrays = {name: parameter.detach().numpy() for name, parameter in self.named.items()}
         self.dtype = next(iter(self._arrays.values())).dtype
         self.network = ActorCritic(architecture_of(policy), self.dtype)
         self.head = make_head(self.network)
@@ -138,10 +138,10 @@ class NumpyPolicy:
     def fits(self, policy: ActorCriticPolicy) -> bool:
         """Whether this is the copy of a policy, and the policy's parameters were not replaced."""
         return policy is self.policy and all(
-            self.named.get(name) is each
-            and each.data_ptr() == self._arrays[name].ctypes.data
-            and each.shape == self._arrays[name].shape
-            for name, each in policy.named_parameters()
+            self.named.get(name) is parameter
+            and parameter.data_ptr() == self._arrays[name].ctypes.data
+            and parameter.shape == self._arrays[name].shape
+            for name, parameter in policy.named_parameters()
         )
 
     def split(self, vector: th.Tensor) -> list[th.Tensor]:

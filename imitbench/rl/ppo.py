@@ -261,8 +261,8 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         # Gradients are set to zero instead of frozen, as in the lean update, so that the
         # optimizer has the same number of steps for all parameters.
         hooks = [
-            each.register_hook(th.zeros_like)  # type: ignore[no-untyped-call]
-            for name, each in self.policy.named_parameters()
+            parameter.register_hook(th.zeros_like)  # type: ignore[no-untyped-call]
+            for name, parameter in self.policy.named_parameters()
             if is_of_actor(name)
         ]
         limit, self.target_kl = self.target_kl, None

@@ -59,7 +59,7 @@ class Rollout:
             ValueError: The result has another shape, or is not finite.
         """
         count = self.dones.size
-        flat = (each.reshape(count, *each.shape[2:]) for each in
+        flat = (array.reshape(count, *array.shape[2:]) for array in
                 (self.obs, self.acts, self.next_obs, self.dones))  # fmt: skip
         rewards = np.asarray(reward_fn(*flat), dtype=np.float32)
         if rewards.shape != (count,):

@@ -78,7 +78,8 @@ class SAC(LeanOffPolicyAlgorithm, stable_baselines3.SAC):
                 if step % self.target_update_interval == 0:
                     updater.follow(self.tau)
         self._record_update(
-            gradient_steps, {name: float(np.mean([each[name] for each in log])) for name in log[0]}
+            gradient_steps,
+            {name: float(np.mean([metrics[name] for metrics in log])) for name in log[0]},
         )
 
     def _update(self, updater: _Updater, batch: Any) -> dict[str, float]:
@@ -191,9 +192,9 @@ class _Updater:
             policy is self._policy
             and policy.actor.optimizer is self._optimizers[0]
             and policy.critic.optimizer is self._optimizers[1]
-            and self._actor_parameters.in_place()
-            and self._critic_parameters.in_place()
-            and self._target_parameters.in_place()
+            and self._actor_parameters.are_views()
+            and self._critic_parameters.are_views()
+            and self._target_parameters.are_views()
         )
 
     def act(self, observations: th.Tensor, noise: th.Tensor) -> th.Tensor:

@@ -111,9 +111,9 @@ def continue_learning(
     given = learn_kwargs.get("callback")
     others = given if isinstance(given, list) else [given]
     callbacks = [
-        each if isinstance(each, BaseCallback) else ConvertCallback(each)
-        for each in (callback, *others)
-        if each is not None
+        hook if isinstance(hook, BaseCallback) else ConvertCallback(hook)
+        for hook in (callback, *others)
+        if hook is not None
     ]
     options = {"reset_num_timesteps": False, **learn_kwargs, "callback": callbacks or None}
     algorithm.learn(total_timesteps=timesteps, **options)

@@ -201,7 +201,7 @@ def typical_run_tests(
     return TypicalRuns(effect / len(pairs), p_values)
 
 
-_Places = npt.NDArray[np.intp]
+_Counts = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ class _Ordered:
     """
 
     ours: Mask
-    ties: tuple[_Places, _Places]
+    ties: tuple[_Counts, _Counts]
 
     @classmethod
     def of(cls, x: FloatArray, y: FloatArray) -> _Ordered:
@@ -232,7 +232,7 @@ class _Ordered:
 _Cell = tuple[FloatArray, FloatArray]  # effect and its variance, of experiments or permutations
 
 
-def _cell(masks: Mask, ties: tuple[_Places, _Places], ours: int) -> _Cell:
+def _cell(masks: Mask, ties: tuple[_Counts, _Counts], ours: int) -> _Cell:
     """Returns effect and variance on an environment.
 
     Args:
@@ -248,7 +248,7 @@ def _cell(masks: Mask, ties: tuple[_Places, _Places], ours: int) -> _Cell:
 
 
 def _beaten(
-    chosen: Mask, others: Mask, ties: tuple[_Places, _Places], runs: int, against: int
+    chosen: Mask, others: Mask, ties: tuple[_Counts, _Counts], runs: int, against: int
 ) -> _Cell:
     """Returns the mean share of others that a chosen run beats, and the variance of this mean."""
     below = np.zeros((len(chosen), chosen.shape[1] + 1), dtype=np.int32)

@@ -266,8 +266,8 @@ class _Layout:
         runs, many = sum(self.sizes), len(self.algorithms)
         for index, _ in resampled_indices(self.sizes, replicates, rng, max(CHUNK_ELEMENTS, runs)):
             rows = len(index)
-            places = (index + np.arange(rows)[:, None] * runs).ravel()
-            drawn = np.bincount(places, minlength=rows * runs).reshape(rows, runs)
+            positions = (index + np.arange(rows)[:, None] * runs).ravel()
+            drawn = np.bincount(positions, minlength=rows * runs).reshape(rows, runs)
             # How often each run was drawn, with resamples along the rows: the next steps are exact
             # sums of integers along contiguous rows.
             times = np.ascontiguousarray(drawn.T, dtype=np.float64)

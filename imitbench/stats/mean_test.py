@@ -322,14 +322,14 @@ def _at_most(found: _Permutations, least: FloatArray, scale: FloatArray, equal: 
     # The lowest |t| with such a p has the normal distribution; t is quick to compute.
     inside = (least > 0) & (least < 1)
     bound = np.where(inside, -ndtri(np.where(inside, least, 0.5) / 2), 0.0)
-    rows, places = np.nonzero(
+    rows, columns = np.nonzero(
         np.abs(found.difference) >= (1 - 1e-6) * bound * np.sqrt(found.variance)
     )
     near = _Permutations(
-        found.difference[rows, places],
-        found.variance[rows, places],
-        found.satterthwaite[rows, places],
-        found.welch[rows, places],
+        found.difference[rows, columns],
+        found.variance[rows, columns],
+        found.satterthwaite[rows, columns],
+        found.welch[rows, columns],
         found.parts,
     )
     reached = _welch(near, scale[rows, 0], equal) <= least[rows, 0]

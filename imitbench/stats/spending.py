@@ -115,7 +115,7 @@ class _Path:
 
     def __init__(self) -> None:
         self._at = 0.0
-        self._places: FloatArray = np.zeros(1)
+        self._positions: FloatArray = np.zeros(1)
         self._weights: FloatArray = np.ones(1)  # density times the width of its node
 
     def exceeding(self, fraction: float, bound: float) -> float:
@@ -123,7 +123,7 @@ class _Path:
         from scipy.special import ndtr
 
         end, step = bound * math.sqrt(fraction), math.sqrt(fraction - self._at)
-        beyond = ndtr((-end - self._places) / step) + ndtr((self._places - end) / step)
+        beyond = ndtr((-end - self._positions) / step) + ndtr((self._positions - end) / step)
         return float(self._weights @ beyond)
 
     def bounded(self, fraction: float, share: float) -> float:
@@ -142,12 +142,12 @@ class _Path:
         nodes, weights = _nodes()
         # Beyond 8 standard deviations there is nothing to integrate.
         end, step = min(bound, 8.0) * math.sqrt(fraction), math.sqrt(fraction - self._at)
-        places = end * nodes
-        steps = np.exp(-0.5 * ((places[:, None] - self._places) / step) ** 2)
+        positions = end * nodes
+        steps = np.exp(-0.5 * ((positions[:, None] - self._positions) / step) ** 2)
         density = steps @ self._weights / (step * math.sqrt(2 * math.pi))
-        self._at, self._places, self._weights = fraction, places, end * weights * density
+        self._at, self._positions, self._weights = fraction, positions, end * weights * density
 
     def remaining(self, drift: float) -> float:
         """Returns the chance that a path with this mean at fraction 1 has not crossed yet."""
-        tilted = np.exp(drift * self._places - 0.5 * drift**2 * self._at)
+        tilted = np.exp(drift * self._positions - 0.5 * drift**2 * self._at)
         return float(self._weights @ tilted)

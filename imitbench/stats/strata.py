@@ -118,8 +118,8 @@ class Resamples(Strata):
         """Returns scores in ascending order, with their weights; runs not drawn have weight 0."""
         scores, weights = self.sample
         rows, runs = self.drawn.shape
-        places = self.drawn + np.arange(rows)[:, None] * runs
-        counts = np.bincount(places.ravel(), minlength=places.size).reshape(rows, runs)
+        positions = self.drawn + np.arange(rows)[:, None] * runs
+        counts = np.bincount(positions.ravel(), minlength=positions.size).reshape(rows, runs)
         return scores, counts * weights
 
 

@@ -253,7 +253,7 @@ def _read_all(out: Path, paths: Sequence[str], scan: FolderScan) -> Iterator[lis
         following = start()
         while following:
             batch, following = following, start()
-            yield [each for future in batch if (each := future.result()) is not None]
+            yield [source for future in batch if (source := future.result()) is not None]
 
 
 def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequence[str]) -> int:

@@ -283,13 +283,13 @@ def _create_lease(path: Path, heartbeat_s: float) -> LeaseOwner | None:
     )
     _held_here.add(owner.nonce)
     try:
-        placed = _write_owner(path, owner)
+        written = _write_owner(path, owner)
     except BaseException:
         _held_here.discard(owner.nonce)
         raise
-    if not placed:
+    if not written:
         _held_here.discard(owner.nonce)
-    return owner if placed else None
+    return owner if written else None
 
 
 def _write_owner(path: Path, owner: LeaseOwner) -> bool:

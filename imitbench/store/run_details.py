@@ -113,15 +113,15 @@ def _read_curves(connection: DuckDBPyConnection) -> dict[str, dict[str, MetricCu
     keep = min(MOST, max(FEWEST, MAX_POINTS // max(1, series)))
     rows = connection.execute(
         f"""
-        SELECT run_id, metric, list(step ORDER BY place), list(value ORDER BY place), any_value(n)
+        SELECT run_id, metric, list(step ORDER BY index), list(value ORDER BY index), any_value(n)
         FROM (
-            SELECT *, row_number() OVER each - 1 AS place,
+            SELECT *, row_number() OVER curve - 1 AS index,
                    count(*) OVER (PARTITION BY run_id, metric) AS n
             FROM ({_SERIES})
-            WINDOW each AS (PARTITION BY run_id, metric ORDER BY step)
+            WINDOW curve AS (PARTITION BY run_id, metric ORDER BY step)
         )
-        WHERE n <= $keep OR place = 0
-           OR place * ($keep - 1) // (n - 1) > (place - 1) * ($keep - 1) // (n - 1)
+        WHERE n <= $keep OR index = 0
+           OR index * ($keep - 1) // (n - 1) > (index - 1) * ($keep - 1) // (n - 1)
         GROUP BY run_id, metric ORDER BY run_id, metric
         """,
         {"keep": keep},

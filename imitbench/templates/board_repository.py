@@ -8,7 +8,7 @@ from pathlib import Path
 from imitbench.util.files import new_folder
 from imitbench.version import __version__
 
-_PLACES = {
+_PATHS = {
     "README.md": "README.md",
     "submissions.md": "submissions/README.md",
     "verifications.md": "verifications/README.md",
@@ -16,7 +16,7 @@ _PLACES = {
     "comment.yaml": ".github/workflows/comment.yml",
     "publish.yaml": ".github/workflows/publish.yml",
 }
-"""Places of the files, by the name in the template."""
+"""Paths of the files, by the name in the template."""
 
 
 def write_board_repository(folder: Path) -> None:
@@ -30,7 +30,7 @@ def write_board_repository(folder: Path) -> None:
     """
     source = Path(str(resources.files("imitbench.templates.board")))
     with new_folder(folder) as draft:
-        for name, target in _PLACES.items():
+        for name, target in _PATHS.items():
             text = (source / name).read_text(encoding="utf-8")
             path = draft / target
             path.parent.mkdir(parents=True, exist_ok=True)

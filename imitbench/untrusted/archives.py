@@ -54,15 +54,17 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
     if unpacked > bounds.unpacked_bytes:
         raise ValueError(beyond("unpacked_bytes", f"unpacks to {unpacked:,} bytes"))
     end = 0
-    for each in sorted(members, key=lambda member: member.header_offset):
-        if each.header_offset < end:
-            raise ValueError(f"{_name(each)} shares bytes with another member")
+    for member in sorted(members, key=lambda member: member.header_offset):
+        if member.header_offset < end:
+            raise ValueError(f"{_name(member)} shares bytes with another member")
         assert archive.fp is not None
-        end = _end(archive.fp, each, size)
-        if each.file_size > max(bounds.ratio * each.compress_size, _ALWAYS_FINE):
+        end = _end(archive.fp, member, size)
+        if member.file_size > max(bounds.ratio * member.compress_size, _ALWAYS_FINE):
             raise ValueError(
-                f"{_name(each)} "
-                + beyond("ratio", f"declares {each.file_size:,} bytes in {each.compress_size:,}")
+                f"{_name(member)} "
+                + beyond(
+                    "ratio", f"declares {member.file_size:,} bytes in {member.compress_size:,}"
+                )
                 + ", as zip bombs do"
             )
 

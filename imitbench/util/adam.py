@@ -129,7 +129,7 @@ def why_not_plain(
     group = optimizer.param_groups[0]
     if any(group.get(name) for name in _NOT_PLAIN):
         return "its optimizer has options of Adam other than lr, betas and eps"
-    if {id(each) for each in group["params"]} != {id(parameter) for parameter in parameters}:
+    if set(map(id, group["params"])) != set(map(id, parameters)):
         return "its optimizer has other parameters than the policy"
     steps = {float(state["step"]) for state in optimizer.state.values()}
     if len(steps) > 1 or len(optimizer.state) not in (0, len(parameters)):

@@ -117,7 +117,7 @@ def _refuse(folder: Path) -> None:
     raise InputError(f"{folder}: is not empty; name a new folder")
 
 
-def check_place(folder: Path, check_old: Callable[[Path], None] = _refuse) -> None:
+def check_new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> None:
     """Checks that a folder may be created at a path, before any work is done for it.
 
     Args:
@@ -140,7 +140,7 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
 
     Args:
         folder: Final path.
-        check_old: As for `check_place`.
+        check_old: As for `check_new_folder`.
 
     Yields:
         The folder to fill.
@@ -148,7 +148,7 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
     Raises:
         InputError: Something is there that must not be replaced, or the path is not writable.
     """
-    check_place(folder, check_old)
+    check_new_folder(folder, check_old)
     target = folder.resolve()
     require_utf8(target)  # cards and manifests have the name
     try:

@@ -154,7 +154,7 @@ def _column(column: str | Column) -> Column:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Places of the columns that are shown in rows, below them, above them, and not at all."""
+    """Indices of the columns that are shown in rows, below them, above them, and not at all."""
 
     inline: tuple[int, ...]
     below: tuple[int, ...] = ()

@@ -45,9 +45,9 @@ def test_the_parameters_stay_the_networks_own():
     parameters.vector += 1
     assert th.equal(nn.utils.parameters_to_vector(network.parameters()), before + 1)
     network.load_state_dict(network.state_dict())
-    assert parameters.in_place()
+    assert parameters.are_views()
     network[0].weight.data = network[0].weight.data.clone()
-    assert not parameters.in_place()
+    assert not parameters.are_views()
 
 
 @pytest.mark.parametrize(

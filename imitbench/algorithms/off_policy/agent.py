@@ -537,7 +537,7 @@ def _encoded(
 
 
 def _copy(layers: list[tuple[th.Tensor, th.Tensor]], modules: list[Any]) -> None:
-    linear = [each for each in modules if isinstance(each, nn.Linear)]
+    linear = [module for module in modules if isinstance(module, nn.Linear)]
     for (weight, bias), module in zip(layers, linear, strict=True):
         module.weight.copy_(weight.t())
         module.bias.copy_(bias)

@@ -111,7 +111,7 @@ class CSIL(OffPolicyTrainer):
         if self._refine:
             self._reward_adam.step(refinement_loss(theirs, ours).sum())
         logged = {"reward/expert": theirs, "reward/own": ours.clamp_min(_LEAST_REWARD)}
-        return {name: each.detach().mean(dim=1) for name, each in logged.items()}
+        return {name: values.detach().mean(dim=1) for name, values in logged.items()}
 
     # Critics and policy: those of the core, with the clone as prior.
 
@@ -148,8 +148,8 @@ class CSIL(OffPolicyTrainer):
         for _ in range(self._bc_updates):
             adam.step(self.cloning_loss(policy, self.expert.sample(self.streams, size)).sum())
         with th.no_grad():
-            for each in (agent.actor, self._clone, self._reward):
-                each.vector.copy_(policy.vector)
+            for network in (agent.actor, self._clone, self._reward):
+                network.vector.copy_(policy.vector)
         agent.restart_average()
         for _ in range(self._critic_updates):
             agent.update_critics(self.sarsa_loss().sum())

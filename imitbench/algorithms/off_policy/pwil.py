@@ -175,7 +175,7 @@ class PWIL(OffPolicyTrainer):
     def set_rewards(self, seed: int, rows: Rows) -> Rows:
         """Computes the rewards of new steps; those inside the absorbing state are 0."""
         if not self._couplings:
-            self._couple([self._subsampled(each) for each in range(len(self.streams))])
+            self._couple([self._subsampled(index) for index in range(len(self.streams))])
         coupling, encoder = self._couplings[seed], self._encoders[seed]
         # Standardization changes before the first update, but distances must not.
         obs = rows["obs"][:, : encoder.size] * encoder.scale + encoder.mean
@@ -195,7 +195,7 @@ class PWIL(OffPolicyTrainer):
         count = min(self.prefill, self.options.buffer_size)
         if not count:
             return
-        batch = self.expert.take(np.stack([np.resize(each, count) for each in self._kept]))
+        batch = self.expert.take(np.stack([np.resize(kept, count) for kept in self._kept]))
         rows = {**vars(batch), "rewards": th.full_like(batch.rewards, self.alpha)}
         for seed in range(len(self.streams)):
             self._replay.add(seed, {name: values[seed] for name, values in rows.items()})
@@ -210,7 +210,7 @@ class PWIL(OffPolicyTrainer):
     def extra_state(self) -> dict[str, Any]:
         """The pairs that are used, and what is left of their weights in the running episodes."""
         return {
-            "kept": [each.copy() for each in self._kept],
+            "kept": [kept.copy() for kept in self._kept],
             "left": [coupling.left.copy() for coupling in self._couplings],
         }
 

@@ -89,11 +89,11 @@ class Tape:
 
     def _join(self) -> None:
         """Puts all buffers into one piece of memory on each side."""
-        sizes = [8 * math.ceil(each.nbytes / 8) for each in self._host]
+        sizes = [8 * math.ceil(buffer.nbytes / 8) for buffer in self._host]
         host = th.zeros(sum(sizes), dtype=th.uint8, pin_memory=self.on_gpu)
         device = host.to(self._device) if self.on_gpu else host
         self._whole = host, device
-        shapes = [(each.nbytes, each.dtype, each.shape) for each in self._host]
+        shapes = [(buffer.nbytes, buffer.dtype, buffer.shape) for buffer in self._host]
         self._host, self._slots = (
             [
                 part[:used].view(dtype).view(shape)
@@ -235,8 +235,8 @@ class SeedStreams:
     def state_dict(self) -> dict[str, Any]:
         """The state of all generators."""
         return {
-            "numpy": [each.bit_generator.state for each in self.numpy],
-            "torch": [each.get_state() for each in self.torch],
+            "numpy": [generator.bit_generator.state for generator in self.numpy],
+            "torch": [generator.get_state() for generator in self.torch],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -130,7 +130,9 @@ class RewardedTrainer(OffPolicyTrainer):
         stored = {name: self._replay.column(name, 0).cpu().numpy() for name in names}
         parts = range(0, len(stored["acts"]), _AT_ONCE)
         rewards = [
-            self._rewards({name: each[start : start + _AT_ONCE] for name, each in stored.items()})
+            self._rewards(
+                {name: column[start : start + _AT_ONCE] for name, column in stored.items()}
+            )
             for start in parts
         ]
         if not rewards:

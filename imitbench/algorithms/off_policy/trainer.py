@@ -306,7 +306,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                     self.venv.action_space,
                     common_time_limit(self.venv),
                 )
-        self._demonstrations = [rows[id(each)] for each in demonstrations]
+        self._demonstrations = [rows[id(demonstration)] for demonstration in demonstrations]
         if self._ready:
             self._expert = self._encoded_demonstrations()
             self._updates.clear()
@@ -339,7 +339,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: There are no demonstrations.
         """
         logged = self.train_seeds(total_timesteps)
-        return {name: float(np.mean([each[name] for each in logged])) for name in logged[0]}
+        return {name: float(np.mean([metrics[name] for metrics in logged])) for name in logged[0]}
 
     def train_seeds(self, total_timesteps: int) -> list[dict[str, float]]:
         """Like `train`, but returns what was logged for each seed."""
@@ -395,7 +395,9 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if self.uses_demonstrations:
             kinds.append(encoder.flatten(self._demonstrations[seed]["obs"]))
         encoder.standardize(*kinds)
-        mean, scale = (th.from_numpy(each).to(stored[0]) for each in (encoder.mean, encoder.scale))
+        mean, scale = (
+            th.from_numpy(array).to(stored[0]) for array in (encoder.mean, encoder.scale)
+        )
         for rows, absorbing in zip(stored, marked, strict=True):
             rows[:, : encoder.size] = (rows[:, : encoder.size] - mean) / scale
             rows[absorbing, : encoder.size] = 0.0

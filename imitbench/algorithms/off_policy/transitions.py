@@ -110,7 +110,7 @@ class TransitionStore:
         """Writes the transitions that were added since; every reading does this, too."""
         if not self._waiting:
             return
-        indices, rows = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        indices, rows = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
         device = self._flat.device
         self._flat.index_copy_(0, th.from_numpy(indices).to(device), th.from_numpy(rows).to(device))
         self._waiting.clear()
@@ -207,6 +207,6 @@ def store_of(
     store = TransitionStore(
         len(rows), capacity, first["obs"].shape[1], tuple(first["acts"].shape[1:]), device
     )
-    for seed, each in enumerate(rows):
-        store.add(seed, each)
+    for seed, own_rows in enumerate(rows):
+        store.add(seed, own_rows)
     return store

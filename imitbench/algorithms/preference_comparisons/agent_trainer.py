@@ -347,4 +347,4 @@ class ReplayAgent(TrajectoryGenerator):
         self.trainer.load_state_dict(state["trainer"])
         self._buffering.load_state_dict(state["buffering"])
         self._episodes.clear()
-        self._episodes.extend(trajectory_from_state(each) for each in state["episodes"])
+        self._episodes.extend(trajectory_from_state(episode) for episode in state["episodes"])

@@ -289,7 +289,9 @@ class QueueGatherer(PreferenceGatherer):
         seen, since = -1, time.monotonic()
         while True:
             found = {
-                each: answer for each, answer in self._read_answers().items() if each in digests
+                digest: answer
+                for digest, answer in self._read_answers().items()
+                if digest in digests
             }
             if len(found) >= count:
                 return found

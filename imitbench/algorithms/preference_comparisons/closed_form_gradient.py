@@ -57,7 +57,7 @@ def closed_form_gradient(
     """
     if type(loss) is not CrossEntropyRewardLoss or type(preference_model) is not PreferenceModel:
         return None
-    if any(_is_hooked(each) for each in (loss, *preference_model.modules())):
+    if any(_is_hooked(module) for module in (loss, *preference_model.modules())):
         return None
     net = preference_model.model
     while type(net) is NormalizedRewardNet:  # its normalization is only for policies
@@ -67,7 +67,7 @@ def closed_form_gradient(
     if plain is None or length is None:
         return None
     normalize, stack = plain
-    own = {id(each) for layer in stack.layers for each in (layer.weight, layer.bias)}
+    own = {id(parameter) for layer in stack.layers for parameter in (layer.weight, layer.bias)}
     for parameter in preference_model.parameters():
         is_usual = parameter.dtype == th.float32 and parameter.device.type == "cpu"
         if id(parameter) not in own or not is_usual or not parameter.requires_grad:
@@ -128,7 +128,7 @@ class ClosedFormGradient:
         self._total = length if self._decay is None else float(self._decay.sum())
         for parameter in self._parameters:
             parameter.grad = th.zeros_like(parameter)
-        self._gradients = [cast(th.Tensor, each.grad) for each in self._parameters]
+        self._gradients = [cast(th.Tensor, parameter.grad) for parameter in self._parameters]
 
     def zero(self) -> None:
         """Sets the gradient to zero, in place."""

@@ -346,7 +346,9 @@ def _join_rewards(fragments: Sequence[Trajectory], lengths: Array) -> Array | No
         issubclass(kind, TrajectoryWithRew) for kind in {type(fragment) for fragment in fragments}
     ):
         return None
-    rewards: list[Array] = [each.rews for each in cast("list[TrajectoryWithRew]", fragments)]
+    rewards: list[Array] = [
+        fragment.rews for fragment in cast("list[TrajectoryWithRew]", fragments)
+    ]
     pairs = len(fragments) // 2
     shapes = [own.shape for own in rewards]
     needed = [(length,) for length in lengths.tolist()]

@@ -124,7 +124,7 @@ class RandomFragmenter(Fragmenter):
                 raise ValueError(
                     f"trajectories: number {index} has no rewards; give a TrajectoryWithRew"
                 )
-        usable = [each for each in trajectories if len(each) >= fragment_length]
+        usable = [trajectory for trajectory in trajectories if len(trajectory) >= fragment_length]
         if not usable:
             longest = max(map(len, trajectories))
             raise ValueError(

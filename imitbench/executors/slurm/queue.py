@@ -238,7 +238,9 @@ def open_tasks(submissions: Iterable[SlurmSubmission]) -> list[OpenTask]:
     }
     names = list(dict.fromkeys(name for name, _ in waiting))
     states = task_states(names)
-    return [OpenTask(place[0], jobs, states.get(place)) for place, jobs in waiting.items()]
+    return [
+        OpenTask(name, jobs, states.get((name, index))) for (name, index), jobs in waiting.items()
+    ]
 
 
 def existing(jobs: Iterable[Path]) -> set[Path]:

@@ -30,12 +30,12 @@ def render_page(board: Board, path: str, shown: Sequence[OnBoard]) -> str:
     """Writes the page of an algorithm, from the rows of the board that it shows."""
     up = "../" * path.count("/")
     first, suite = shown[0].row, shown[0].part.section.suite
-    runs = {run.row.run_id: run.run for each in shown for run in each.row.runs}
+    runs = {run.row.run_id: run.run for entry in shown for run in entry.row.runs}
     origins = Counter(origin(run.provenance, run.spec.device) for run in runs.values())
-    ids = {each: f"o{index}" for index, each in enumerate(sorted(origins))}
-    main = [_group(each, board, up, ids) for each in shown]
-    specs = [run.run.spec for each in shown for run in each.row.runs]
-    specs += [failure.run.spec for each in shown for failure in each.row.failures]
+    ids = {key: f"o{index}" for index, key in enumerate(sorted(origins))}
+    main = [_group(entry, board, up, ids) for entry in shown]
+    specs = [run.run.spec for entry in shown for run in entry.row.runs]
+    specs += [failure.run.spec for entry in shown for failure in entry.row.failures]
     if specs:
         main.append(block("settings", "Settings", _settings(specs)))
     if origins:
@@ -46,11 +46,11 @@ def render_page(board: Board, path: str, shown: Sequence[OnBoard]) -> str:
         " · ",
         tag("a", "all tables of ", suite, href=f"{up}{model.suite_page(suite)}"),
     )
-    completed = sum(len(each.row.runs) for each in shown)
-    failed = sum(len(each.row.failures) for each in shown)
+    completed = sum(len(entry.row.runs) for entry in shown)
+    failed = sum(len(entry.row.failures) for entry in shown)
     if first.imported is not None:
-        completed = len({run.place for each in shown if each.row.imported
-                         for run in each.row.imported.runs})  # fmt: skip
+        completed = len({run.place for entry in shown if entry.row.imported
+                         for run in entry.row.imported.runs})  # fmt: skip
     facts = [
         tag("li", f"suite {suite}"),
         tag("li", model.submitter_text(first)),
@@ -63,9 +63,9 @@ def render_page(board: Board, path: str, shown: Sequence[OnBoard]) -> str:
     )
 
 
-def _group(each: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
+def _group(entry: OnBoard, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
     """Returns the block of an algorithm for one table of the board."""
-    part, row = each.part, each.row
+    part, row = entry.part, entry.row
     anchor, section = row.anchor, part.section
     rank = model.tier_text(row) or "not ranked"
     rank += f": fewer than {model.LEAST_SEEDS} seeds" * (rank.endswith("provisional"))
@@ -171,11 +171,13 @@ def _runs(
     return html_tables.table(columns, rows, label=label, caption="", classes="runs")
 
 
-def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> list[TableCell]:
-    shown, run = each.row, each.run
+def _run(
+    board_run: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]
+) -> list[TableCell]:
+    shown, run = board_run.row, board_run.run
     result, spec = run.result, run.spec
     assert result is not None
-    anchor = f"{row.anchor}--{model.slug(each.submitter or 'own')}-{spec.run_id}"
+    anchor = f"{row.anchor}--{model.slug(board_run.submitter or 'own')}-{spec.run_id}"
     code = tag("a", tag("code", spec.run_id), href=f"#{anchor}", id=anchor)
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
@@ -191,12 +193,12 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
         TableCell(f"{shown.env_steps:,}", float(shown.env_steps)),
         TableCell(text.fixed(shown.wall_s, 1), finite(shown.wall_s)),
         TableCell(
-            tag("a", f"{2 * spec.protocol.episodes} episodes", href=f"{up}{each.episodes}"),
+            tag("a", f"{2 * spec.protocol.episodes} episodes", href=f"{up}{board_run.episodes}"),
             spec.run_id,
         ),
         TableCell(tag("a", made_by, href=f"#{came}"), made_by),
         TableCell(shown.finished_at[:16].replace("T", " "), shown.finished_at),
-        TableCell(each.submitter or model.OWN),
+        TableCell(board_run.submitter or model.OWN),
         TableCell(tag("code", spec.digest, class_="digest"), spec.digest),
     ]
 
@@ -284,4 +286,4 @@ def _settings(specs: Sequence[RunSpec]) -> Markup:
         }  # fmt: skip
         for name, value in facts.items():
             values.setdefault(name, {})[str(value)] = None
-    return page.definitions((name, "; ".join(sorted(each))) for name, each in values.items())
+    return page.definitions((name, "; ".join(sorted(texts))) for name, texts in values.items())

@@ -281,7 +281,9 @@ def _own_rows(
                 color=colors.get(name),
                 checked=unchecked.isdisjoint(whose(name)),
                 refuted=not refuted.isdisjoint(whose(name)),
-                superseded_by=tuple(later[each] for each in whose(name) if each in later),
+                superseded_by=tuple(
+                    later[submitter] for submitter in whose(name) if submitter in later
+                ),
                 trained_again=trained_again_of_row(runs[name], sources),
                 raced=_all_raced((*runs[name], *failures[name]), sources),
                 disclosures=tuple(
@@ -505,7 +507,7 @@ def _scales(rows: ReportRows) -> dict[str, _Scale]:
     shown: list[ScoreRow | FailureRow] = [*rows.scores, *rows.failures]
     several: dict[tuple[str, str, str, str], dict[_Reference, None]] = defaultdict(dict)
     keys = {}
-    for row in sorted(shown, key=lambda each: each.run_id):
+    for row in sorted(shown, key=lambda row: row.run_id):
         own = _references(rows, row)
         base, _, expert = own[0].partition("+")
         keys[row.run_id] = (row.suite, base, row.source or expert, row.env), own

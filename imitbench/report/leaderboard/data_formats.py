@@ -107,7 +107,9 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
                 "track": row.track,
                 "tier": row.tier,
                 "provisional": row.provisional,
-                "disclosures": [each.model_dump(exclude_none=True) for each in row.disclosures],
+                "disclosures": [
+                    disclosure.model_dump(exclude_none=True) for disclosure in row.disclosures
+                ],
                 "cells": [_cell(cell) for cell in row.result.cells],
                 "runs": _runs(row),
                 "failures": [

@@ -111,7 +111,7 @@ def _choice() -> Markup:
 
 
 def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
-    """Returns the places of the drawings, with what a reader must know about each."""
+    """Returns the elements for the drawings, with what a reader must know about each."""
     method = board.method
     level = f"{method.level:.0%}"
     owners = text.score_one_owner({kind for part in parts for kind in part.section.score_one})
@@ -323,7 +323,7 @@ def _pairs(
         level=method.level,
         rng=np.random.default_rng(method.seed),
     )
-    improvement = {(each.first, each.second): each.probability for each in matrix.pairs}
+    improvement = {(pair.first, pair.second): pair.probability for pair in matrix.pairs}
     margins = _margins(part.section.environments, table, method.level)
     found: list[Any] = []
     for pair in combinations(table, 2):
@@ -381,12 +381,12 @@ def _curves(row: BoardRow, part: BoardSection, level: float) -> dict[str, Any] |
             for env, own in by_env.items()
         }
         whole = _mean_curve(shares, level)
-    by_place = {
+    by_index = {
         str(index): _mean_curve({env: [curve for curve, _ in by_env[env]]}, level)
         for index, env in enumerate(part.section.environments)
         if env in by_env
     }
-    return {"counts": units <= set(STEP_UNITS), "whole": whole, "by": by_place}
+    return {"counts": units <= set(STEP_UNITS), "whole": whole, "by": by_index}
 
 
 def score_curve(run: BoardRun) -> ScoreCurve | None:
@@ -427,8 +427,8 @@ def _frontiers(
 
 
 def _frontier(entries: Sequence[tuple[int, int, dict[str, Any]]], cost: str) -> list[list[int]]:
-    known = [each for each in entries if each[2][cost] is not None]
-    known.sort(key=lambda each: (each[2][cost], -each[2]["iqm"][0], each[0], each[1]))
+    known = [point for point in entries if point[2][cost] is not None]
+    known.sort(key=lambda point: (point[2][cost], -point[2]["iqm"][0], point[0], point[1]))
     best, found = -math.inf, []
     for number, index, entry in known:
         if entry["iqm"][0] > best:

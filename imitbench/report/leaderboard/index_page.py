@@ -56,7 +56,7 @@ def _alarms(board: Board) -> list[tuple[str, TableAlarm]]:
 def _comparisons(board: Board) -> Markup:
     """Returns links to the pages on which methods are compared."""
     links = [tag("a", suite, href=head_page(suite)) for suite in board.suites]
-    parts = [each for link in links for each in (", ", link)][1:]
+    parts = [part for link in links for part in (", ", link)][1:]
     return tag("p", "Compare methods head to head: ", *parts, class_="beside")
 
 
@@ -273,8 +273,8 @@ def _submitter(source: ResultsSource, board: Board) -> Markup:
     """Returns the name of a submission, and what it supersedes or is superseded by."""
     name = named(source.name or model.OWN)
     details = [f"superseded by {source.superseded_by}"] if source.superseded_by else []
-    details += [f"supersedes {each.name}" for each in board.sources
-             if source.name and each.superseded_by == source.name]  # fmt: skip
+    details += [f"supersedes {other.name}" for other in board.sources
+             if source.name and other.superseded_by == source.name]  # fmt: skip
     return join(name, *(tag("span", detail, class_="how") for detail in details))
 
 

@@ -85,13 +85,13 @@ class Intake:
 
 def render_comment(found: Sequence[Intake]) -> str:
     """Writes the outcomes as a comment for a pull request: Markdown, in which texts are escaped."""
-    return "\n\n".join(block for each in found for block in _blocks(each)) + "\n"
+    return "\n\n".join(block for intake in found for block in _blocks(intake)) + "\n"
 
 
-def _blocks(each: Intake) -> list[str]:
-    mark = "accepted" if each.accepted else "not accepted"
-    blocks = [f"## {escape(each.name)}: {mark}", f"{escape(each.verdict)}."]
-    validation = each.validation
+def _blocks(intake: Intake) -> list[str]:
+    mark = "accepted" if intake.accepted else "not accepted"
+    blocks = [f"## {escape(intake.name)}: {mark}", f"{escape(intake.verdict)}."]
+    validation = intake.validation
     passed = [check for check in CHECKS if check not in validation.failed]
     blocks.append(
         f"{len(passed)} of {len(CHECKS)} checks of the files passed, "
@@ -102,8 +102,8 @@ def _blocks(each: Intake) -> list[str]:
         "Warnings, which may have innocent reasons",
         [f"{alarm.kind}: {alarm}" for alarm in validation.alarms],
     )
-    if each.verification is not None:
-        blocks += _verification(each.verification)
+    if intake.verification is not None:
+        blocks += _verification(intake.verification)
     return blocks
 
 
@@ -112,7 +112,7 @@ def _list(title: str, items: Sequence[str]) -> list[str]:
         return []
     more = [f"and {len(items) - _MOST} more"] if len(items) > _MOST else []
     lines = [f"- {escape(text.message(item))}" for item in items[:_MOST]]
-    return [f"**{title}**", "\n".join([*lines, *(f"- {each}" for each in more)])]
+    return [f"**{title}**", "\n".join([*lines, *(f"- {line}" for line in more)])]
 
 
 def _verification(found: Verification) -> list[str]:
@@ -127,16 +127,16 @@ def _verification(found: Verification) -> list[str]:
     problems = [f"{run.label}: {run.problem}" for run in found.runs if run.problem]
     blocks += _list("Failed here", problems)
     blocks += _list(
-        "Drawn, but cannot be trained here", [f"{each.label}: {each.why}" for each in found.refused]
+        "Drawn, but cannot be trained here", [f"{run.label}: {run.why}" for run in found.refused]
     )
     return blocks
 
 
-def _row(each: VerifiedRun) -> tuple[str, ...]:
-    numbers = each.raw_return
+def _row(run: VerifiedRun) -> tuple[str, ...]:
+    numbers = run.raw_return
     shown = (
         ("", "", "")
         if numbers is None
         else tuple(text.raw(n) for n in (numbers.stated, numbers.found, numbers.noise_band))
     )
-    return escape(each.label), *shown, _WORDS[each.verdict]
+    return escape(run.label), *shown, _WORDS[run.verdict]

@@ -40,28 +40,28 @@ def render_method(
         videos: Videos of the site.
     """
     row = shown[0].row
-    specs = [spec for each in shown for spec in each.row.specs]
+    specs = [spec for entry in shown for spec in entry.row.specs]
     card = card_of(specs[0]) if specs else None
     main = [block("about", "What it is", *_about(card, name))]
     if card is not None and card.paper is not None:
         cite = code_block(bibtex(card.paper).splitlines(), "BibTeX of the paper")
         main.append(block("cite", "Cite", cite))
     main.append(block("standing", "Results", _table(shown)))
-    if failures := [failure for each in shown for failure in each.row.failures]:
+    if failures := [failure for entry in shown for failure in entry.row.failures]:
         main.append(block("failures", "Failures", _failures(failures)))
     if limits := _limits(card, shown):
         main.append(block("limits", "Known limits", page.bullets(limits)))
-    filmed = [(each, found) for each in shown if (found := (videos or Videos()).of(each))]
+    filmed = [(entry, found) for entry in shown if (found := (videos or Videos()).of(entry))]
     if filmed:
-        main.append(block("videos", "Videos", *(_videos(*each) for each in filmed)))
+        main.append(block("videos", "Videos", *(_videos(*pair) for pair in filmed)))
     main.append(block("commands", "Repeat it", _commands(shown)))
     if card is not None and card.hyperparameters:
         tuned = load_tuned(card) or {}
         main.append(block("hyperparameters", "Hyper-parameters of the card",
                           _parameters(card, tuned)))  # fmt: skip
-    failed = sum(len(each.row.failures) for each in shown)
+    failed = sum(len(entry.row.failures) for entry in shown)
     facts = [
-        fact(sum(len(each.row.runs) for each in shown), "completed run"),
+        fact(sum(len(entry.row.runs) for entry in shown), "completed run"),
         fact(failed, "failed run", bad=bool(failed)),
     ]
     return page.render(
@@ -134,15 +134,15 @@ def _failures(failures: Sequence[BoardFailure]) -> Markup:
 def _limits(card: AlgorithmCard | None, shown: Sequence[OnBoard]) -> list[str]:
     """Returns the limits that the card states, and what the tables note on the method."""
     limits = list(card.limits) if card is not None else []
-    for each in shown:
-        result, section = each.row.result, each.part.section
+    for entry in shown:
+        result, section = entry.row.result, entry.part.section
         if result.partial:
             missing = [cell.environment for cell in result.cells if not cell.runs]
             limits.append(f"{section.title}: no completed run on {', '.join(missing)}")
     return list(dict.fromkeys(limits))
 
 
-def _videos(each: OnBoard, videos: Sequence[Video]) -> Markup:
+def _videos(entry: OnBoard, videos: Sequence[Video]) -> Markup:
     """Returns the videos of a row."""
     figures = []
     for video in videos:
@@ -153,7 +153,7 @@ def _videos(each: OnBoard, videos: Sequence[Video]) -> Markup:
         film = tag("video", src=f"../{video.site_path}", controls=True, preload="none",
                    aria_label=caption)  # fmt: skip
         figures.append(tag("figure", film, tag("figcaption", caption)))
-    return join(tag("h3", each.part.section.title), tag("div", *figures, class_="films"))
+    return join(tag("h3", entry.part.section.title), tag("div", *figures, class_="films"))
 
 
 def bibtex(paper: Paper) -> str:
@@ -175,10 +175,10 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         *page.text_columns("Head to head"),
     ]
     rows = []
-    for each in shown:
-        row, section = each.row, each.part.section
-        conditions = each.part.shared or "none"
-        table = f"../{model.suite_page(section.suite)}#{model.row_id(each.part, row)}"
+    for entry in shown:
+        row, section = entry.row, entry.part.section
+        conditions = entry.part.shared or "none"
+        table = f"../{model.suite_page(section.suite)}#{model.row_id(entry.part, row)}"
         rows.append(
             [
                 TableCell(section.suite),
@@ -189,11 +189,13 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
                 TableCell(text.coverage(row.result), float(len(row.result.covered))),
                 TableCell(model.seeds(row), float(row.result.seeds[0])),
                 page.count_cell(row.result.failures),
-                TableCell(_comparison(row, each.part)),
+                TableCell(_comparison(row, entry.part)),
             ]
         )
     caption = "One row per table of the board; the score links to the runs behind it."
-    ids = [f"row--{each.part.section.suite}--{model.row_id(each.part, each.row)}" for each in shown]
+    ids = [
+        f"row--{entry.part.section.suite}--{model.row_id(entry.part, entry.row)}" for entry in shown
+    ]
     return html_tables.table(
         columns,
         rows,
@@ -201,7 +203,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
         caption=caption,
         classes="cards",
         names=2,
-        ids=[model.slug(each) for each in ids],
+        ids=[model.slug(anchor) for anchor in ids],
     )
 
 
@@ -218,9 +220,9 @@ def _comparison(row: BoardRow, part: BoardSection) -> str:
 
 def _commands(shown: Sequence[OnBoard]) -> Markup:
     seeds: dict[str, set[int]] = {}
-    for each in shown:
-        for spec in each.row.specs:
-            seeds.setdefault(command(each.part.section.suite, spec), set()).add(spec.seed)
+    for entry in shown:
+        for spec in entry.row.specs:
+            seeds.setdefault(command(entry.part.section.suite, spec), set()).add(spec.seed)
     lines = [f"{given} --seeds {_ranges(own)}" for given, own in seeds.items()]
     caption = "Plug-ins and own experts must be there before."
     return join(tag("p", caption), code_block(lines, "Commands"))

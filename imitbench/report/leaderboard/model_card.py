@@ -40,21 +40,21 @@ def evaluation_results(
     known = methods(board)
     if method not in known:
         raise InputError(f"--algo {method}: {did_you_mean(method, known)}")
-    shown = [each for each in known[method] if suite in (None, each.part.section.suite)]
+    shown = [entry for entry in known[method] if suite in (None, entry.part.section.suite)]
     results = [
         EvalResult(
             task_type="reinforcement-learning",
-            task_name=f"{each.part.title}, {level_text(each.row)}",
+            task_name=f"{entry.part.title}, {level_text(entry.row)}",
             dataset_type=cell.environment,
             dataset_name=cell.environment,
-            dataset_config=each.part.section.suite,
+            dataset_config=entry.part.section.suite,
             source_name=_SOURCE if address else None,
             source_url=address,
             **metric,
         )
-        for each in shown
-        for cell in each.row.result.covered
-        for metric in _metrics(each, cell.environment)
+        for entry in shown
+        for cell in entry.row.result.covered
+        for metric in _metrics(entry, cell.environment)
     ]
     if not results:
         raise InputError(f"--suite {suite}: the board has no results of {method} there")
@@ -62,8 +62,8 @@ def evaluation_results(
     return index
 
 
-def _metrics(each: OnBoard, env: str) -> list[dict[str, Any]]:
-    [cell] = [cell for cell in each.row.result.cells if cell.environment == env]
+def _metrics(entry: OnBoard, env: str) -> list[dict[str, Any]]:
+    [cell] = [cell for cell in entry.row.result.cells if cell.environment == env]
     found: list[dict[str, Any]] = []
     if finite(cell.raw_mean) is not None:
         found.append(
@@ -91,9 +91,9 @@ def write_model_card(path: Path, index: Sequence[dict[str, Any]]) -> None:
     card = RepoCard.read(path) if path.exists() else RepoCard()
     names = {entry["name"] for entry in index}
     present = card.metadata.get("model-index") or []
-    if not isinstance(present, list) or not all(isinstance(each, dict) for each in present):
+    if not isinstance(present, list) or not all(isinstance(entry, dict) for entry in present):
         raise InputError(f"{path}: model-index must be a list of models; correct or remove it")
-    kept = [each for each in present if each.get("name") not in names]
+    kept = [entry for entry in present if entry.get("name") not in names]
     card.metadata["model-index"] = [*kept, *index]
     card.add_tags("reinforcement-learning", "imitation-learning", TAG)
     try:

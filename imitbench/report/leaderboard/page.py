@@ -195,8 +195,8 @@ def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
     if not found:
         return Markup("")
     items = [
-        tag("li", tag("a", each.text, href=href) if href else each.text, data_alarm=each.kind)
-        for href, each in found
+        tag("li", tag("a", alarm.text, href=href) if href else alarm.text, data_alarm=alarm.kind)
+        for href, alarm in found
     ]
     count = len(items)
     caption = f"{count} reason{'s' * (count > 1)} to read these numbers with care"

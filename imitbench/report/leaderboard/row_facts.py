@@ -28,7 +28,7 @@ def trained_again(source: ResultsSource, run_ids: Iterable[str]) -> TrainedAgain
         )
     )
     return TrainedAgain(
-        agreeing=sum(all(each in AGREEING for each in verdict) for verdict in found),
+        agreeing=sum(all(word in AGREEING for word in verdict) for verdict in found),
         differing=sum("different" in verdict for verdict in found),
         completed=len(own),
         by=by,
@@ -39,16 +39,16 @@ def trained_again_of_row(
     runs: Sequence[BoardRun], sources: Sequence[ResultsSource]
 ) -> TrainedAgain:
     """Counts the runs of a row that others trained again, over all of its submitters."""
-    each = [
+    parts = [
         trained_again(source, ids)
         for source in sources
         if (ids := [run.run.spec.run_id for run in runs if run.submitter == source.name])
     ]
     return TrainedAgain(
-        agreeing=sum(part.agreeing for part in each),
-        differing=sum(part.differing for part in each),
+        agreeing=sum(part.agreeing for part in parts),
+        differing=sum(part.differing for part in parts),
         completed=len(runs),
-        by=tuple(dict.fromkeys(name for part in each for name in part.by)),
+        by=tuple(dict.fromkeys(name for part in parts for name in part.by)),
     )
 
 
@@ -87,7 +87,7 @@ def values_text(row: BoardRow) -> str:
     """Says in a few words how hyper-parameters were chosen; empty for rows without a method."""
     if not row.is_method:
         return ""
-    stated = dict.fromkeys(each.short for each in row.disclosures)
+    stated = dict.fromkeys(disclosure.short for disclosure in row.disclosures)
     if len(row.disclosures) < len(row.submitters):
         stated["not stated"] = None
     return ", ".join(stated)

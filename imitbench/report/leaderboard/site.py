@@ -48,7 +48,7 @@ class _FormatMarker(BaseModel):
     format: Literal["imitbench-leaderboard"]
 
 
-def check_place(site: Path, results: Path) -> None:
+def check_site_folder(site: Path, results: Path) -> None:
     """Checks, before any work, that a site may be written to a folder.
 
     Args:
@@ -61,7 +61,7 @@ def check_place(site: Path, results: Path) -> None:
     target, source = site.resolve(), results.resolve()
     if target == source or target in source.parents:
         raise InputError(f"--out {site}: contains the results; name another folder")
-    files.check_place(site, _check_old)
+    files.check_new_folder(site, _check_old)
 
 
 def write_site(
@@ -82,7 +82,7 @@ def write_site(
         InputError: The folder has other content, or cannot be written.
     """
     for folder in results:
-        check_place(site, folder)
+        check_site_folder(site, folder)
     count = 0
     with files.new_folder(site, _check_old) as draft:
         for name, content in _files(board, videos or Videos()):

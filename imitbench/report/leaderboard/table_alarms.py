@@ -47,13 +47,13 @@ def table_alarms(part: BoardSection, method: StatisticsSettings) -> tuple[TableA
     controls = [
         TableAlarm(
             "control",
-            each.environment,
-            f"{row.name}, a control that learns nothing, scores {text.score(each.mean)} "
-            f"[{text.score(each.low)}, {text.score(each.high)}] on {each.environment}.",
+            given.environment,
+            f"{row.name}, a control that learns nothing, scores {text.score(given.mean)} "
+            f"[{text.score(given.low)}, {text.score(given.high)}] on {given.environment}.",
         )
         for row in part.rows
         if row.kind == "run" and row.result.role == "control"
-        for each in given_away(row.result, [run.row for run in row.runs])
+        for given in given_away(row.result, [run.row for run in row.runs])
     ]
     return (*saturated, *controls)
 

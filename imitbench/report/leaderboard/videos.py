@@ -51,9 +51,9 @@ class Videos:
     shown: Mapping[str, Video] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def of(self, each: OnBoard) -> list[Video]:
+    def of(self, entry: OnBoard) -> list[Video]:
         """Returns the videos of a row, by environment, the median before the worst."""
-        found = (self.shown.get(run.row.run_id) for run in each.row.runs)
+        found = (self.shown.get(run.row.run_id) for run in entry.row.runs)
         return sorted(
             (video for video in found if video is not None),
             key=lambda video: (video.run.row.env, video.which),
@@ -94,9 +94,9 @@ def choose_videos(board: Board, folder: Path) -> Videos:
     return Videos(shown, tuple(notes))
 
 
-def _wanted(each: OnBoard) -> Iterator[tuple[str, BoardRun]]:
+def _wanted(entry: OnBoard) -> Iterator[tuple[str, BoardRun]]:
     runs: dict[str, list[BoardRun]] = defaultdict(list)
-    for run in each.row.runs:
+    for run in entry.row.runs:
         runs[run.row.env].append(run)
     for own in runs.values():
         ordered = sorted(own, key=lambda run: (run.row.score, run.row.run_id))

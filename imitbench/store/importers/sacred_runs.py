@@ -81,14 +81,14 @@ def import_sacred(folder: Path, *, now: datetime | None = None) -> ImportedResul
         raise InputError(f"{folder}: no such folder")
     now = now or datetime.now(timezone.utc)
     walk = _FolderWalk(folder)
-    places = sorted(walk.runs(), key=_natural)
-    if not places:
+    paths = sorted(walk.runs(), key=_natural)
+    if not paths:
         raise InputError(f"{folder}: no Sacred runs in it, which are folders with run.json")
     runs: list[ExternalRun] = []
     files: dict[str, str] = {}
     originals: dict[tuple[str, ...], str] = {}
-    for place in places:
-        found = _RunFolder(folder, place)
+    for path in paths:
+        found = _RunFolder(folder, path)
         run = found.run(now)
         digests = tuple(found.digests.values())
         if len(digests) == len(_FILES) and digests in originals:
@@ -149,14 +149,14 @@ class _RunFolder:
 
     Args:
         root: Folder that is imported.
-        place: Path of the run folder below the root.
+        path: Path of the run folder below the root.
     """
 
-    def __init__(self, root: Path, place: str) -> None:
-        self.place = visible(place)
+    def __init__(self, root: Path, path: str) -> None:
+        self.place = visible(path)
         self.digests: dict[str, str] = {}
         self._problems: list[str] = []
-        self._record, self._config = (self._read(root / place, name) for name in _FILES)
+        self._record, self._config = (self._read(root / path, name) for name in _FILES)
 
     def _read(self, folder: Path, name: str) -> dict[str, Any]:
         try:

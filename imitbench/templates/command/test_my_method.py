@@ -24,6 +24,6 @@ def test_the_same_seed_gives_the_same_actions() -> None:
     first, second = PRACTICE.trained("box"), PRACTICE.trained("box")
     observations = PRACTICE.observations("box")
     one, other = (
-        each.policy().predict(observations, deterministic=True)[0] for each in (first, second)
+        learner.policy().predict(observations, deterministic=True)[0] for learner in (first, second)
     )
     np.testing.assert_array_equal(one, other)

@@ -26,6 +26,7 @@ def test_resumed_training_ends_with_the_same_actions() -> None:
     whole, resumed = PRACTICE.trained("box"), PRACTICE.trained("box", interrupted=True)
     observations = PRACTICE.observations("box")
     one, other = (
-        each.policy().predict(observations, deterministic=True)[0] for each in (whole, resumed)
+        learner.policy().predict(observations, deterministic=True)[0]
+        for learner in (whole, resumed)
     )
     np.testing.assert_array_equal(one, other)
