@@ -30,7 +30,7 @@ def scores(mean, environments=("e",), spread=0.1, runs=20, seed=0):
 
 
 def between(new, old, design=DESIGN):
-    return race({"new": new, "old": old}, [PAIR], list(new), design)
+    return race({"sampled": {"new": new, "old": old}}, [PAIR], list(new), design)
 
 
 @pytest.mark.parametrize(("shift", "outcome"), [(0.6, "better"), (-0.6, "worse")])
@@ -111,7 +111,7 @@ def test_the_same_scores_are_never_better():
 def test_a_difference_passes_its_level_on():
     runs = {"a": scores(0.9), "b": scores(0.5, seed=2), "old": scores(0.5, seed=1)}
     pairs = [("a", "old"), ("b", "old")]
-    found = race(runs, pairs, ["e"], replace(DESIGN, margin=None))
+    found = race({"sampled": runs}, pairs, ["e"], replace(DESIGN, margin=None))
     assert found.outcomes == {(("a", "old"), None): "better", (("b", "old"), None): "undecided"}
     levels = {name: [x.level for x in found.looks if x.pair[0] == name] for name in "ab"}
     # Five against five cannot reject at a fourth of 2.5 %: the first look is the second.
@@ -129,7 +129,7 @@ def test_equivalence_passes_nothing_on():
     steady = {"a": scores(0.8, spread=0.001), "old": scores(0.8, spread=0.001, seed=1)}
     runs = {**steady, "b": scores(0.8, spread=0.2, seed=2)}
     pairs = [("a", "old"), ("b", "old")]
-    found = race(runs, pairs, ["e"], DESIGN)
+    found = race({"sampled": runs}, pairs, ["e"], DESIGN)
     assert found.outcomes == {(pairs[0], None): "equivalent", (pairs[1], None): "undecided"}
     assert found.looks[-1].level == linear((0.5, 0.75, 1.0), 0.025)[-1]
 
@@ -143,7 +143,7 @@ def test_what_is_decided_trains_no_further():
     }
     runs["b"]["y"][0] += 1  # so that only x is clear
     pairs = [("a", "old"), ("b", "old")]
-    found = race(runs, pairs, environments, replace(DESIGN, alpha=0.5))
+    found = race({"sampled": runs}, pairs, environments, replace(DESIGN, alpha=0.5))
     assert found.outcomes[("a", "old"), None] == "better"
     assert found.outcomes[("b", "old"), "x"] == "better"
     assert found.outcomes[("b", "old"), None] == "undecided"
@@ -153,7 +153,7 @@ def test_what_is_decided_trains_no_further():
 def test_overall_and_environments_have_half_of_the_level_each():
     environments = ["x", "y"]
     runs = {"new": scores(0.5, environments), "old": scores(0.5, environments, seed=1)}
-    found = race(runs, [PAIR], environments, replace(DESIGN, margin=None))
+    found = race({"sampled": runs}, [PAIR], environments, replace(DESIGN, margin=None))
     levels = {look.environment: look.level for look in found.looks if look.look == 0}
     assert levels == {
         None: linear(DESIGN.fractions, 0.025)[0],
