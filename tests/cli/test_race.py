@@ -46,6 +46,7 @@ def here(tmp_path, monkeypatch, capsys):
         (["sqil", "--baseline", "bc", "--n-demos", "1,2"], "has one number of demonstrations"),
         (["mce_irl", "--baseline", "bc"], "no environment fits all methods"),
         (["sqil"], "--baseline"),
+        (["sqil", "--baseline", "bc", "--acting", "often"], "--acting"),
         (["sqil", "--baseline", "bc", "--scores", "runs"], "works only with --simulate"),
         (["sqil", "--baseline", "bc", "--simulate", "--scores", "normal:x"], "must be normal:DIFF"),
         (["sqil", "--baseline", "bc", "--simulate"], "runs: no such folder"),
