@@ -211,10 +211,10 @@ def plan_registered(
     names = [field.name for field in fields(RaceOptions)]
     options = RaceOptions(**{name: getattr(registered, name) for name in names})
     options = replace(options, acting=registered.acting or "sampled")
-    today = _design(plan, registered.pairs, options)
     # A default that has changed since then is no reason not to go on.
     kept = {"spending": registered.spending, "replicates": registered.replicates}
-    if today.model_copy(update=kept) != registered:
+    lost = registered.acting and any(_likely(plan, env) is None for env in plan.environments)
+    if lost or _design(plan, registered.pairs, options).model_copy(update=kept) != registered:
         raise InputError(
             f"race {race.id}: cards, demonstrations or this program have changed since it was "
             "registered; restore them, or start another race in another --out"

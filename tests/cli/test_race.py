@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from support.plugins import write_plugin
 from support.races import Training, carry_out, planned
+from support.short_suite import write_short_suite
 
 import imitbench
 from imitbench.cli.main import main
@@ -152,6 +154,21 @@ def test_resume_names_a_race_that_cards_no_longer_give(here, tmp_path):
     assert code == 1
     assert "skipped: race of gail against bc" in err
     assert "have changed since it was registered" in err
+
+
+def test_resume_names_a_race_whose_second_reference_is_gone(here, tmp_path):
+    suite = write_short_suite(tmp_path / "own")
+    race = planned(suite="./own", acting=None)
+    assert race.race.design.acting == "both"
+    carry_out(race, tmp_path / "runs", Training(tmp_path / "runs", stop_after=2))
+    card = suite / "suite.yaml"
+    document = yaml.safe_load(card.read_text())
+    del document["environments"]["Pendulum-v1"]["references"]["expert_likely"]
+    card.write_text(yaml.safe_dump(document))
+    code, _, err = here("resume", "--suite", suite)
+    assert code == 1
+    [line] = [line for line in err.splitlines() if "skipped: race" in line]
+    assert "have changed since it was registered" in line
 
 
 def test_a_simulation_prints_chances_and_cost_of_several_designs(here, tmp_path):
