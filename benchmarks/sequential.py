@@ -382,7 +382,7 @@ def by_race(
     listed = list(scores)
     pairs = [(one, other) for at, one in enumerate(listed) for other in listed[at + 1 :]]
     runs = {name: {"e": list(each)} for name, each in scores.items()}
-    found = race(runs, pairs, ["e"], design(batch, limit=batch * looks))
+    found = race({"sampled": runs}, pairs, ["e"], design(batch, limit=batch * looks))
     ratios = [look.p_value / look.level for look in found.looks if look.level]
     nearest = min(ratios, key=lambda ratio: abs(np.log(ratio)), default=np.inf)
     outcomes = {pair: found.outcomes[pair, None] for pair in pairs}

@@ -166,6 +166,7 @@ def race(
     alpha: float = 0.05,
     margin: float = 0.05,
     failed_runs: Literal["either", "count-as-random", "exclude"] = "either",
+    acting: ActingChoice | None = None,
     budget: BudgetName = "default",
     n_demos: int | None = None,
     source: str = "bundled",
@@ -178,8 +179,7 @@ def race(
 ) -> RaceSummary:
     """Trains batches of seeds until each comparison is decided: better, worse or equivalent.
 
-    The design is registered before the first run. The same call again goes on with a race that was
-    interrupted, and comes to the same decisions.
+    The design is registered before the first run. The same call goes on with an interrupted race.
 
     Args:
         new: Algorithms to compare: names or paths.
@@ -191,6 +191,7 @@ def race(
         alpha: Chance of any false decision, over the whole race.
         margin: Largest difference of scores that counts as none.
         failed_runs: How failed runs count; `either`: no decision may depend on it.
+        acting: As in `compare`; `None` for both where the suite's card has both references.
         budget: As in `run`, like all that follow.
         n_demos: Number of demonstrations; `None` for all.
         source: Source of experts and demonstrations.
@@ -205,8 +206,7 @@ def race(
         Verdicts and seeds.
 
     Raises:
-        InputError: An argument is out of range, or names something that does not exist or does not
-            fit; or the folder has other results of these methods.
+        InputError: An argument is not accepted, or the folder has other results of these methods.
         TypeError: An option is unknown.
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
@@ -216,17 +216,20 @@ def race(
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.race.reporting import RaceNotes, RaceSummary
 
+    _choice("acting", acting, (*get_args(ActingChoice), None))
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)
-    settings = shared_settings(given, resolved)
     planned = plan_race(
         algorithm_list(new),
         algorithm_list(baseline),
-        make_request(algorithms=[], seeds=[], n_demos=n_demos, **settings),
-        RaceOptions(batch, max_seeds, alpha, margin, failed_runs),
+        make_request(algorithms=[], seeds=[], n_demos=n_demos, **shared_settings(given, resolved)),
+        RaceOptions(batch, max_seeds, alpha, margin, failed_runs, acting),
         command=command,
+        out=Path(out),
         notify=note if progress else silent,
     )
+    for line in planned.notes if progress else []:
+        note(line)
     notes = RaceNotes(quiet=not progress)
     result = run_race(
         planned, resolved, out=Path(out), command=command, observer=notes, quiet=not progress

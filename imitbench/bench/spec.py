@@ -11,6 +11,7 @@ from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
 from imitbench.hub.reported_results import read_reported_return
+from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.runs import (
     Budget,
     DemoSpec,
@@ -104,7 +105,9 @@ def reference_scores(
             f"suite {suite.name}: {env_id} has no references; run `imitbench suites measure "
             f"{suite.origin.reference} --card {suite.origin.folder / 'suite.yaml'}`"
         )
-    version = suite.version
+    version, likely = suite.version, None
+    if bundled_suite(suite.name) is None and card.references is not None:
+        likely = card.references.expert_likely
     recipe = card.demos if card.expert is None else card.expert
     if source != "bundled" and not (source == artifacts.HUB and recipe.hub is None):
         root = artifacts.source_root(source, suite.origin.folder, folder)
@@ -120,13 +123,14 @@ def reference_scores(
             scale = scale._replace(demonstrations=shown)
         elif (published := read_reported_return(location.folder)) is not None:
             version = f"{suite.version}+{source}{at}"
-            scale = scale._replace(one=published.mean)
+            scale, likely = scale._replace(one=published.mean), None
     return ReferenceScores(
         random=scale.random,
         expert=scale.one,
         version=version,
         score_one=scale.score_one,
         demonstrations=scale.demonstrations,
+        expert_likely=likely.mean if likely is not None else None,
     )
 
 

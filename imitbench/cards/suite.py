@@ -25,6 +25,9 @@ ScoreOne = Literal["expert", "demonstrations", "card"]
 """Whose mean return is score 1: the expert's, the demonstrators', or a number on the card."""
 
 
+_MEASURE_LIKELY = "remove it, and add it by `imitbench suites measure --likely`"
+
+
 class Measurement(Card):
     """A mean return, with everything needed to repeat the measurement.
 
@@ -78,12 +81,9 @@ class References(Card):
         if self.expert is None:
             raise ValueError("expert_likely: there is no expert; remove it")
         if not likely.deterministic:
-            raise ValueError("expert_likely.deterministic must be true: it is of likely actions")
+            raise ValueError(f"expert_likely.deterministic must be true; {_MEASURE_LIKELY}")
         if likely.revision != self.expert.revision:
-            raise ValueError(
-                "expert_likely.revision must be that of expert; measure it again with "
-                "`imitbench suites measure --likely`"
-            )
+            raise ValueError(f"expert_likely.revision must be that of expert; {_MEASURE_LIKELY}")
         return self
 
 

@@ -119,7 +119,10 @@ def _explain(
     if isinstance(value, str) and _DOTLESS_FLOAT.fullmatch(value):
         mantissa, exponent = re.split("[eE]", value)
         return f"{where}: YAML reads {value} as text; write {mantissa}.0e{exponent}"
-    return f"{where}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {one_line(repr(value))}"
+    problem = error["msg"].removeprefix("Value error, ")
+    # A validator of a whole entry names the keys; the entry itself may be long.
+    given = "" if isinstance(value, dict | list) else f", not {one_line(repr(value))}"
+    return f"{where}: {problem[:1].lower()}{problem[1:]}{given}"
 
 
 def _accepted_keys(model: type[BaseModel], location: KeyPath) -> list[str]:

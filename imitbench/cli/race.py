@@ -83,6 +83,7 @@ def race(
     alpha: Alpha = 0.05,
     margin: Margin = 0.05,
     failed_runs: FailedRuns = "either",
+    acting: options.Acting = None,
     out: options.Out = options.DEFAULT_OUT,
     set_: run_options.Set = [],  # noqa: B006
     config: run_options.Config = "default",
@@ -134,13 +135,13 @@ def race(
             device=resolved.device_class,
             folder=str(Path.cwd()),
         ),
-        RaceOptions(batch, max_seeds, alpha, margin, failed_runs),
+        RaceOptions(batch, max_seeds, alpha, margin, failed_runs, acting),
         command=typed_command(),
+        out=out,
         notify=make_notifier(quiet=quiet),
     )
-    if not quiet:
-        for line in planned.notes:
-            note(line)
+    for line in [] if quiet else planned.notes:
+        note(line)
     if simulate:
         _simulate(planned, str(out) if scores is None else scores, out, draws, json=json)
     elif dry_run:
@@ -185,6 +186,8 @@ def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json:
         f"{draws} races of each design with scores of {scores}; runs and core hours are means of "
         "the whole race"
     )
+    if planned.race.design.acting == "both":
+        note("simulated by sampled actions alone; races that decide by both ways take longer")
 
 
 def carry_on(planned: PlannedRace, options: RunOptions, out: Path, *, quiet: bool) -> RaceResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +58,16 @@ class _Row(_Part):
     failures: list[_Failure] = []
 
 
+def compared_names(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns names in comparisons with a board: `ALGO`, or `ALGO (SUBMITTER)` of several.
+
+    Args:
+        rows: Algorithm and submitters of each row of a table that has runs.
+    """
+    counts = Counter(algorithm for algorithm, _ in rows)
+    return [f"{algo} ({who})" if counts[algo] > 1 else algo for algo, who in rows]
+
+
 class _Reference(_Part):
     env: Name
     version: Name
@@ -79,12 +89,10 @@ class _Table(_Part):
     references: list[_Reference] = []
 
     def methods(self) -> Iterator[tuple[str, _Row]]:
-        """Yields the rows with runs, and their names: `ALGO`, or `ALGO (SUBMITTER)` of several."""
+        """Yields the rows with runs, and their names, see `compared_names`."""
         rows = [row for row in self.rows if row.kind == "run"]
-        counts = Counter(row.algorithm for row in rows)
-        for row in rows:
-            several = counts[row.algorithm] > 1
-            yield f"{row.algorithm} ({row.submitted_by})" if several else row.algorithm, row
+        names = compared_names([(row.algorithm, row.submitted_by) for row in rows])
+        yield from zip(names, rows, strict=True)
 
 
 class _Board(_Part):

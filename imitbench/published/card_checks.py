@@ -219,6 +219,9 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
     for located in runs:
         found, spec = located.run.outcome.references, located.run.spec
         env_id = spec.environment.id
+        if found.expert_likely is not None and bundled_suite(spec.suite) is not None:
+            what = f"expert_likely {found.expert_likely:g}: the suite's card states it, runs do not"
+            findings.fail("references", each.where, what, _RERUN)
         if not has_scale(found.random, found.expert):
             what = f"random {found.random:g} and expert {found.expert:g} define no scores"
             findings.fail("references", located.where, what)
@@ -228,7 +231,7 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
             findings.fail("references", located.where, what, _RERUN)
             continue
         first = seen.setdefault((spec.suite, env_id, found.version), found)
-        if first != found:
+        if not first.agrees(found):
             what = f"{env_id}: another run has different references of the same version"
             findings.fail("references", located.where, what)
         elif first is found:

@@ -19,6 +19,7 @@ from imitbench.published.findings import Finding, Findings
 from imitbench.published.results_folder import RACES, race_file
 from imitbench.published.run_checks import NO_TIME, parse_time, recompute
 from imitbench.published.submission import Submission
+from imitbench.records.bundled_cards import likely_expert
 from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import RaceDesign
 from imitbench.stats.sequential import Race
@@ -60,20 +61,25 @@ def check_races(submission: Submission, findings: Findings) -> set[str]:
 
 def replay(design: RaceDesign, runs: Sequence[PublishedRun]) -> Race:
     """Looks at all published runs of a design, with scores computed from their episodes."""
-    return design.replay(design.outcomes(map(_from_episodes, runs)))
+    return design.replay(map(_from_episodes, runs))
 
 
 def _from_episodes(run: PublishedRun) -> PublishedRun:
-    if run.result is None or run.episodes is None or run.episodes.deterministic.all():
+    if run.result is None or run.episodes is None or len({*run.episodes.deterministic}) < 2:
         return run
-    raw_return = recompute(run.episodes)["raw_return"]
-    return replace(run, result=run.result.model_copy(update={"raw_return": raw_return}))
+    return replace(run, result=run.result.model_copy(update=recompute(run.episodes)))
 
 
 def _check(race: RegisteredRace, runs: Sequence[PublishedRun], findings: Findings) -> None:
     design, where = race.design, race_file(race)
     for message in describe_foreign(foreign_runs(design, runs)):
         findings.fail("races", where, message, "publish the race alone")
+    for env, scale in design.references.items():
+        # Records of runs do not state it: another one would move the margin, and all scores.
+        due = likely_expert(design.suite, env, scale.model_copy(update={"expert_likely": None}))
+        if due is not None and scale.expert_likely not in (None, due):
+            what = f"{one_line(env)}: expert_likely {scale.expert_likely}; the card says {due}"
+            findings.fail("races", where, what, "register a design with the suite's references")
     own = [run for run in runs if design.has(run)]
     registered = parse_time(race.registered_at)
     if registered is None:

@@ -57,7 +57,7 @@ class RaceStanding:
         runs = read_outcomes(out, design)
         check_foreign(f"--out {out}", foreign_runs(design, runs))
         own = tuple(run for run in runs if design.has(run))
-        return cls(design, own, design.replay(design.outcomes(own)))
+        return cls(design, own, design.replay(own))
 
     @property
     def over(self) -> bool:

@@ -12,10 +12,13 @@ from imitbench.bench.provenance import now
 from imitbench.bench.request import PluginSelection, plan_again
 from imitbench.cards.plugins import find_algorithms
 from imitbench.errors import InputError
+from imitbench.records.bundled_cards import likely_expert
 from imitbench.records.race_design import MOST_LOOKS, MOST_SEEDS, FailedRuns, RaceDesign
+from imitbench.records.selection import ActingChoice
+from imitbench.report.comparison_runs import ways_of_acting
 from imitbench.stats.normalization import has_scale
 from imitbench.stats.sequential import EQUIVALENCE_RUNS
-from imitbench.store.races import RegisteredRace, describe_cell, read_request
+from imitbench.store.races import RegisteredRace, describe_cell, read_races, read_request
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
@@ -67,6 +70,8 @@ class RaceOptions:
         alpha: Chance of any false decision.
         margin: Largest difference of scores that counts as none.
         failed_runs: How failed runs count.
+        acting: Ways of acting in which a decision must hold; `None` for that of the same race if it
+            is registered, else for both where the suite's card has both references.
     """
 
     batch: int = 5
@@ -74,6 +79,7 @@ class RaceOptions:
     alpha: float = 0.05
     margin: float = 0.05
     failed_runs: FailedRuns = "either"
+    acting: ActingChoice | None = None
 
     def check(self) -> None:
         """Checks the numbers.
@@ -94,17 +100,21 @@ class PlannedRace:
         race: The design; registered or not.
         plan: All runs up to the limit of seeds, of the environments that fit all methods.
         left_out: A sentence for each environment that does not fit all methods.
+        sampled_only: Why most likely actions are not compared, if the user did not choose so.
     """
 
     race: RegisteredRace
     plan: Plan
     left_out: tuple[str, ...] = ()
+    sampled_only: str | None = None
 
     @property
     def notes(self) -> list[str]:
         """Sentences on what the design leaves out."""
         design = self.race.design
         found = list(self.left_out)
+        if self.sampled_only:
+            found.append(f"sampled actions only: {self.sampled_only}")
         if design.max_seeds < EQUIVALENCE_RUNS:
             found.append(
                 f"nothing is called equivalent with fewer than {EQUIVALENCE_RUNS} seeds, and "
@@ -120,6 +130,7 @@ def plan_race(
     options: RaceOptions,
     *,
     command: str,
+    out: Path | None = None,
     notify: Notify = silent,
 ) -> PlannedRace:
     """Plans a race.
@@ -130,11 +141,12 @@ def plan_race(
         request: Suite and settings of the runs; its algorithms and seeds are replaced.
         options: Settings of the race.
         command: The command that the user typed, for provenance.
+        out: Results folder, where the same race may be registered; `None` for none.
         notify: Called with messages about downloads.
 
     Raises:
         InputError: An option is out of range, or something requested does not exist, does not fit
-            or cannot be fetched.
+            or cannot be fetched; or a design of the folder cannot be read.
     """
     options.check()
     folder = Path(request.folder)
@@ -150,11 +162,31 @@ def plan_race(
         }
     )
     plan, left_out = _fitting(plan_request(request, notify, algorithms=every))
-    design = _design(plan, [(m.name, b.name) for m in methods for b in others], options)
+    pairs = [(m.name, b.name) for m in methods for b in others]
+    acting, why = _acting(plan, every[0].name, options.acting)
+    design = _design(plan, pairs, replace(options, acting=acting))
+    if options.acting is None and out is not None:
+        sampled = _design(plan, pairs, replace(options, acting="sampled"))
+        if any(known.design == sampled for known in read_races(out)):
+            design, why = sampled, why or "the race is registered so"
     race = RegisteredRace(
         design=design, registered_at=now(), command=command, imitbench=__version__
     )
-    return PlannedRace(race.sealed(), plan, left_out)
+    return PlannedRace(race.sealed(), plan, left_out, why)
+
+
+def _acting(
+    plan: Plan, method: str, wanted: ActingChoice | None
+) -> tuple[ActingChoice, str | None]:
+    """Returns the ways of acting that must agree, and why these are not both if they could be."""
+    lacking = next((env for env in plan.environments if _likely(plan, env) is None), None)
+    missing = None if lacking is None else (method, lacking)
+    ways, why = ways_of_acting(missing, wanted)
+    return ("both" if len(ways) > 1 else ways[0]), why
+
+
+def _likely(plan: Plan, env: str) -> float | None:
+    return likely_expert(plan.suite.name, env, plan.references(env))
 
 
 def plan_registered(
@@ -178,10 +210,11 @@ def plan_registered(
     registered = race.design
     names = [field.name for field in fields(RaceOptions)]
     options = RaceOptions(**{name: getattr(registered, name) for name in names})
-    today = _design(plan, registered.pairs, options)
+    options = replace(options, acting=registered.acting or "sampled")
     # A default that has changed since then is no reason not to go on.
     kept = {"spending": registered.spending, "replicates": registered.replicates}
-    if today.model_copy(update=kept) != registered:
+    lost = registered.acting and any(_likely(plan, env) is None for env in plan.environments)
+    if lost or _design(plan, registered.pairs, options).model_copy(update=kept) != registered:
         raise InputError(
             f"race {race.id}: cards, demonstrations or this program have changed since it was "
             "registered; restore them, or start another race in another --out"
@@ -207,7 +240,14 @@ def _fitting(plan: Plan) -> tuple[Plan, tuple[str, ...]]:
 
 
 def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) -> RaceDesign:
-    references = {env: plan.references(env) for env in plan.environments}
+    """Returns the design; `options` state the way of acting."""
+    sampled = options.acting == "sampled"
+    references = {
+        env: plan.references(env).model_copy(
+            update={"expert_likely": None if sampled else _likely(plan, env)}
+        )
+        for env in plan.environments
+    }
     for env, scale in references.items():
         if not has_scale(scale.random, scale.expert):
             raise InputError(
@@ -225,5 +265,6 @@ def _design(plan: Plan, pairs: Sequence[tuple[str, str]], options: RaceOptions) 
             "cells": cells,
             "references": references,
             **vars(options),
+            "acting": None if sampled else options.acting,
         }
     )

@@ -135,8 +135,10 @@ def plan_policy_race(
         for subject, plugin in zip(subjects, plugins, strict=True)
     )
     references = find_references(specs[0], options.suite)
-    if references is not None and not has_scale(references.random, references.expert):
-        references = None
+    if references is not None:
+        known = has_scale(references.random, references.expert)
+        # Designs of one environment keep their ids when its card gets a second reference.
+        references = references.model_copy(update={"expert_likely": None}) if known else None
     if references is None and options.margin is None:
         raise InputError(
             f"{spec.id}: no suite gives its scores, so returns are compared; state by --margin the "

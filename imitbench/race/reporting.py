@@ -91,7 +91,10 @@ class RaceSummary:
     def to_frame(self) -> pandas.DataFrame:
         """Returns the verdicts as a table, one row per comparison."""
         pd = import_extra("pandas", "pandas", "a table of verdicts in Python")
-        frame: pandas.DataFrame = pd.DataFrame([asdict(verdict) for verdict in self.verdicts])
+        rows = [asdict(verdict) for verdict in self.verdicts]
+        for row in rows:
+            row |= {f"verdict_{way}": word for way, word in row.pop("by_acting").items()}
+        frame: pandas.DataFrame = pd.DataFrame(rows)
         return frame
 
     def _repr_html_(self) -> str:
@@ -145,7 +148,7 @@ def verdict_table(result: PolicyRaceResult) -> tuple[list[str], list[list[object
     columns = ["policy", "against", "environment", "verdict", "episodes", unit, "low", "high"]
     numbers = [round(value, 3) for value in (last.difference, last.low, last.high)]
     labels = [policy.label for policy in design.policies]
-    word = verdict_word(last.outcome, result.found)
+    word = verdict_word(result.found, SIDES, None)
     row = [*labels, design.environment.id, word, design.episodes_at(last), *numbers]
     return columns, [row]
 
@@ -153,14 +156,13 @@ def verdict_table(result: PolicyRaceResult) -> tuple[list[str], list[list[object
 def document(result: PolicyRaceResult) -> dict[str, Any]:
     """Returns what `--json` prints."""
     design, found = result.race.design, result.found
-    pair = (SIDES[0], SIDES[1])
     return {
         "race": result.race.id,
         "registered_at": result.race.registered_at,
         "design": {**design.model_dump(mode="json"), "digest": design.digest},
         "over": not found.needed,
         "other_designs": result.others,
-        "verdict": verdict_word(found.outcomes[pair, None], found),
+        "verdict": verdict_word(found, SIDES, None),
         "looks": [
             {
                 "look": look.look + 1,

@@ -121,7 +121,7 @@ def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict
     sources: dict[str, dict[str, Source]] = {}
     for method in design.methods:
         for env, cell in design.cells[method].items():
-            drawn = _scores(entries, design.suite, env, cell)
+            drawn = _scores(entries, design, env, cell)
             if len(drawn) < FEWEST_RUNS:
                 raise InputError(
                     f"--scores {scores}: has {len(drawn)} runs of {cell.label} on {env} under the "
@@ -133,11 +133,11 @@ def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict
 
 
 def _scores(
-    entries: Sequence[ComparableRun], suite: str, env: str, cell: RacedCell
+    entries: Sequence[ComparableRun], design: RaceDesign, env: str, cell: RacedCell
 ) -> tuple[float | None, ...]:
-    wanted = Conditions(suite, cell.budget, cell.n_demos, cell.source)
+    wanted = Conditions(design.suite, cell.budget, cell.n_demos, cell.source)
     return tuple(
-        entry.score
+        entry.score_by(design.ways[0])
         for entry in entries
         if (entry.env, entry.algo) == (env, cell.label) and entry.conditions.compatible(wanted)
     )

@@ -9,7 +9,7 @@ from imitbench.cards.algorithm import AlgorithmCard, Role
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, References, SuiteCard
 from imitbench.records.runs import Isolation, ReferenceRow, ReferenceScores, RunSpec
-from imitbench.stats.normalization import normalize
+from imitbench.stats.normalization import has_scale, normalize
 
 
 def bundled_suite(name: str) -> SuiteCard | None:
@@ -54,6 +54,24 @@ def measured_references(
     return found if known else None
 
 
+def likely_expert(suite: str, env: str, scores: ReferenceScores | ReferenceRow) -> float | None:
+    """Returns the return of the expert's most likely actions, as recorded or on a bundled card.
+
+    Args:
+        suite: Name of the suite.
+        env: Id of the environment.
+        scores: References of a score.
+
+    Returns:
+        `None` if it is unknown, see `measured_references`, or not above that of random actions.
+    """
+    likely = scores.expert_likely
+    if likely is None:
+        found = measured_references(suite, env, scores)
+        likely = found.expert_likely.mean if found and found.expert_likely else None
+    return likely if likely is not None and has_scale(scores.random, likely) else None
+
+
 def likely_score(
     suite: str, env: str, scores: ReferenceScores | ReferenceRow, score_deterministic: float
 ) -> float:
@@ -66,13 +84,12 @@ def likely_score(
         score_deterministic: Score of most likely actions, the expert's sampled ones having 1.
 
     Returns:
-        NaN if the return of the expert's most likely actions is unknown, see
-        `measured_references`, or not above that of random actions.
+        NaN if the return of the expert's most likely actions is unknown, see `likely_expert`.
     """
-    found = measured_references(suite, env, scores)
-    if found is None or found.expert_likely is None:
+    likely = likely_expert(suite, env, scores)
+    if likely is None:
         return math.nan
-    return score_deterministic * normalize(scores.expert, scores.random, found.expert_likely.mean)
+    return score_deterministic * normalize(scores.expert, scores.random, likely)
 
 
 def budget_label(spec: RunSpec) -> str:

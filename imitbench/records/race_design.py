@@ -12,16 +12,24 @@ methods that made them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import EnvironmentSpec, Record, ReferenceScores, canonical_digest
+from imitbench.records.runs import (
+    AbbreviatedRecord,
+    EnvironmentSpec,
+    Record,
+    ReferenceScores,
+    canonical_digest,
+)
+from imitbench.records.selection import Acting
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.normalization import normalize
 from imitbench.stats.sequential import Look, Race, SequentialDesign, race, seeds_used
 from imitbench.stats.spending import DEFAULT_EXPONENT
 from imitbench.util.numbers import Finite
@@ -33,9 +41,6 @@ FailedRuns = Literal["either", "count-as-random", "exclude"]
 MOST_SEEDS, MOST_EPISODES, MOST_LOOKS = 10_000, 10_000, 500
 SIDES = ("first", "second")
 """Names of the two policies of a race in looks and files."""
-
-Outcomes: TypeAlias = Mapping[tuple[str, str, int], float | None]
-"""Score by method, environment and seed; `None` for a failed run."""
 
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -59,7 +64,7 @@ class RacedCell(Record):
     source: str | None
 
 
-class _Design(Record):
+class _Design(AbbreviatedRecord):
     """What designs of seeds and of episodes have in common."""
 
     if TYPE_CHECKING:
@@ -111,7 +116,11 @@ class RaceDesign(_Design):
         pairs: Methods with their baselines.
         environments: Ids of the environments.
         cells: By method and environment.
-        references: Returns of the scores 0 and 1, by environment.
+        acting: Whose scores decide: those of `likely` actions alone, or of `both` ways of acting,
+            which must agree. `None`, and not serialized, for sampled actions alone: designs of
+            version 0.3 and earlier have no other.
+        references: Returns of the scores 0 and 1, by environment; with `acting`, they state that of
+            the expert's most likely actions.
         batch: Number of seeds from one look to the next.
         max_seeds: Largest number of seeds.
         alpha: Chance of any false difference, and of any false equivalence, in (0, 1).
@@ -124,11 +133,13 @@ class RaceDesign(_Design):
     """
 
     limit = "max_seeds"
+    optional = ("acting",)
     schema_version: Literal[1] = 1
     suite: str
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=1000)]
     environments: Annotated[list[str], Field(min_length=1, max_length=1000)]
     cells: dict[str, dict[str, RacedCell]]
+    acting: Literal["likely", "both"] | None = None
     references: dict[str, ReferenceScores]
     batch: Annotated[int, Field(ge=2)]
     max_seeds: Annotated[int, Field(le=MOST_SEEDS)]
@@ -148,7 +159,15 @@ class RaceDesign(_Design):
                 raise ValueError(f"cells.{method} does not have exactly the environments")
         if set(self.references) != environments:
             raise ValueError("references are not those of the environments")
+        for env, scale in self.references.items():
+            if self.acting is not None and scale.expert_likely is None:
+                raise ValueError(f"references.{env} lacks expert_likely")
         return self
+
+    @property
+    def ways(self) -> tuple[Acting, ...]:
+        """The ways of acting that must agree."""
+        return ("sampled", "likely") if self.acting == "both" else (self.acting or "sampled",)
 
     @property
     def methods(self) -> list[str]:
@@ -180,34 +199,38 @@ class RaceDesign(_Design):
             spec.suite == self.suite and spec.setting == cell.setting and spec.seed < self.max_seeds
         )
 
-    def outcomes(self, runs: Iterable[PublishedRun]) -> dict[tuple[str, str, int], float | None]:
-        """Returns the scores of the runs that belong to the design; others are left out."""
-        return {
-            (run.spec.algo, run.spec.environment.id, run.spec.seed): self.score(run)
-            for run in runs
-            if self.has(run)
-        }
-
-    def score(self, run: PublishedRun) -> float | None:
+    def score(self, run: PublishedRun, acting: Acting) -> float | None:
         """Returns the score of a run of the design; `None` if it failed or its return diverged."""
         if run.result is None:
             return None
-        score = self.references[run.spec.environment.id].score(run.result.raw_return)
+        scale, raw = self.references[run.spec.environment.id], run.result.raw_return
+        one = scale.expert
+        if acting == "likely":
+            assert scale.expert_likely is not None, "the design was validated"
+            one, raw = scale.expert_likely, run.result.deterministic_return
+        score = normalize(raw, scale.random, one)
         return score if math.isfinite(score) else None
 
-    def replay(self, outcomes: Outcomes) -> Race:
-        """Looks at all scores so far as the design says, from the first batch on.
+    def replay(self, runs: Iterable[PublishedRun]) -> Race:
+        """Looks at all runs so far as the design says, from the first batch on.
 
-        A seed counts once all smaller ones have an outcome, whatever order they ended in.
+        Runs that do not belong to the design are left out. A seed counts once all smaller ones have
+        an outcome, whatever order they ended in.
         """
-        scores: dict[str, dict[str, list[float | None]]] = {}
-        for method in self.methods:
-            scores[method] = {}
-            for env in self.environments:
-                found: list[float | None] = []
-                while (method, env, len(found)) in outcomes:
-                    found.append(outcomes[method, env, len(found)])
-                scores[method][env] = found
+        known = {
+            (run.spec.algo, run.spec.environment.id, run.spec.seed): run
+            for run in runs
+            if self.has(run)
+        }
+        scores: dict[str, dict[str, dict[str, list[float | None]]]] = {
+            way: {method: {} for method in self.methods} for way in self.ways
+        }
+        for method, env in product(self.methods, self.environments):
+            found: list[PublishedRun] = []
+            while (method, env, len(found)) in known:
+                found.append(known[method, env, len(found)])
+            for way in self.ways:
+                scores[way][method][env] = [self.score(run, way) for run in found]
         return race(scores, self.pairs, self.environments, self.sequential)
 
     def used(self, found: Race) -> dict[tuple[str, str], int]:
@@ -223,8 +246,8 @@ class RaceDesign(_Design):
         """Yields the methods and environments of comparisons that are open."""
         for pair in self.pairs:
             for env in self.environments:
-                states = {found.outcomes[pair, None], found.outcomes.get((pair, env), "undecided")}
-                if states == {"undecided"}:
+                several = len(self.environments) > 1
+                if found.is_open(pair, None) and (not several or found.is_open(pair, env)):
                     yield from ((method, env) for method in pair)
 
 
@@ -302,4 +325,5 @@ class PolicyDesign(_Design):
             side: {env: [self.score(value) for value in own]}
             for side, own in zip(SIDES, returns, strict=True)
         }
-        return race(scores, [SIDES], [env], self.sequential)
+        way = "likely" if self.deterministic else "sampled"
+        return race({way: scores}, [SIDES], [env], self.sequential)

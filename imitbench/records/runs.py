@@ -272,17 +272,21 @@ class RunSpec(AbbreviatedRecord):
 
 
 class _WithScoreOne(AbbreviatedRecord):
-    """Fields of references that are serialized only for environments without an expert.
+    """Fields of references that are serialized only where they say something.
 
     Attributes:
         score_one: Whose return is score 1.
         demonstrations: Mean return of the demonstrators, if it is known and there is no expert.
+        expert_likely: Mean return of the expert's most likely actions, score 1 of policies that act
+            in this way, as far as it is recorded: runs of suites of this package leave it to the
+            card, see `imitbench.records.bundled_cards.likely_expert`.
     """
 
-    optional = ("demonstrations",)
+    optional = ("demonstrations", "expert_likely")
 
     score_one: ScoreOne = "expert"
     demonstrations: float | None = None
+    expert_likely: float | None = None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -308,6 +312,12 @@ class ReferenceScores(_WithScoreOne):
     def score(self, raw_return: float) -> float:
         """Returns the score of a mean return; NaN if it is undefined, see `normalize`."""
         return normalize(raw_return, self.random, self.expert)
+
+    def agrees(self, other: ReferenceScores) -> bool:
+        """Whether both are the same, as far as both state the expert's most likely actions."""
+        if None in (self.expert_likely, other.expert_likely):
+            other = other.model_copy(update={"expert_likely": self.expert_likely})
+        return self == other
 
 
 Isolation = Literal["tested", "checked", "unchecked", "peeks", "program", "reward"]

@@ -255,7 +255,7 @@ def read_reported_races(
                 if design.digest not in found and any(
                     selection.selects(design.suite, *cell) for cell in cells
                 ):
-                    race = design.replay(design.outcomes(runs))
+                    race = design.replay(runs)
                     found[design.digest] = ReportedRace(design, race)
         except InputError as error:
             notify(f"skipped: races of {path}: {error}")

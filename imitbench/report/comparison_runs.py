@@ -49,7 +49,7 @@ class ComparableRun:
 
 
 def ways_of_acting(
-    lacking: tuple[str, str] | None, acting: ActingChoice | None, suite: str | None
+    lacking: tuple[str, str] | None, acting: ActingChoice | None
 ) -> tuple[tuple[Acting, ...], str | None]:
     """Returns the ways of acting to compare, and why most likely actions are not if they could be.
 
@@ -57,7 +57,6 @@ def ways_of_acting(
         lacking: Algorithm and environment of a run without a score of most likely actions; `None`
             if all runs have one.
         acting: What is wanted; `None` for both if the scores of both are known.
-        suite: Name of the suite, for messages.
 
     Raises:
         InputError: Scores of most likely actions are wanted, and a run has none.
@@ -72,8 +71,9 @@ def ways_of_acting(
     )
     if acting is not None:
         raise InputError(
-            f"--acting {acting}: {why}; if the suite's card lacks it, run `imitbench suites "
-            f"measure {suite or 'NAME'} --likely`, else use --acting sampled"
+            f"--acting {acting}: {why}; use --acting sampled, or add it to the card of a suite of "
+            "your own: `imitbench suites measure ./SUITE --likely --card ./SUITE/suite.yaml`, "
+            "which new runs then record"
         )
     return ("sampled",), why
 

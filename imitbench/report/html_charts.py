@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from imitbench.records.selection import Acting
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import ReportedRace, Section, shape_of
 from imitbench.stats.bootstrap import ConfidenceBand, Interval
+from imitbench.stats.sequential import Pair
 
 _MARGIN = 0.04
 _WIDTH, _HEIGHT = 640, 340
@@ -192,14 +194,21 @@ def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
 
 def race_charts(race: ReportedRace) -> Markup:
     """Draws each comparison of a race: difference, repeated interval, boundary and decision."""
-    return join(*(_race_chart(race, pair, env) for pair, env in race.found.outcomes))
+    return join(
+        *(
+            _race_chart(race, pair, env, acting)
+            for pair, env in race.found.outcomes
+            for acting in race.design.ways
+        )
+    )
 
 
-def _race_chart(race: ReportedRace, pair: tuple[str, str], environment: str | None) -> Markup:
+def _race_chart(race: ReportedRace, pair: Pair, environment: str | None, acting: Acting) -> Markup:
     design = race.design
-    looks = race_tables.looks_of(race.found, pair, environment)
-    outcome = race_tables.verdict_word(race.found.outcomes[pair, environment], race.found)
-    title = f"{pair[0]} against {pair[1]}, {environment or 'overall'}: {outcome}"
+    looks = race_tables.looks_of(race.found, pair, environment, acting)
+    outcome = race_tables.verdict_word(race.found, pair, environment, acting)
+    where = race_tables.place_text(design, environment, acting)
+    title = f"{pair[0]} against {pair[1]}, {where}: {outcome}"
     if not looks:
         return tag("h3", title)
     ends = [

@@ -189,7 +189,7 @@ def _comparison(
     # The same name from two places is two algorithms.
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
-    ways, lacking = ways_of_acting(_lacking(sides), options.acting, conditions.suite)
+    ways, lacking = ways_of_acting(_lacking(sides), options.acting)
     by_acting = {acting: _by_acting(algorithm, sides, acting, options) for acting in ways}
     decided = by_acting[ways[0]]
     for otherwise in list(by_acting.values())[1:]:

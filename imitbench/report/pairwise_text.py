@@ -28,7 +28,6 @@ _REASONS: dict[Reason, str] = {
     "ways of acting differ": "",  # `_why` says what each way says
     "nothing in common": "no environment has runs of both",
 }
-_ACTIONS: dict[Acting, str] = {"sampled": "sampled actions", "likely": "most likely actions"}
 _LIKELY = "most likely"
 ENVIRONMENT_COLUMNS = (
     Column("environment"),
@@ -51,7 +50,7 @@ def heading(comparison: PairwiseComparison) -> list[str]:
     flag = text.score_one_flag(comparison.score_one)
     lines = [text.one_line(comparison.conditions.title) + (f" ({flag})" if flag else "")]
     if comparison.lacking:
-        lines.append(f"{_ACTIONS['sampled']} only: {text.one_line(comparison.lacking)}")
+        lines.append(f"{text.ACTIONS['sampled']} only: {text.one_line(comparison.lacking)}")
     return lines
 
 
@@ -61,7 +60,7 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
     ways = comparison.ways(verdict)
     why = _REASONS[verdict.reason]
     if verdict.reason == "ways of acting differ":
-        why = ", ".join(f"{one.decision} with {_ACTIONS[way]}" for way, one in ways.items())
+        why = ", ".join(f"{one.decision} with {text.ACTIONS[way]}" for way, one in ways.items())
     lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
     if verdict.coverage.environments:
         count = len(verdict.coverage.environments)
@@ -73,7 +72,7 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
         if len(ways) == 1 and way == "sampled":
             lines += [f"  {line}" for line in _numbers(found, names)]
         elif own := _numbers(found, names):
-            lines += [f"  with {_ACTIONS[way]}:", *(f"    {line}" for line in own)]
+            lines += [f"  with {text.ACTIONS[way]}:", *(f"    {line}" for line in own)]
     lines += [
         f"  left out: {text.one_line(cell.environment)}, where {text.one_line(cell.algorithm)} has "
         "no runs"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -401,9 +401,10 @@ def _race(reported: ReportedRace, pair: tuple[str, str]) -> Figure:
     """Draws the looks at a pair, with a panel for each comparison: overall, and environments."""
     design, found = reported.design, reported.found
     environments = [environment for name, environment in found.outcomes if name == pair]
-    figure, panels = _panels(len(environments))
-    for axes, environment in zip(panels, environments, strict=True):
-        looks = race_tables.looks_of(found, pair, environment)
+    views = list(product(environments, design.ways))
+    figure, panels = _panels(len(views))
+    for axes, (environment, acting) in zip(panels, views, strict=True):
+        looks = race_tables.looks_of(found, pair, environment, acting)
         seeds = [race_tables.seeds_at(look, design) for look in looks]
         axes.axhspan(-design.margin, design.margin, color=GRAY, alpha=0.15, lw=0)
         axes.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
@@ -414,8 +415,9 @@ def _race(reported: ReportedRace, pair: tuple[str, str]) -> Figure:
             axes.plot((at, at), (look.low, look.high), color=PALETTE[0], linewidth=4, alpha=0.5)
         axes.plot(seeds, [look.difference for look in looks], "o-", color=PALETTE[0], lw=1)
         axes.set_xlim(0, design.max_seeds + 1)
-        outcome = race_tables.verdict_word(found.outcomes[pair, environment], found)
-        axes.set_title(f"{_name(environment or 'overall')}: {outcome}", fontsize=8.5)
+        outcome = race_tables.verdict_word(found, pair, environment, acting)
+        where = _name(race_tables.place_text(design, environment, acting))
+        axes.set_title(f"{where}: {outcome}", fontsize=8.5)
         axes.set_xlabel("seeds", fontsize=8)
         axes.tick_params(labelsize=7.5)
     panels[0].set_ylabel("difference of scores", fontsize=8)

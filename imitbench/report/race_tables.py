@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from imitbench.records.race_design import RaceDesign
+from imitbench.records.selection import Acting
 from imitbench.report import text
 from imitbench.report.model import Cell, Table, make_columns
-from imitbench.stats.sequential import Look, Race
+from imitbench.stats.sequential import Look, Pair, Race
 from imitbench.stats.spending import fixed_share
 
 _WORDS = {
@@ -47,8 +48,9 @@ def decision_line(look: Look, design: RaceDesign) -> str:
     """Returns a sentence on a decision."""
     method, baseline = look.pair
     where = f" on {look.environment}" if look.environment is not None else ""
+    acting = f" by {text.ACTIONS[look.acting]}" if design.acting else ""
     return (
-        f"decided with {seeds_at(look, design)} seeds: {method} {verb(look.outcome)} "
+        f"decided with {seeds_at(look, design)} seeds{acting}: {method} {verb(look.outcome)} "
         f"{baseline}{where}: {difference_text(look)}"
     )
 
@@ -61,7 +63,7 @@ def racing_line(found: Race, design: RaceDesign) -> str:
     open_pairs = [
         f"{method} against {baseline}"
         for method, baseline in design.pairs
-        if found.outcomes[(method, baseline), None] == "undecided"
+        if found.is_open((method, baseline), None)
     ]
     environments = [env for env in design.environments if any(e == env for _, e in methods)]
     missing = sum(need.last - need.first for need in found.needed)
@@ -74,9 +76,9 @@ def racing_line(found: Race, design: RaceDesign) -> str:
 def state_line(design: RaceDesign, found: Race) -> str:
     """Returns a sentence on where a race stands: `race of sqil against bc, over: …`."""
     decided = [
-        f"{method} {_WORDS[found.outcomes[(method, baseline), None]]} {baseline}"
-        for method, baseline in design.pairs
-        if not found.needed or found.outcomes[(method, baseline), None] != "undecided"
+        f"{one.method} {_WORDS[one.verdict]} {one.baseline}{f' ({one.ways})' if one.ways else ''}"
+        for one in verdicts_of(design, found)
+        if one.environment is None and one.verdict != "racing"
     ]
     state = "racing" if found.needed else "over"
     decisions = "; ".join(decided) or "nothing is decided yet"
@@ -92,7 +94,8 @@ def verdict_table(design: RaceDesign, found: Race) -> Table:
     """Returns the verdict on each pair, overall and by environment."""
     rows = [
         (
-            *map(Cell, (one.method, one.baseline, one.environment or "overall", one.verdict)),
+            *map(Cell, (one.method, one.baseline, one.environment or "overall")),
+            Cell(f"{one.verdict}: {one.ways}" if one.ways else one.verdict),
             Cell.count(one.seeds),
             *(_number(value, ".3f") for value in (one.difference, one.low, one.high)),
         )
@@ -105,6 +108,13 @@ def verdict_table(design: RaceDesign, found: Race) -> Table:
         f"under repeated looks. Equivalent: the interval lies within ±{design.margin:g}. "
         f"Undecided: {design.max_seeds} seeds did not decide."
     )
+    if design.acting == "both":
+        caption += (
+            " A verdict holds for sampled and for most likely actions; it is undecided, too, if "
+            "these say different things. Differences are of sampled actions."
+        )
+    elif design.acting is not None:
+        caption += f" Policies take their {text.ACTIONS[design.acting]}."
     return Table(
         title=f"Verdicts: {design.title}",
         columns=make_columns((*_PAIR, "verdict", "seeds", *_DIFFERENCE), 4),
@@ -114,9 +124,21 @@ def verdict_table(design: RaceDesign, found: Race) -> Table:
     )
 
 
-def verdict_word(outcome: str, found: Race) -> str:
-    """Returns a decision; `racing` if there is none yet and the race is not over."""
-    return "racing" if outcome == "undecided" and found.needed else outcome
+def verdict_word(
+    found: Race, pair: Pair, environment: str | None, acting: str | None = None
+) -> str:
+    """Returns a decision; `racing` if more runs of the race may bring one.
+
+    Args:
+        found: The race.
+        pair: The method and its baseline.
+        environment: Id of the environment; `None` overall.
+        acting: What this way of acting says; `None` for what all say.
+    """
+    said = found.outcomes if acting is None else found.by_acting[acting]
+    outcome = said[pair, environment]
+    waits = outcome == "undecided" and found.needed and found.is_open(pair, environment)
+    return "racing" if waits else outcome
 
 
 def _number(value: float | None, form: str) -> Cell:
@@ -165,9 +187,12 @@ def seeds_table(design: RaceDesign, found: Race) -> Table:
 
 def looks_table(design: RaceDesign, found: Race) -> Table:
     """Returns all looks: effect, repeated interval, boundary and decision."""
+    several = len(design.ways) > 1
     rows = [
         (
-            *map(Cell, (*look.pair, look.environment or "overall", look.outcome)),
+            *map(Cell, (*look.pair, look.environment or "overall")),
+            *([Cell(look.acting)] if several else []),
+            Cell(look.outcome),
             Cell.count(look.look + 1),
             Cell.count(seeds_at(look, design)),
             *(_number(value, ".3f") for value in (look.difference, look.low, look.high)),
@@ -180,9 +205,20 @@ def looks_table(design: RaceDesign, found: Race) -> Table:
     return Table(
         title=f"Looks: {design.title}",
         columns=make_columns(
-            (*_PAIR, "decision", "look", "seeds", *_DIFFERENCE, "iqm", "p", "boundary"), 4
+            (
+                *_PAIR,
+                *(["acting"] if several else []),
+                "decision",
+                "look",
+                "seeds",
+                *_DIFFERENCE,
+                "iqm",
+                "p",
+                "boundary",
+            ),
+            4 + several,
         ),
-        names=4,
+        names=4 + several,
         rows=tuple(rows),
         caption=(
             "A look decides better or worse if p is at most the boundary. Without p there are too "
@@ -192,14 +228,20 @@ def looks_table(design: RaceDesign, found: Race) -> Table:
     )
 
 
-def looks_of(found: Race, pair: tuple[str, str], environment: str | None) -> list[Look]:
-    """Returns the looks at one comparison whose difference is known, in their order."""
+def looks_of(found: Race, pair: Pair, environment: str | None, acting: str) -> list[Look]:
+    """Returns one way's looks at a comparison whose difference is known, in their order."""
     return [
         look
         for look in found.looks
-        if look.pair == pair and look.environment == environment
+        if (look.pair, look.environment, look.acting) == (pair, environment, acting)
         if math.isfinite(look.difference)
     ]
+
+
+def place_text(design: RaceDesign, environment: str | None, acting: Acting) -> str:
+    """Returns the name of an environment, with the way of acting unless it is the only one."""
+    where = environment or "overall"
+    return f"{where}, {text.ACTIONS[acting]}" if design.acting else where
 
 
 def half_width(look: Look) -> float:
@@ -219,6 +261,7 @@ def race_document(design: RaceDesign, found: Race) -> dict[str, Any]:
                 "method": look.pair[0],
                 "baseline": look.pair[1],
                 "environment": look.environment,
+                "acting": look.acting,
                 "look": look.look + 1,
                 "seeds": seeds_at(look, design),
                 "difference": look.difference,
@@ -248,6 +291,7 @@ class RaceVerdict:
         seeds: Seeds of each method at the last look.
         difference: Mean score of the method less that of the baseline; `None` if unknown.
         low: Lower end of its repeated interval; `None` if unknown.
+        by_acting: What each way of acting says, if there are several; numbers are of the first.
     """
 
     method: str
@@ -258,15 +302,29 @@ class RaceVerdict:
     difference: float | None
     low: float | None
     high: float | None
+    by_acting: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ways(self) -> str:
+        """What ways of acting say if they do not agree: `better if sampled, worse if likely`."""
+        said = {way: word for way, word in self.by_acting.items() if word != self.verdict}
+        return ", ".join(f"{word} if {way}" for way, word in said.items())
 
 
 def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
     """Yields the verdict on each pair, overall and by environment."""
-    # The last look is where a comparison was decided, or where the race stands.
-    lasts = {(look.pair, look.environment): look for look in found.looks}
-    for (pair, environment), outcome in found.outcomes.items():
-        look = lasts.get((pair, environment))
-        seeds = 0 if look is None else seeds_at(look, design)
-        numbers = (None,) * 3 if look is None else (look.difference, look.low, look.high)
-        known = [None if value is None or math.isnan(value) else value for value in numbers]
-        yield RaceVerdict(*pair, environment, verdict_word(outcome, found), seeds, *known)
+    for pair, environment in found.outcomes:
+        key = pair, environment
+        looks = [look for look in found.looks if (look.pair, look.environment) == key]
+        # The last look is where a comparison was decided, or where the race stands.
+        seeds = seeds_at(looks[-1], design) if looks else 0
+        look = next((each for each in reversed(looks) if each.acting == design.ways[0]), None)
+        numbers = (math.nan,) * 3 if look is None else (look.difference, look.low, look.high)
+        difference, low, high = (None if math.isnan(value) else value for value in numbers)
+        word = verdict_word(found, pair, environment)
+        by_acting: dict[str, str] = {
+            way: verdict_word(found, pair, environment, way)
+            for way in found.by_acting
+            if len(found.by_acting) > 1
+        }
+        yield RaceVerdict(*pair, environment, word, seeds, difference, low, high, by_acting)

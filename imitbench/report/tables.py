@@ -175,7 +175,7 @@ def _suite_sections(
         ranked = tuple(sorted(results, key=lambda result: _rank(result, order)))
         unknown = (row for row in runs or shown if not math.isfinite(row.score_likely))
         lacking = next(((row.algo, row.env) for row in unknown), None)
-        ways, why = ways_of_acting(lacking, method.acting, suite)
+        ways, why = ways_of_acting(lacking, method.acting)
         sampled_only = [f"Only sampled actions are compared: {why}."] if why else []
         sections.append(
             Section(

@@ -21,6 +21,8 @@ ENDINGS = (
     "Terminated: share of episodes that ended before a time limit cut them off; the expert's is "
     "known where it was run."
 )
+ACTIONS: dict[str, str] = {"sampled": "sampled actions", "likely": "most likely actions"}
+"""What policies take in each way of acting."""
 MESSAGE_LENGTH = 300
 """Maximum length of a shown error message; the database has the full text."""
 

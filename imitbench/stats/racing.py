@@ -317,5 +317,5 @@ def _replayed(
     for (method, env), scores in cells.items():
         listed = [None if score != score else score for score in scores[at].tolist()]
         runs.setdefault(method, {})[env] = listed
-    found = race(cast(Runs, runs), pairs, environments, design, first=look)
+    found = race({"": cast(Runs, runs)}, pairs, environments, design, first=look)
     return found.outcomes, seeds_used(found, cells, environments, design)

@@ -15,12 +15,22 @@ forms a repeated confidence interval. Several pairs and environments share alpha
 - A look with too few runs to reject, for any scores, spends nothing: the first possible one spends
   what was allowed until then.
 
+Runs may be scored in several ways of acting (sampled and most likely actions). Then each comparison
+has a test in each way, at the same levels, and is decided once all say the same, be it at different
+looks: what a way has said stays. This needs no correction (Berger 1982). A decision is false if it
+is so in one way at least, and the levels of that way's looks together already bound the chance that
+it ever says so, wherever the others do; waiting for them only takes looks away. Shares are passed
+on by decisions of all ways alone: if each way passed on its own, two comparisons that are equal in
+different ways could both get the alpha of the other. A comparison about which the ways have said
+different things is over, and stays undecided.
+
 Everything is computed from the scores alone, in the order of seeds. There is no state: the same
 scores always lead to the same looks and decisions.
 
 Source: Jennison and Turnbull 1989, "Interim Analyses: The Repeated Confidence Interval Approach";
 Lan and DeMets 1983; Holm 1979; Maurer and Bretz 2013, "Multiple Testing in Group Sequential Trials
-Using Graphical Approaches". Mathieu et al. 2024, "AdaStop", decides in such a way with permutations
+Using Graphical Approaches"; Berger 1982, "Multiparameter Hypothesis Testing and Acceptance
+Sampling". Mathieu et al. 2024, "AdaStop", decides in such a way with permutations
 of plain differences, and without equivalence.
 """
 
@@ -62,6 +72,9 @@ Comparison: TypeAlias = tuple[Pair, str | None]
 
 Runs: TypeAlias = Mapping[str, Mapping[str, Sequence[float | None]]]
 """Scores by method and environment in the order of seeds; `None` is a failed run."""
+
+Ways: TypeAlias = Mapping[str, Runs]
+"""The same runs, scored by each way of acting."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,8 @@ class Look:
         difference: Mean of the method less that of the baseline; environments weigh equally.
         low: Lower end of the repeated confidence interval; NaN if the spread is unknown.
         high: Upper end.
-        outcome: Decision at this look.
+        outcome: What the way of acting says at this look.
+        acting: Way of acting, a key of `Ways`.
         iqm: Difference of interquartile means over all runs; decides nothing.
     """
 
@@ -147,6 +161,7 @@ class Look:
     low: float
     high: float
     outcome: Outcome
+    acting: str
     iqm: float = math.nan
 
 
@@ -174,13 +189,29 @@ class Race:
     Attributes:
         looks: Every comparison at every look, in this order; under the policy that counts failed
             runs as random, if there is no other.
-        outcomes: Decision by pair and environment (`None`: overall).
+        by_acting: What each way of acting has said by pair and environment (`None`: overall).
         needed: What the next look needs; empty if the race is over.
     """
 
     looks: tuple[Look, ...]
-    outcomes: dict[Comparison, Outcome]
+    by_acting: dict[str, dict[Comparison, Outcome]]
     needed: tuple[Needed, ...]
+
+    @property
+    def outcomes(self) -> dict[Comparison, Outcome]:
+        """Decision by pair and environment: what all ways of acting have said."""
+        [first, *_] = self.by_acting.values()
+        return {key: _common(said[key] for said in self.by_acting.values()) for key in first}
+
+    def is_open(self, pair: Pair, environment: str | None) -> bool:
+        """Whether more runs may decide a comparison: a way of acting has said nothing yet."""
+        key = pair, environment
+        return any(said.get(key) == "undecided" for said in self.by_acting.values())
+
+
+def _common(said: Iterable[Outcome]) -> Outcome:
+    different = set(said)
+    return different.pop() if len(different) == 1 else "undecided"
 
 
 def seeds_used(
@@ -201,7 +232,7 @@ def seeds_used(
 
 
 def race(
-    runs: Runs,
+    ways: Ways,
     pairs: Sequence[Pair],
     environments: Sequence[str],
     design: SequentialDesign,
@@ -215,7 +246,8 @@ def race(
     beyond those that a look needs do not count.
 
     Args:
-        runs: Runs so far; methods and environments without any may be absent.
+        ways: Runs so far, in one way of acting or several, which must agree; methods and
+            environments without any may be absent.
         pairs: All comparisons.
         environments: Ids of all environments.
         design: What was fixed in advance.
@@ -229,14 +261,14 @@ def race(
     """
     if not pairs or not environments:
         raise ValueError("a race needs a pair and an environment")
-    replay = _Replay(runs, tuple(pairs), tuple(environments), design)
+    replay = _Replay(ways, tuple(pairs), tuple(environments), design)
     needed: tuple[Needed, ...] = ()
     for look in range(first, len(design.looks)):
         needed = replay.needed(look)
         if needed or not replay.racing():
             break
         replay.look(look)
-    return Race(tuple(replay.looks), replay.outcomes, needed)
+    return replace(replay.found, needed=needed)
 
 
 @dataclass(frozen=True)
@@ -295,23 +327,23 @@ def _first_look(alpha: float, environments: int, design: SequentialDesign) -> in
 class _Replay:
     def __init__(
         self,
-        runs: Runs,
+        ways: Ways,
         pairs: tuple[Pair, ...],
         environments: tuple[str, ...],
         design: SequentialDesign,
     ) -> None:
-        self._runs, self._environments, self._design = runs, environments, design
+        self._ways, self._environments, self._design = ways, environments, design
         self._pairs = pairs
         self._shares = shares(pairs, environments, design)
-        self.outcomes: dict[Comparison, Outcome] = dict.fromkeys(self._shares, "undecided")
+        nothing: dict[Comparison, Outcome] = dict.fromkeys(self._shares, "undecided")
+        self.found = Race((), {way: dict(nothing) for way in ways}, ())
         self._stopped: dict[tuple[Pair, str], int] = {}
-        self.looks: list[Look] = []
 
     def racing(self) -> list[tuple[Pair, list[str]]]:
-        """Returns the undecided pairs that have environments to run, with these."""
+        """Returns the open pairs that have environments to run, with these."""
         found = []
         for pair in self._pairs:
-            if self.outcomes[pair, None] == "undecided":
+            if self.found.is_open(pair, None):
                 left = [env for env in self._environments if (pair, env) not in self._stopped]
                 found += [(pair, left)] if left else []
         return found
@@ -322,52 +354,66 @@ class _Replay:
         )
         found = []
         for method, env in wanted:
-            have = len(self._runs.get(method, {}).get(env, ()))
+            have = min(len(runs.get(method, {}).get(env, ())) for runs in self._ways.values())
             if have < self._design.looks[look]:
                 found.append(Needed(method, env, have, self._design.looks[look]))
         return tuple(found)
 
     def look(self, look: int) -> None:
         seeds = self._design.looks[look]
-        compared: dict[Comparison, list[_Evidence]] = {}
+        compared: dict[Comparison, Mapping[str, int]] = {}
         for pair, left in self.racing():
-            places = {env: self._stopped.get((pair, env), seeds) for env in self._environments}
-            compared[pair, None] = self._evidence(pair, places)
+            compared[pair, None] = {
+                env: self._stopped.get((pair, env), seeds) for env in self._environments
+            }
             if len(self._environments) > 1:
-                for env in left:
-                    compared[pair, env] = self._evidence(pair, {env: seeds})
+                compared |= {(pair, env): {env: seeds} for env in left}
         found = self._settle(look, compared)
-        self.looks += found
-        for comparison in found:
-            self.outcomes[comparison.pair, comparison.environment] = comparison.outcome
-            if comparison.outcome != "undecided" and comparison.environment is not None:
-                self._stopped[comparison.pair, comparison.environment] = seeds
+        for each in found:
+            self.found.by_acting[each.acting][each.pair, each.environment] = each.outcome
+        for pair, env in compared:
+            if env is not None and not self.found.is_open(pair, env):
+                self._stopped[pair, env] = seeds
+        self.found = replace(self.found, looks=(*self.found.looks, *found))
 
-    def _settle(self, look: int, evidence: Mapping[Comparison, Sequence[_Evidence]]) -> list[Look]:
-        """Decides what can be decided at a look; a difference found passes its share on."""
-        found: dict[Comparison, Look] = {}
-        different = {
-            key for key, outcome in self.outcomes.items() if outcome in ("better", "worse")
+    def _settle(self, look: int, compared: Mapping[Comparison, Mapping[str, int]]) -> list[Look]:
+        """Finds what can be said at a look; a difference found passes its share on."""
+        evidence = {
+            (key, way): self._evidence(runs, key[0], places)
+            for key, places in compared.items()
+            for way, runs in self._ways.items()
+            if self.found.by_acting[way][key] == "undecided"
         }
+        found: dict[tuple[Comparison, str], Look] = {}
+        different = {key for key, outcome in self.found.outcomes.items() if _differs(outcome)}
         while True:
             left = sum(self._shares[key].alpha for key in self._shares if key not in different)
             before = len(different)
-            for key, versions in evidence.items():
-                if key in different:
+            for (key, way), versions in evidence.items():
+                if (key, way) in found and _differs(found[key, way].outcome):
                     continue
                 levels = self._shares[key].levels(look, self._design, left)
-                views = [version.look(key, look, levels, self._design) for version in versions]
-                found[key] = views[0]
-                if len({view.outcome for view in views}) > 1:
-                    found[key] = replace(views[0], outcome="undecided")
-            different |= {key for key, view in found.items() if view.outcome in ("better", "worse")}
+                views = [each.look(key, way, look, levels, self._design) for each in versions]
+                outcome = _common(view.outcome for view in views)
+                found[key, way] = replace(views[0], outcome=outcome)
+            for key in compared:
+                said = [
+                    found[key, way].outcome if (key, way) in found else earlier[key]
+                    for way, earlier in self.found.by_acting.items()
+                ]
+                if _differs(_common(said)):
+                    different.add(key)
             if len(different) in (before, len(self._shares)):
                 return list(found.values())
 
-    def _evidence(self, pair: Pair, places: Mapping[str, int]) -> list[_Evidence]:
+    def _evidence(self, runs: Runs, pair: Pair, places: Mapping[str, int]) -> list[_Evidence]:
         policies = [self._design.policy] if self._design.policy else list(FailurePolicy)
-        found = [_Evidence.of(self._runs, pair, places, policy) for policy in policies]
+        found = [_Evidence.of(runs, pair, places, policy) for policy in policies]
         return found[:1] if all(version.same(found[0]) for version in found) else found
+
+
+def _differs(outcome: Outcome) -> bool:
+    return outcome in ("better", "worse")
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,10 +451,12 @@ class _Evidence:
             for env in mine
         )
 
-    def look(self, key: Comparison, look: int, levels: Levels, design: SequentialDesign) -> Look:
+    def look(
+        self, key: Comparison, way: str, look: int, levels: Levels, design: SequentialDesign
+    ) -> Look:
         nan = math.nan
         if not self.first:
-            return Look(*key, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided")
+            return Look(*key, look, (0, 0), levels.test, nan, nan, nan, nan, "undecided", way)
         found = look_at(
             [(self.first[env][None], self.second[env][None]) for env in self.first],
             levels,
@@ -429,5 +477,6 @@ class _Evidence:
             float(found.low[0]),
             float(found.high[0]),
             cast(Outcome, str(found.outcome[0])),
+            way,
             iqms[0] - iqms[1],
         )

@@ -47,7 +47,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -63,6 +63,7 @@ CREATE TABLE runs (
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
     reference_score_one VARCHAR, reference_demonstrations DOUBLE,
+    reference_expert_likely DOUBLE,
     setting VARCHAR, spec VARCHAR, provenance VARCHAR, path VARCHAR
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
@@ -78,6 +79,7 @@ CREATE TABLE failures (
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
     reference_score_one VARCHAR, reference_demonstrations DOUBLE,
+    reference_expert_likely DOUBLE,
     setting VARCHAR, spec VARCHAR, path VARCHAR
 );
 CREATE TABLE external (
@@ -100,12 +102,10 @@ CREATE VIEW quarantine AS
 CREATE VIEW "references" AS
     SELECT suite, env, reference_version AS version, reference_random AS random,
            reference_expert AS expert, reference_score_one AS score_one,
-           reference_demonstrations AS demonstrations
-    FROM runs
-    UNION
-    SELECT suite, env, reference_version, reference_random, reference_expert,
-           reference_score_one, reference_demonstrations
-    FROM failures;
+           reference_demonstrations AS demonstrations,
+           max(reference_expert_likely) AS expert_likely
+    FROM (FROM runs UNION ALL BY NAME FROM failures)
+    GROUP BY ALL;
 CREATE VIEW scores AS
     SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic, score_likely,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,

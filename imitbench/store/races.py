@@ -187,6 +187,7 @@ def _check_free(out: Path, race: RegisteredRace, races: Iterable[RegisteredRace]
 _FIELDS = {
     "pairs": "choice of methods",
     "environments": "choice of environments",
+    "acting": "way of acting",
     "references": "scale of the suite's card",
     "max_seeds": "limit of seeds",
     "failed_runs": "policy for failed runs",
@@ -211,6 +212,8 @@ def difference(was: RaceDesign, now: RaceDesign) -> str:
             continue
         if name == "cells":
             return _cell_difference(was, now)
+        if name == "acting":
+            before, after = (design.acting or "sampled" for design in (was, now))
         simple = not isinstance(before, dict | list)
         word = _FIELDS.get(name, name)
         return f"{word} ({before}, not {after})" if simple else word
@@ -307,7 +310,9 @@ def foreign_runs(design: RaceDesign, runs: Iterable[PublishedRun]) -> list[Forei
                 found.append(ForeignRun(spec, "setting"))
         elif spec.seed >= design.max_seeds:
             found.append(ForeignRun(spec, "seed"))
-        elif run.result and run.result.references != design.references[spec.environment.id]:
+        elif run.result and not run.result.references.agrees(
+            design.references[spec.environment.id]
+        ):
             found.append(ForeignRun(spec, "references"))
     return found
 

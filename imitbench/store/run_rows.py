@@ -216,6 +216,7 @@ def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
         "reference_expert": references.expert,
         "reference_score_one": references.score_one,
         "reference_demonstrations": references.demonstrations,
+        "reference_expert_likely": references.expert_likely,
     }
 
 

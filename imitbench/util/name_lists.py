@@ -24,7 +24,7 @@ def split_names(option: str, given: Names) -> list[str]:
         InputError: A name is empty.
     """
     texts = [given] if isinstance(given, str) else list(given or [])
-    names = [name.strip() for text in texts for name in _at_commas(text)]
+    names = [name.strip() for text in texts for name in at_commas(text)]
     if "" in names:
         shown = ",".join(texts)
         raise InputError(f"{option} {shown!r}: has an empty name; separate names by one comma")
@@ -44,7 +44,8 @@ def join_names(option: str, given: Names) -> str | None:
     return ",".join(split_names(option, given)) or None
 
 
-def _at_commas(text: str) -> list[str]:
+def at_commas(text: str) -> list[str]:
+    """Splits a text at the commas that are not in brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += {"[": 1, "]": -1}.get(letter, 0)

@@ -1,5 +1,7 @@
 """All bundled cards are valid, and match environments, experts and demonstrations."""
 
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -95,6 +97,21 @@ def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_
     assert card.references.random.episodes >= 100
     assert card.references.expert_likely.episodes >= 1000
     assert card.references.expert.mean >= GOOD_ENOUGH.get(env_id, card.references.random.mean)
+
+
+def test_the_unit_of_scores_is_as_exact_as_the_documentation_says():
+    errors = {}
+    for suite, env_id in CELLS:
+        references = load_suite(suite).environments[env_id].references
+        for one in (references.expert, references.expert_likely):
+            error = np.hypot(references.random.standard_error, one.standard_error)
+            errors[suite, env_id, one.deterministic] = error / (one.mean - references.random.mean)
+    worst = max(errors, key=errors.get)
+    of_seals = max((key for key in errors if key[0] == "seals"), key=errors.get)
+    assert (worst[1], of_seals[1]) == ("seals/Humanoid-v1", "seals/Walker2d-v1")
+    text = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text().replace("\n", " ")
+    assert f"{errors[of_seals]:.1%} at most on `seals` (Walker2d)".replace("%", " %") in text
+    assert f"{errors[worst]:.1%} on any environment of the package".replace("%", " %") in text
 
 
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)

@@ -206,7 +206,9 @@ def test_most_likely_actions_need_the_second_reference(refused, compare, tmp_pat
     write_results(out, seeds=2, skills=LEVELS, failing=(), version="0")
     line = refused("compare", "dagger", "--acting", acting, "--out", str(out))
     assert f"--acting {acting}: the return of the expert's most likely actions" in line
-    assert "`imitbench suites measure classic --likely`, else use --acting sampled" in line
+    assert (
+        "; use --acting sampled, or add it to the card of a suite of your own: `imitbench" in line
+    )
     assert "sampled actions only: the return of the expert's" in compare("dagger", out=out).stdout
 
 

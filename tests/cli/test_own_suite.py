@@ -3,7 +3,10 @@
 import json
 
 import pytest
+import yaml
 from support.command import call_imitbench, refusal
+from support.races import planned
+from support.short_suite import write_short_suite
 from typer.testing import CliRunner
 
 import imitbench
@@ -80,3 +83,75 @@ def test_an_environment_that_the_suite_lacks_is_refused():
     ):
         with pytest.raises(InputError, match="--env Pendulum-v1: not in suite seals; "):
             call(*words, "--env", "Pendulum-v1", "--suite", "seals")
+
+
+def unlikely_suite(folder):
+    """A suite whose expert's most likely actions are not measured yet."""
+    card = write_short_suite(folder) / "suite.yaml"
+    document = yaml.safe_load(card.read_text())
+    del document["environments"]["Pendulum-v1"]["references"]["expert_likely"]
+    card.write_text(yaml.safe_dump(document))
+    return folder
+
+
+def test_a_race_by_most_likely_actions_needs_their_reference(tmp_path):
+    race = ("race", "bc", "--baseline", "random", "--suite", unlikely_suite(tmp_path / "own"),
+            "--budget", "quick")  # fmt: skip
+    for acting in ("likely", "both"):
+        line = refusal(call_imitbench(*race, "--acting", acting, cwd=tmp_path))
+        assert f"--acting {acting}: the return of the expert's most likely actions" in line
+        assert "use --acting sampled, or add it to the card" in line
+    assert not (tmp_path / "runs").exists()
+    found = call_imitbench(*race, "--dry-run", cwd=tmp_path)
+    assert found.code == 0
+    assert "sampled actions only: the return of the expert's most likely actions" in found.err
+
+
+@pytest.mark.slow
+def test_a_suite_is_measured_run_and_compared_by_most_likely_actions(tmp_path):
+    suite = unlikely_suite(tmp_path / "own")
+    run = ("run", "--algo", "bc,random", "--suite", "./own", "--budget", "quick", "--quiet")
+    compare = ("compare", "bc", "--baseline", "random", "--acting", "likely", "--json")
+    assert call_imitbench(*run, "--seeds", "1", cwd=tmp_path).code == 0
+    line = refusal(call_imitbench(*compare, cwd=tmp_path))
+    assert "`imitbench suites measure ./SUITE --likely --card ./SUITE/suite.yaml`" in line
+    words = ("--likely", "--episodes", "20", "--card", "./own/suite.yaml")
+    assert call_imitbench("suites", "measure", "./own", *words, cwd=tmp_path).code == 0
+    runs = imitbench.results(tmp_path / "runs")
+    assert runs["score_likely"].isna().all()
+    again = call_imitbench(*run, "--seeds", "4", "--force", cwd=tmp_path)
+    assert again.code == 0, again.err
+    likely = yaml.safe_load((suite / "suite.yaml").read_text())["environments"]["Pendulum-v1"]
+    random, one = (likely["references"][name]["mean"] for name in ("random", "expert_likely"))
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/*/*/*/result.json")]
+    assert {each["references"]["expert_likely"] for each in results} == {one}
+    scores = {each["run_id"]: (each["deterministic_return"] - random) / (one - random)
+              for each in results}  # fmt: skip
+    runs = imitbench.results(tmp_path / "runs")
+    assert dict(zip(runs["run_id"], runs["score_likely"], strict=True)) == pytest.approx(scores)
+    # The same runs, though the card knows more: an id never changes its meaning.
+    assert len(results) == 8
+    found = json.loads(call_imitbench(*compare, cwd=tmp_path).out)
+    assert [each["acting"] for each in found["contests"]] == [["likely"]]
+    rows = json.loads(call_imitbench("report", "--format", "json", cwd=tmp_path).out)
+    [reference] = rows["sections"][0]["references"]
+    assert reference["expert_likely"] == one
+
+
+def test_runs_of_suites_of_this_package_leave_the_second_reference_to_the_card():
+    plan = planned(acting=None)
+    assert plan.plan.references("Pendulum-v1").expert_likely is None
+    assert plan.race.design.references["Pendulum-v1"].expert_likely is not None
+
+
+def test_a_bad_second_reference_is_refused_in_one_short_line(tmp_path):
+    card = write_short_suite(tmp_path / "own") / "suite.yaml"
+    text = card.read_text()
+    at = text.index("expert_likely")
+    card.write_text(text[:at] + text[at:].replace("deterministic: true", "deterministic: false", 1))
+    line = refusal(call_imitbench("suites", "show", "./own", cwd=tmp_path))
+    number = text[: text.index("references:")].count("\n") + 1
+    assert line.endswith(
+        f"suite.yaml:{number}: environments.Pendulum-v1.references: expert_likely.deterministic "
+        "must be true; remove it, and add it by `imitbench suites measure --likely`"
+    )

@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from support.plugins import write_plugin
-from support.races import Training, carry_out, planned
+from support.races import LEVELS, Training, carry_out, draw, planned
+from support.short_suite import write_short_suite
 
 import imitbench
 from imitbench.cli.main import main
@@ -46,6 +48,7 @@ def here(tmp_path, monkeypatch, capsys):
         (["sqil", "--baseline", "bc", "--n-demos", "1,2"], "has one number of demonstrations"),
         (["mce_irl", "--baseline", "bc"], "no environment fits all methods"),
         (["sqil"], "--baseline"),
+        (["sqil", "--baseline", "bc", "--acting", "often"], "--acting"),
         (["sqil", "--baseline", "bc", "--scores", "runs"], "works only with --simulate"),
         (["sqil", "--baseline", "bc", "--simulate", "--scores", "normal:x"], "must be normal:DIFF"),
         (["sqil", "--baseline", "bc", "--simulate"], "runs: no such folder"),
@@ -153,6 +156,21 @@ def test_resume_names_a_race_that_cards_no_longer_give(here, tmp_path):
     assert "have changed since it was registered" in err
 
 
+def test_resume_names_a_race_whose_second_reference_is_gone(here, tmp_path):
+    suite = write_short_suite(tmp_path / "own")
+    race = planned(suite="./own", acting=None)
+    assert race.race.design.acting == "both"
+    carry_out(race, tmp_path / "runs", Training(tmp_path / "runs", stop_after=2))
+    card = suite / "suite.yaml"
+    document = yaml.safe_load(card.read_text())
+    del document["environments"]["Pendulum-v1"]["references"]["expert_likely"]
+    card.write_text(yaml.safe_dump(document))
+    code, _, err = here("resume", "--suite", suite)
+    assert code == 1
+    [line] = [line for line in err.splitlines() if "skipped: race" in line]
+    assert "have changed since it was registered" in line
+
+
 def test_a_simulation_prints_chances_and_cost_of_several_designs(here, tmp_path):
     race = ("race", "gail", "--baseline", "bc", *FAST, "--max-seeds", "12", "--draws", "20")
     code, out, _ = here(*race, "--simulate", "--scores", "normal:0.5,0.02", "--json")
@@ -179,6 +197,22 @@ def test_a_simulation_draws_from_existing_runs(here, tmp_path):
     assert "has 0 runs of sqil on Pendulum-v1" in err
 
 
+def test_a_simulation_draws_the_scores_of_one_way_of_acting(here, tmp_path):
+    write = Training(
+        tmp_path / "before", lambda spec: (draw(spec), draw(spec, dict.fromkeys(LEVELS, 1)))
+    )
+    carry_out(planned(), tmp_path / "before", write)
+    race = ("race", "gail", "--baseline", "bc", *FAST, "--max-seeds", "12", "--draws", "20",
+            "--simulate", "--scores", "before")  # fmt: skip
+    code, out, _ = here(*race, "--acting", "likely", "--json")
+    assert code == 0
+    assert json.loads(out)["designs"][0]["worse"] < 0.5
+    code, out, err = here(*race)
+    assert code == 0
+    assert "simulated by sampled actions alone; races that decide by both ways take longer" in err
+    assert out.splitlines()[2].split()[5] == "1"  # worse, by sampled actions
+
+
 def test_the_python_function_does_the_same(here, tmp_path):
     carry_out(planned(), tmp_path / "runs")
     found = imitbench.race(
@@ -190,5 +224,14 @@ def test_the_python_function_does_the_same(here, tmp_path):
     assert (verdict.method, verdict.verdict, verdict.seeds) == ("gail", "worse", 6)
     assert found.seeds == {("gail", "Pendulum-v1"): 6, ("bc", "Pendulum-v1"): 6}
     assert list(found.to_frame()["verdict"]) == ["worse"]
+    both = tmp_path / "both"
+    carry_out(planned(acting="both"), both)
+    found = imitbench.race(
+        "gail", "bc", env="Pendulum-v1", budget="quick", batch=3, max_seeds=12, out=both
+    )
+    assert found.verdicts[0].by_acting == {"sampled": "worse", "likely": "worse"}
+    assert list(found.to_frame()["verdict_likely"]) == ["worse"]
+    with pytest.raises(imitbench.InputError, match="acting often: not accepted"):
+        imitbench.race("gail", "bc", acting="often")
     with pytest.raises(imitbench.InputError, match="--margin 0: must be above 0"):
         imitbench.race("gail", "bc", margin=0, out=tmp_path / "runs")

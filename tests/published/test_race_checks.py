@@ -281,3 +281,30 @@ def test_a_place_without_designs_is_one_line(
     with pytest.raises(InputError, match=re.escape(told)) as caught:
         published_designs(place.format(url=served))
     assert "\n" not in str(caught.value)
+
+
+def test_a_race_of_both_ways_is_replayed_from_both_kinds_of_episodes(tmp_path):
+    out = tmp_path / "runs"
+    carry_out(planned(acting="both"), out)
+    assert problems(publish(out, tmp_path / "published")) == []
+    [race] = read_races(out)
+    scale = race.design.references["Pendulum-v1"]
+    other = scale.model_copy(update={"expert_likely": scale.expert_likely + 50})
+    design = race.design.model_copy(update={"references": {"Pendulum-v1": other}})
+    moved = RegisteredRace.model_validate({**race.model_dump(), "design": design}).sealed()
+    [problem] = problems(publish(out, tmp_path / "moved", races=[moved]))
+    assert "Pendulum-v1: expert_likely" in problem
+    assert "; the card says" in problem
+
+
+def test_most_likely_actions_that_say_nothing_leave_a_published_race_open(tmp_path):
+    out = tmp_path / "runs"
+    carry_out(planned(acting="both"), out)
+    references = read_races(out)[0].design.references["Pendulum-v1"]
+    for spec in planned(acting="both").plan:
+        if spec.algo == "gail" and spec.seed < 6:
+            at = read_races(out)[0].registered_at
+            scores = draw(spec), draw(spec, {"gail": 0.9})
+            write_scored(out, spec, scores, references, at)
+    found = problems(publish(out, tmp_path / "published"))
+    assert any("gail on Pendulum-v1 stopped before a decision" in each for each in found)

@@ -277,6 +277,11 @@ EDITS = {
         {"values", "scores"}, "100 steps where all have 200"),
     "few steps": (set_result(GAIL, env_steps=5), {"values"}, "far from its budget of 20000"),
     "many steps": (set_result(GAIL, env_steps=10**6), {"values"}, "far from its budget"),
+    "second reference of a run": (
+        lambda folder: edit_line(
+            folder, RUNS, BC, lambda line: line["result"]["references"].update(expert_likely=-900.0)
+        ),
+        {"references"}, "expert_likely -900: the suite's card states it, runs do not"),
     "time that runs backwards": (
         set_result(BC, finished_at="2025-01-01T00:00:00.000+00:00"), {"values"},
         "it finished before it started"),

@@ -1,11 +1,13 @@
 """A race trains what its looks need, stops what is decided, and goes on after an interruption."""
 
+import json
 import multiprocessing
 
 import pytest
 from support.races import Training, Watching, carry_out, draw, planned
 
 from imitbench.errors import InputError
+from imitbench.records.race_design import RaceDesign
 from imitbench.store.races import read_races
 
 BOTH = "Pendulum-v1,seals/MountainCar-v0"
@@ -221,3 +223,80 @@ def test_progress_is_told_after_each_look(tmp_path):
     carry_out(planned(), tmp_path, observer=seen)
     assert [len(standing.found.looks) for standing in seen.standings] == [0, 1, 2]
     assert [standing.over for standing in seen.standings] == [False, False, True]
+
+
+def sampled_alone(spec):
+    """Scores that differ by sampled actions, and not by the most likely ones."""
+    return draw(spec), draw(spec, dict.fromkeys(("gail", "bc"), 0.9), 0.2)
+
+
+def test_a_race_goes_on_while_most_likely_actions_have_not_decided(tmp_path):
+    sampled = carry_out(
+        planned(), tmp_path / "sampled", Training(tmp_path / "sampled", sampled_alone)
+    )
+    assert len(sampled.standing.runs) == 12
+    assert verdicts(sampled) == {(("gail", "bc"), None): "worse"}
+    out = tmp_path / "both"
+    found = carry_out(planned(acting="both"), out, Training(out, sampled_alone)).standing
+    assert len(found.runs) == 24
+    assert found.over
+    assert {way: [*said.values()] for way, said in found.found.by_acting.items()} == {
+        "sampled": ["worse"],
+        "likely": ["undecided"],
+    }
+    assert found.found.outcomes == {(("gail", "bc"), None): "undecided"}
+    out = tmp_path / "likely"
+    found = carry_out(planned(acting="likely"), out, Training(out, sampled_alone)).standing
+    assert {look.acting for look in found.found.looks} == {"likely"}
+    assert found.found.outcomes == {(("gail", "bc"), None): "undecided"}
+
+
+def test_both_ways_of_acting_are_the_default_where_both_references_are_known():
+    race = planned(acting=None)
+    assert race.race.design.acting == "both"
+    assert race.race.design.references["Pendulum-v1"].expert_likely is not None
+    assert race.notes == []
+    assert planned().race.design.references["Pendulum-v1"].expert_likely is None
+
+
+def test_a_race_stored_before_there_was_a_choice_goes_on_by_sampled_actions(tmp_path):
+    whole = carry_out(planned(), tmp_path / "whole", Training(tmp_path / "whole", sampled_alone))
+    out = tmp_path / "stored"
+    carry_out(planned(), out, Training(out, sampled_alone, stop_after=7))
+    [path] = out.glob(".races/*/design.json")
+    assert "acting" not in path.read_text()
+    assert "expert_likely" not in path.read_text()
+    again = planned(acting=None, out=out)
+    assert again.notes == ["sampled actions only: the race is registered so"]
+    result = carry_out(again, out, Training(out, sampled_alone))
+    assert looks(result) == looks(whole)
+    with pytest.raises(InputError, match=r"another way of acting \(sampled, not both\)"):
+        carry_out(planned(acting="both"), out)
+
+
+def test_the_id_of_a_stored_design_stays():
+    cell = {"label": "bc", "setting": "0" * 64, "budget": "quick", "n_demos": "all",
+            "source": "bundled"}  # fmt: skip
+    stored = {
+        "suite": "classic", "pairs": [["gail", "bc"]], "environments": ["Pendulum-v1"],
+        "cells": {"gail": {"Pendulum-v1": cell}, "bc": {"Pendulum-v1": cell}},
+        "references": {"Pendulum-v1": {"random": -1200.0, "expert": -150.0, "version": "1"}},
+        "batch": 3, "max_seeds": 12, "alpha": 0.05, "margin": 0.05,
+    }  # fmt: skip
+    design = RaceDesign.model_validate_json(json.dumps(stored))
+    assert design.ways == ("sampled",)
+    assert design.digest.startswith("c10c2aaf91be1f2b1c14aa982b5833c5")
+    for acting in ("likely", "both"):
+        with pytest.raises(ValueError, match=r"references.Pendulum-v1 lacks expert_likely"):
+            RaceDesign.model_validate_json(json.dumps(stored | {"acting": acting}))
+
+
+def test_decisions_of_both_ways_are_told(tmp_path, capsys):
+    from imitbench.race.reporting import RaceNotes
+
+    carry_out(
+        planned(acting="both"), tmp_path, Training(tmp_path, sampled_alone), observer=RaceNotes()
+    )
+    assert "decided with 6 seeds by sampled actions: gail is worse than bc: " in (
+        capsys.readouterr().err
+    )

@@ -160,7 +160,7 @@ def test_without_the_second_reference_only_sampled_actions_are_compared():
     assert "most likely" not in [column.name for column in environment_table(found, verdict)[0]]
     assert compared(runs, acting="sampled")[0].lacking is None
     for acting in ("likely", "both"):
-        with pytest.raises(InputError, match=f"--acting {acting}: .*measure classic --likely"):
+        with pytest.raises(InputError, match=f"--acting {acting}: .*measure ./SUITE --likely"):
             compared(runs, acting=acting)
 
 
@@ -244,7 +244,7 @@ def test_one_run_without_the_second_reference_leaves_sampled_actions(make_score,
     assert likely["dac"] is None
     assert likely["bc"] is not None
     for acting in ("likely", "both"):
-        with pytest.raises(InputError, match=f"--acting {acting}: .*measure classic --likely"):
+        with pytest.raises(InputError, match=f"--acting {acting}: .*measure ./SUITE --likely"):
             build_report(scores, [], references[:1], replicates=200, acting=acting)
 
 

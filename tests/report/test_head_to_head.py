@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -11,7 +11,9 @@ import pytest
 from support import shown_results
 from support.published import publish
 from support.shown_results import SKILLS, write_results
+from support.submissions import write_submitted_runs
 
+import imitbench
 from imitbench.cards.catalog import load_suite
 from imitbench.published.results_sources import find_results
 from imitbench.report.leaderboard.board import build_board
@@ -248,3 +250,37 @@ def test_pages_link_to_comparisons_that_exist(board, tmp_path):
             found += bool(chosen.get("m"))
     assert found >= 2
     assert parse_qs(head_link(board.sections[0], ODD).partition("#")[2])["m"] == [ODD]
+
+
+def test_names_for_the_terminal_are_those_that_compare_knows(tmp_path):
+    """Of a table with a method of two submitters, and of one in which it is alone."""
+    for team, algorithms in (("a", ("bc", "gail")), ("b", ("bc", "dagger"))):
+        own = {name: SKILLS[name] for name in algorithms}
+        write_results(tmp_path / team, seeds=4, skills=own, failing=())
+        publish(tmp_path / team, tmp_path / "results" / f"team-{team}")
+    write_submitted_runs(
+        tmp_path / "c", algorithms=("bc", "gail"), env=None, failing=(), budget="default"
+    )
+    publish(tmp_path / "c", tmp_path / "results" / "team-c")
+    board = build_board(find_results(tmp_path / "results"), title="Board", replicates=300)
+    write_site(board, tmp_path / "site", results=[tmp_path / "results"])
+    found = set()
+    for table in payload(board, "classic")["tables"]:
+        for first, *others in permutations([e["typed"] for e in table["entries"]], 2):
+            place = tmp_path / "site" / "leaderboard.json"
+            compared = imitbench.compare(first, others, out=place, replicates=100)
+            assert {verdict.second for verdict in compared.verdicts} == set(others)
+            found |= {first, *others}
+    assert found == {"bc", "gail", "dagger", "bc (team-a)", "bc (team-b)"}
+
+
+def test_a_name_with_a_comma_has_no_command(tmp_path):
+    skills = dict.fromkeys(("bc", "gail,bc", "gail[size=8,rate=1]"), SKILLS["bc"])
+    write_results(tmp_path, seeds=3, skills=skills, failing=())
+    board = build_board(find_results(tmp_path), title="Board", replicates=300)
+    [table] = payload(board, "classic")["tables"]
+    assert {entry["name"]: entry["typed"] for entry in table["entries"]} == {
+        "bc": "bc",
+        "gail,bc": None,
+        "gail[size=8,rate=1]": "gail[size=8,rate=1]",
+    }

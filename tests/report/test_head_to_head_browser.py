@@ -1,9 +1,11 @@
 """The comparison of methods in a real Chromium, from files, without a server."""
 
+import shlex
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.browser import Watched
+from support.command import call_imitbench
 from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
@@ -186,3 +188,12 @@ def test_the_page_fits_and_is_kept_as_a_picture(opened, tmp_path, width, scheme)
     picture = tmp_path / "head-to-head.png"
     watched.page.screenshot(path=picture, full_page=True)
     assert picture.stat().st_size > 50_000
+
+
+def test_the_command_on_the_page_works(opened, site):
+    page = opened(f"{FIRST}&m=gail+(team-a)&m=dagger").page
+    line = page.locator("[data-view=verdicts] .said code").inner_text()
+    program, *words = shlex.split(line)
+    answer = call_imitbench(*words, cwd=site)
+    assert (program, answer.code) == ("imitbench", 0), answer.err
+    assert "gail against dagger: worse" in answer.out

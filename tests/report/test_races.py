@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.command import call_imitbench
-from support.races import Training, carry_out, planned
+from support.races import Training, carry_out, draw, planned
 
 from imitbench.published.results_folder import export_results, races_of, read_runs
 from imitbench.report.build import build
@@ -142,3 +142,46 @@ def test_the_board_marks_rows_of_a_registered_race(out, tmp_path):
     assert not raced["random"]
     assert "registered race" in (site / "index.html").read_text()
     assert "gail (registered race)" in (site / "leaderboard.md").read_text()
+
+
+def differs_by_acting(spec):
+    """`gail` is worse than `bc` by sampled actions, and better by the most likely ones."""
+    return draw(spec), draw(spec, {"gail": 1.2, "sqil": 0.9, "bc": 0.9})
+
+
+@pytest.fixture(scope="module")
+def out_of_both(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("both")
+    race = planned(new=("gail", "sqil"), max_seeds=9, acting="both")
+    carry_out(race, folder, Training(folder, differs_by_acting))
+    return folder
+
+
+def test_a_race_of_both_ways_says_in_which_a_method_is_better(out_of_both, tmp_path):
+    report = build([out_of_both], notify=silent, replicates=200)
+    shown = render(report, [out_of_both], "md")
+    rows = [line for line in shown.splitlines() if line.startswith("| gail | bc | overall |")]
+    assert "| undecided: worse if sampled, better if likely | 6 | -0." in rows[0]
+    assert "| sampled | worse | 2 | 6 |" in " ".join(rows)
+    assert "| likely | better | 2 | 6 |" in " ".join(rows)
+    assert "A verdict holds for sampled and for most likely actions" in shown
+    [race] = json.loads(render(report, [out_of_both], "json"))["races"]
+    verdicts = {each["method"]: (each["verdict"], each["by_acting"]) for each in race["verdicts"]}
+    assert verdicts == {
+        "gail": ("undecided", {"sampled": "worse", "likely": "better"}),
+        "sqil": ("undecided", {"sampled": "undecided", "likely": "undecided"}),
+    }
+    assert race["design"]["acting"] == "both"
+    html = render(report, [out_of_both], "html")
+    assert "gail against bc, overall, sampled actions: worse" in html
+    assert "gail against bc, overall, most likely actions: better" in html
+    answer = call_imitbench("status", "--out", out_of_both, cwd=tmp_path)
+    assert "gail is undecided against bc (worse if sampled, better if likely); sqil" in answer.err
+
+
+def test_each_way_of_acting_has_a_panel(out_of_both, tmp_path):
+    pytest.importorskip("matplotlib")
+    report = build([out_of_both], notify=silent, replicates=200)
+    [path] = plot(report, [out_of_both], "svg", tmp_path, ["race-gail*"])
+    assert "overall, sampled actions: worse" in path.read_text()
+    assert "overall, most likely actions: better" in path.read_text()

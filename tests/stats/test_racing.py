@@ -51,7 +51,7 @@ def test_simulated_races_decide_as_races_do(new, environments, margin):
             }
             for name in dict.fromkeys(name for pair in pairs for name in pair)
         }
-        ended = race(runs, pairs, environments, design)
+        ended = race({"sampled": runs}, pairs, environments, design)
         for place, outcome in ended.outcomes.items():
             counts[place] += outcome == "better"
         used = {}

@@ -30,7 +30,7 @@ def scores(mean, environments=("e",), spread=0.1, runs=20, seed=0):
 
 
 def between(new, old, design=DESIGN):
-    return race({"new": new, "old": old}, [PAIR], list(new), design)
+    return race({"sampled": {"new": new, "old": old}}, [PAIR], list(new), design)
 
 
 @pytest.mark.parametrize(("shift", "outcome"), [(0.6, "better"), (-0.6, "worse")])
@@ -111,7 +111,7 @@ def test_the_same_scores_are_never_better():
 def test_a_difference_passes_its_level_on():
     runs = {"a": scores(0.9), "b": scores(0.5, seed=2), "old": scores(0.5, seed=1)}
     pairs = [("a", "old"), ("b", "old")]
-    found = race(runs, pairs, ["e"], replace(DESIGN, margin=None))
+    found = race({"sampled": runs}, pairs, ["e"], replace(DESIGN, margin=None))
     assert found.outcomes == {(("a", "old"), None): "better", (("b", "old"), None): "undecided"}
     levels = {name: [x.level for x in found.looks if x.pair[0] == name] for name in "ab"}
     # Five against five cannot reject at a fourth of 2.5 %: the first look is the second.
@@ -129,7 +129,7 @@ def test_equivalence_passes_nothing_on():
     steady = {"a": scores(0.8, spread=0.001), "old": scores(0.8, spread=0.001, seed=1)}
     runs = {**steady, "b": scores(0.8, spread=0.2, seed=2)}
     pairs = [("a", "old"), ("b", "old")]
-    found = race(runs, pairs, ["e"], DESIGN)
+    found = race({"sampled": runs}, pairs, ["e"], DESIGN)
     assert found.outcomes == {(pairs[0], None): "equivalent", (pairs[1], None): "undecided"}
     assert found.looks[-1].level == linear((0.5, 0.75, 1.0), 0.025)[-1]
 
@@ -143,7 +143,7 @@ def test_what_is_decided_trains_no_further():
     }
     runs["b"]["y"][0] += 1  # so that only x is clear
     pairs = [("a", "old"), ("b", "old")]
-    found = race(runs, pairs, environments, replace(DESIGN, alpha=0.5))
+    found = race({"sampled": runs}, pairs, environments, replace(DESIGN, alpha=0.5))
     assert found.outcomes[("a", "old"), None] == "better"
     assert found.outcomes[("b", "old"), "x"] == "better"
     assert found.outcomes[("b", "old"), None] == "undecided"
@@ -153,7 +153,7 @@ def test_what_is_decided_trains_no_further():
 def test_overall_and_environments_have_half_of_the_level_each():
     environments = ["x", "y"]
     runs = {"new": scores(0.5, environments), "old": scores(0.5, environments, seed=1)}
-    found = race(runs, [PAIR], environments, replace(DESIGN, margin=None))
+    found = race({"sampled": runs}, [PAIR], environments, replace(DESIGN, margin=None))
     levels = {look.environment: look.level for look in found.looks if look.look == 0}
     assert levels == {
         None: linear(DESIGN.fractions, 0.025)[0],
@@ -213,3 +213,91 @@ def test_scores_are_finite():
 def test_a_race_needs_someone_to_race():
     with pytest.raises(ValueError, match="a pair and an environment"):
         race({}, [], ["e"], DESIGN)
+
+
+def both(sampled, likely, pairs=(PAIR,), environments=("e",), design=DESIGN):
+    """Races runs with a score of each way of acting; alone: races of the single ways."""
+    ways = {"sampled": sampled, "likely": likely}
+    alone = {way: race({way: runs}, pairs, environments, design) for way, runs in ways.items()}
+    return race(ways, pairs, environments, design), alone
+
+
+def test_a_decision_waits_for_both_ways_of_acting_and_what_one_has_said_stays():
+    old = scores(0.5, seed=1)
+    found, alone = both({"new": scores(1.1), "old": old}, {"new": scores(0.62), "old": old})
+    assert [len(one.looks) for one in alone.values()] == [1, 2]
+    assert [(look.acting, look.look, look.outcome) for look in found.looks] == [
+        ("sampled", 0, "better"),
+        ("likely", 0, "undecided"),
+        ("likely", 1, "better"),
+    ]
+    assert found.looks[0] == alone["sampled"].looks[0]
+    assert found.looks[1:] == alone["likely"].looks
+    assert found.outcomes == {(PAIR, None): "better"}
+    assert found.needed == ()
+
+
+def test_a_way_of_acting_that_says_nothing_keeps_the_race_open_to_the_limit():
+    same = scores(0.5, seed=1)
+    found, alone = both(
+        {"new": scores(1.1), "old": same}, {"new": same, "old": same},
+        design=replace(DESIGN, margin=None),
+    )  # fmt: skip
+    assert alone["sampled"].outcomes[PAIR, None] == "better"
+    assert found.outcomes[PAIR, None] == "undecided"
+    assert {way: said[PAIR, None] for way, said in found.by_acting.items()} == {
+        "sampled": "better",
+        "likely": "undecided",
+    }
+    assert found.looks[-1].look == len(DESIGN.looks) - 1
+    some = {"e": same["e"][:5]}
+    begun, _ = both({"new": {"e": scores(1.1)["e"][:5]}, "old": some}, {"new": some, "old": some})
+    assert begun.needed == (Needed("new", "e", 5, 10), Needed("old", "e", 5, 10))
+
+
+def test_ways_of_acting_that_say_different_things_end_a_race():
+    old = scores(0.5, seed=1)
+    found, _ = both({"new": scores(1.1), "old": old}, {"new": scores(-0.1), "old": old})
+    assert {way: said[PAIR, None] for way, said in found.by_acting.items()} == {
+        "sampled": "better",
+        "likely": "worse",
+    }
+    assert found.outcomes[PAIR, None] == "undecided"
+    assert found.needed == ()
+    assert {look.look for look in found.looks} == {0}
+
+
+def test_an_environment_stops_once_both_ways_have_spoken_about_it():
+    environments = ["x", "y"]
+    old = scores(0.5, environments, seed=1)
+    wild = scores(0.5, spread=5.0, seed=3)["e"]
+    sampled = {"new": {"x": scores(1.5)["e"], "y": wild}, "old": old}
+    likely = {"new": {"x": scores(-0.5)["e"], "y": wild}, "old": old}
+    found, _ = both(sampled, likely, environments=environments)
+    said = [found.by_acting[way][PAIR, "x"] for way in ("sampled", "likely")]
+    assert said == ["better", "worse"]
+    assert found.outcomes[PAIR, "x"] == "undecided"
+    last = {env: max(x.look for x in found.looks if x.environment == env) for env in environments}
+    assert last["x"] < last["y"]
+
+
+def test_what_a_single_way_of_acting_finds_passes_no_level_on():
+    """Else two equal comparisons could each get the alpha of the other, in different ways."""
+    pairs, design = [("a", "old"), ("b", "old")], replace(DESIGN, margin=None)
+    equal = {"b": scores(0.5, seed=2), "old": scores(0.5, seed=1)}
+    sampled, likely = {"a": scores(0.9), **equal}, {"a": scores(0.5), **equal}
+    found, alone = both(sampled, likely, pairs, design=design)
+    assert alone["sampled"].outcomes[pairs[0], None] == "better"
+    levels = [x.level for x in found.looks if (x.pair[0], x.acting) == ("b", "sampled")]
+    assert levels == [0, *linear((0.5, 0.75, 1.0), 0.025)]
+    found, _ = both(sampled, sampled, pairs, design=design)
+    assert found.outcomes[pairs[0], None] == "better"
+    levels = [x.level for x in found.looks if (x.pair[0], x.acting) == ("b", "likely")]
+    assert levels == [0, *linear((0.5, 0.75, 1.0), 0.05)]
+
+
+def test_the_same_scores_in_both_ways_decide_as_in_one():
+    runs = {"new": scores(0.65), "old": scores(0.5, seed=1)}
+    found, alone = both(runs, runs)
+    assert found.outcomes == alone["sampled"].outcomes
+    assert [look for look in found.looks if look.acting == "likely"] == [*alone["likely"].looks]

@@ -33,7 +33,7 @@ class Training:
 
     Args:
         out: Results folder.
-        score: Score of a run from its specification; `None` fails it.
+        score: Score of a run from its specification, see `write_scored`; `None` fails it.
         stop_after: Number of runs after which it behaves like a stopped sweep.
     """
 
@@ -63,14 +63,16 @@ class Training:
 
 
 def write_scored(out, spec, score, references, at):
-    """Writes a completed run, whose numbers follow from its episodes."""
-    raw = references.random + score * (references.expert - references.random)
-    count = 2 * spec.protocol.episodes
+    """Writes a completed run, whose numbers follow from its episodes.
+
+    `score` is that of both ways of acting, on the scale of sampled actions, or one of each.
+    """
+    ways = np.repeat(score if isinstance(score, tuple) else (score, score), spec.protocol.episodes)
     episodes = EpisodeTable(
-        returns=np.full(count, raw),
-        lengths=np.full(count, 200),
-        terminated=np.zeros(count, bool),
-        deterministic=np.arange(count) >= spec.protocol.episodes,
+        returns=references.random + ways * (references.expert - references.random),
+        lengths=np.full(ways.size, 200),
+        terminated=np.zeros(ways.size, bool),
+        deterministic=np.arange(ways.size) >= spec.protocol.episodes,
     )
     directory = RunDirectory.of(out, spec)
     directory.begin(spec)
@@ -104,10 +106,16 @@ class Watching:
 
 
 def planned(
-    new=("gail",), baselines=("bc",), env="Pendulum-v1", suite="classic", settings=None, **options
+    new=("gail",),
+    baselines=("bc",),
+    env="Pendulum-v1",
+    suite="classic",
+    settings=None,
+    out=None,
+    **options,
 ):
-    """Plans a race."""
-    values = {"batch": 3, "max_seeds": 12} | options
+    """Plans a race, by sampled actions unless another way of acting is named."""
+    values = {"batch": 3, "max_seeds": 12, "acting": "sampled"} | options
     request = SweepRequest(
         algorithms=[],
         suite=suite,
@@ -117,7 +125,9 @@ def planned(
         folder=str(Path.cwd()),
         **(settings or {}),
     )
-    return plan_race(new, baselines, request, RaceOptions(**values), command="imitbench race")
+    return plan_race(
+        new, baselines, request, RaceOptions(**values), command="imitbench race", out=out
+    )
 
 
 def carry_out(race, out, train=None, observer=None):

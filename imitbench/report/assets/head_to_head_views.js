@@ -81,9 +81,11 @@ function verdictView(table, chosen) {
       h("span", { class: "ends" }, signed(pair.iqm[0]), h("br"), ends(pair.iqm[1], pair.iqm[2]), ...quiet),
       why ? h("br") : null, why ? h("span", { class: "ends" }, why) : null);
   }));
-  const [first, ...others] = chosen.map((place) => table.entries[place].key);
-  const quoted = (key) => (/^[\w./-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`);
-  const line = ["imitbench compare", quoted(first), ...others.map((key) => `--baseline ${quoted(key)}`), "--out leaderboard.json"];
+  const [first, ...others] = chosen.map((place) => table.entries[place].typed);
+  // No command takes a name for one method if it has commas.
+  if ([first, ...others].includes(null)) return parts;
+  const quoted = (name) => (/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
+  const line = ["imitbench compare", quoted(first), ...others.map((name) => `--baseline ${quoted(name)}`), "--out leaderboard.json"];
   parts.push(h("p", { class: "said" }, "The same from the terminal, where several baselines are corrected for: ", h("code", {}, line.join(" "))));
   return parts;
 }

@@ -368,7 +368,7 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
     """
     rows = ReportRows()
     keys = _keys(sources)
-    references: set[ReferenceRow] = set()
+    references: dict[str, ReferenceRow] = {}
     for index, source in enumerate(sources):
         current = current_run_ids((run.spec, run.ended_at) for run in source.runs)
         for run in source.runs:
@@ -385,15 +385,16 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
             }
             rows.entries[run_id] = SubmittedRun(index, run)
             rows.names[key] = spec.algo_label
-            references.add(
-                ReferenceRow(suite=spec.suite, env=spec.environment.id, **dict(references_of_run))
-            )
+            row = ReferenceRow(suite=spec.suite, env=spec.environment.id, **dict(references_of_run))
+            known = row.model_dump_json(exclude={"expert_likely"})
+            if row.expert_likely is not None or known not in references:
+                references[known] = row
             if run.failure is not None:
                 columns |= run.failure.model_dump(include={"phase", "error_type", "message"})
                 rows.failures.append(FailureRow.model_validate(columns))
             else:
                 rows.scores.append(_score_row(run, columns))
-    rows.references = sorted(references, key=lambda row: (row.suite, row.env, row.version,
+    rows.references = sorted(references.values(), key=lambda row: (row.suite, row.env, row.version,
                                                           row.random, row.expert))  # fmt: skip
     return rows
 

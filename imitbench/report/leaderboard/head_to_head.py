@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from imitbench.cards.algorithm import STEP_UNITS
+from imitbench.published.board_file import compared_names
 from imitbench.report import text
 from imitbench.report.html_data import json_element
 from imitbench.report.html_markup import Markup, block, fact, tag
@@ -30,6 +31,7 @@ from imitbench.stats.improvement import improvement_matrix
 from imitbench.stats.profiles import performance_profile
 from imitbench.stats.significance import welch_margins
 from imitbench.stats.strata import FloatArray
+from imitbench.util.name_lists import at_commas
 
 SCRIPTS = (
     "theme.js", "elements.js", "tables.js", "views.js", "charts.js", "xy_chart.js",
@@ -213,6 +215,9 @@ def compared_rows(part: BoardSection) -> dict[str, BoardRow]:
 
 def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
     rows = compared_rows(part)
+    own = [row for row in part.rows if row.kind == "run"]
+    names = compared_names([(row.name, model.submitter_text(row)) for row in own])
+    typed = dict(zip((row.result.algorithm for row in own), names, strict=True))
     environments = part.section.environments
     scores = {name: scores_of(row, method.failed_runs) for name, row in rows.items()}
     at = _thresholds(scores)
@@ -221,9 +226,17 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
         "group": _group(part),
         "environments": list(environments),
         "thresholds": [float(at[0]), float(at[-1]), at.size],
-        "entries": [_entry(row, scores[name], at, part, method) for name, row in rows.items()],
+        "entries": [
+            {**_entry(row, scores[name], at, part, method), "typed": _typed(typed[name])}
+            for name, row in rows.items()
+        ],
         "pairs": _pairs(part, scores, method),
     }
+
+
+def _typed(name: str) -> str | None:
+    """Returns the name as commands take it; `None` if they take it for several, at its commas."""
+    return name if len(at_commas(name)) == 1 else None
 
 
 def _group(part: BoardSection) -> str:
