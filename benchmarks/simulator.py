@@ -50,9 +50,9 @@ Turns = dict[str, Callable[[], float]]
 def single() -> Any:
     """Context in which no task is stepped in batches."""
     never = mock.Mock(return_value=False)
-    return mock.patch.multiple(
-        environments, stepped_in_batches=never
-    ), mock.patch.multiple(protocol, stepped_in_batches=never)
+    return mock.patch.multiple(environments, stepped_in_batches=never), mock.patch.multiple(
+        protocol, stepped_in_batches=never
+    )
 
 
 def rate(count: int, work: Callable[[], None], clock: Callable[[], float]) -> float:

@@ -221,7 +221,7 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
         env_id = spec.environment.id
         if found.expert_likely is not None and bundled_suite(spec.suite) is not None:
             what = f"expert_likely {found.expert_likely:g}: the suite's card states it, runs do not"
-            findings.fail("references", each.where, what, _RERUN)
+            findings.fail("references", located.where, what, _RERUN)
         if not has_scale(found.random, found.expert):
             what = f"random {found.random:g} and expert {found.expert:g} define no scores"
             findings.fail("references", located.where, what)

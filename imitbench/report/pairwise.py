@@ -16,7 +16,7 @@ from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.comparison_runs import ComparableRun, ways_of_acting
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
-from imitbench.stats.verdicts import Verdict, common_environments, verdicts
+from imitbench.stats.verdicts import Verdict, in_all_views, verdicts
 from imitbench.store.comparability import Conditions
 
 _SHOWN = 4  # conditions of each algorithm in a message
@@ -190,17 +190,18 @@ def _comparison(
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
     ways, lacking = ways_of_acting(_lacking(sides), options.acting)
-    by_acting = {acting: _by_acting(algorithm, sides, acting, options) for acting in ways}
-    decided = by_acting[ways[0]]
-    for otherwise in list(by_acting.values())[1:]:
-        decided = tuple(
-            common_environments(one, other, "ways of acting differ")
-            for one, other in zip(decided, otherwise, strict=True)
-        )
+    views = {acting: _by_policy(algorithm, sides, acting, options) for acting in ways}
+    by_acting = {
+        acting: tuple(in_all_views(found, "failed runs decide")) for acting, found in views.items()
+    }
+    decided = in_all_views(list(by_acting.values()), "ways of acting differ")
+    # Those by acting have the p-values of one policy for failed runs.
+    every = [view for found in views.values() for view in found]
+    decided = in_all_views([decided, *every], None)
     return PairwiseComparison(
         conditions=conditions,
         algorithm=algorithm,
-        verdicts=decided,
+        verdicts=tuple(decided),
         raw_means={
             (name, env): mean
             for name, runs in sides.items()
@@ -233,21 +234,17 @@ def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> tuple[str, str] | 
     )
 
 
-def _by_acting(
+def _by_policy(
     algorithm: str,
     sides: dict[str, Sequence[ComparableRun]],
     acting: Acting,
     options: PairwiseOptions,
-) -> tuple[Verdict, ...]:
-    """Returns the verdicts about one way of acting, which hold however failed runs count."""
-    policy = options.policy or FailurePolicy.COUNT_AS_RANDOM
-    decided = _verdicts(algorithm, sides, policy, acting, options)
+) -> list[list[Verdict]]:
+    """Returns the verdicts about one way of acting, for each way to count failed runs."""
+    policies = [options.policy or FailurePolicy.COUNT_AS_RANDOM]
     if options.policy is None and any(run.score is None for runs in sides.values() for run in runs):
-        otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, acting, options)
-        decided = [
-            common_environments(one, other) for one, other in zip(decided, otherwise, strict=True)
-        ]
-    return tuple(decided)
+        policies.append(FailurePolicy.EXCLUDE)
+    return [_verdicts(algorithm, sides, policy, acting, options) for policy in policies]
 
 
 def _verdicts(

@@ -16,9 +16,9 @@ tests of one question are corrected by Holm's method.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -178,33 +178,70 @@ def verdicts(
     return [_decided(verdict, adjusted[verdict.second], options) for verdict in found]
 
 
-def common_environments(
-    one: Verdict, other: Verdict, reason: Reason = "failed runs decide"
-) -> Verdict:
-    """Returns the verdict that holds in two views of a comparison.
+_Found = TypeVar("_Found", Verdict, EnvironmentVerdict)
 
-    Each view is one policy for failed runs and one way of acting. The two tests need no correction,
-    as both must reject.
+
+def in_all_views(views: Sequence[Sequence[Verdict]], reason: Reason | None) -> list[Verdict]:
+    """Returns the verdicts that hold in all views of the same comparisons.
+
+    Each view is one policy for failed runs and one way of acting. The tests of one comparison need
+    no correction for each other, as all must reject: the largest p-value is that of the whole. It
+    is this one that Holm's method corrects for the other baselines and environments. If each view
+    were corrected by itself, a baseline that is equally good in one view alone would make room for
+    another that is equally good in the other.
 
     Args:
-        one: The verdict in one view, whose numbers are kept.
-        other: The verdict of the same comparison in the other view.
-        reason: Reason for being undecided where the views differ.
+        views: The verdicts of `verdicts` in each view, in the same order; numbers of the first are
+            kept.
+        reason: Reason for being undecided where the views differ; `None` if the first view has
+            combined the others already, so that only their p-values count.
 
     Returns:
-        `one`, undecided where the decisions differ.
+        The verdicts of the first view, undecided where the decisions differ.
     """
-    elsewhere = {found.environment: found.decision for found in other.environments}
-    environments = tuple(
-        found
-        if found.decision == elsewhere.get(found.environment, "undecided")
-        else replace(found, decision="undecided", reason=reason)
-        for found in one.environments
+    by_baseline = list(zip(*views, strict=True))
+    adjusted = holm(
+        {same[0].second: max(view.test.p_value for view in same) for same in by_baseline}
     )
-    decided: Verdict = replace(one, environments=environments)
-    if one.decision == other.decision:
-        return decided
-    return replace(decided, decision="undecided", reason=reason)
+    return [_in_all(same, adjusted[same[0].second], reason) for same in by_baseline]
+
+
+def _in_all(same: Sequence[Verdict], adjusted: float, reason: Reason | None) -> Verdict:
+    elsewhere = [{found.environment: found for found in view.environments} for view in same]
+    shared = set.intersection(*(set(found) for found in elsewhere))
+    corrected = holm(
+        {name: max(found[name].test.p_value for found in elsewhere) for name in sorted(shared)}
+    )
+    environments = tuple(
+        _kept(
+            found,
+            [view.get(found.environment) for view in elsewhere],
+            corrected.get(found.environment, math.nan),
+            reason,
+        )
+        for found in same[0].environments
+    )
+    decided: Verdict = replace(same[0], environments=environments)
+    return _kept(decided, same, adjusted, reason)
+
+
+def _kept(
+    found: _Found,
+    same: Sequence[Verdict | EnvironmentVerdict | None],
+    adjusted: float,
+    reason: Reason | None,
+) -> _Found:
+    """Returns what was found in the first view, undecided unless it holds in all."""
+    decisions = {"undecided" if view is None else view.decision for view in same}
+    if reason is not None and decisions != {found.decision}:
+        return replace(found, decision="undecided", reason=reason)
+    if found.decision == "undecided":
+        return found
+    significance = round(1 - found.difference.level, 12)
+    if adjusted <= significance:
+        return found
+    test = replace(found.test, adjusted=adjusted)
+    return replace(found, decision="undecided", reason="no difference seen", test=test)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imitbench.stats.verdicts import common_environments, verdicts
+from imitbench.stats.verdicts import in_all_views, verdicts
 
 FEW = 2_000
 SHAPES = {
@@ -146,11 +146,28 @@ def test_what_differs_between_two_ways_to_count_is_undecided():
     one, other = against(plain, old), against(failing, old)
     assert [found.decision for found in one.environments] == ["better", "better"]
     assert other.environments[0].decision != "better"
-    combined = common_environments(other, one)
+    [combined] = in_all_views([[other], [one]], "failed runs decide")
     assert combined.environments[0].reason == "failed runs decide"
     assert combined.environments[1] == other.environments[1]
     assert combined.decision == (one.decision if one.decision == other.decision else "undecided")
-    assert common_environments(one, one) == one
+    assert in_all_views([[one], [one]], "failed runs decide") == [one]
+
+
+def test_views_are_corrected_together_and_not_each_by_itself():
+    """Of two baselines, each is clearly worse in one view and nearly as good in the other."""
+    ours = cells("normal", 1, 6, 1, 0.4)
+    clear, near = cells("normal", 1, 6, 2, -9.0), None
+    for shift in np.linspace(0.4, -0.6, 41):  # just decided against one baseline alone
+        near = cells("normal", 1, 6, 3, shift)
+        if 0.025 < verdicts("new", ours, {"near": near}, replicates=FEW)[0].test.p_value < 0.05:
+            break
+    one = verdicts("new", ours, {"a": near, "b": clear}, replicates=FEW)
+    other = verdicts("new", ours, {"a": clear, "b": near}, replicates=FEW)
+    assert {found.decision for found in (*one, *other)} == {"better"}
+    together = in_all_views([one, other], "ways of acting differ")
+    assert [found.decision for found in together] == ["undecided"] * 2
+    assert [found.reason for found in together] == ["no difference seen"] * 2
+    assert all(found.test.adjusted > 0.05 for found in together)
 
 
 @settings(max_examples=25, deadline=None)
