@@ -245,10 +245,10 @@ def rewards_table(board):
     found = []
     for path in sorted((ROOT / "ablations" / "airl-rewards").glob("*.jsonl")):
         last = json.loads(path.read_text().splitlines()[-1])
-        references = load_suite("seals").environments[last["env"]].scale
+        known = load_suite("seals").environments[last["env"]].references
         scores = [
-            normalize(last[f"return_{way}"], references.random, references.one)
-            for way in ("sampled", "likely")
+            normalize(last[f"return_{way}"], known.random.mean, one.mean)
+            for way, one in (("sampled", known.expert), ("likely", known.expert_likely))
         ]
         numbers = [
             *scores,
