@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from support.browser import browser
-from support.command import call_imitbench
+from support.command import call_imitbench, share_warm_start
 
 # Several tests run at once, one to a core, and networks as small as these gain nothing from more
 # threads. Said before torch and NumPy are imported, and to all processes that tests start.
@@ -25,6 +25,12 @@ hypothesis.settings.register_profile(
     "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any-machine")
+
+
+def pytest_configure(config):
+    """All workers run commands from one warm process, which gets ready while they collect tests."""
+    if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        share_warm_start()
 
 
 def pytest_collection_modifyitems(items):

@@ -1,8 +1,9 @@
 """Runs commands in separate processes that do not have to import torch.
 
-A server imports the large packages once, and forks itself for each command. Each command has its
-own arguments, working directory, environment variables and output. Only settings that Python reads
-at its start cannot differ; commands that need them run in an ordinary process.
+A server imports the large packages once. It forks itself for each process that connects to it, since
+several workers run tests at once; that fork forks itself for each command. Each command has its own
+arguments, working directory, environment variables and output. Only settings that Python reads at
+its start cannot differ; commands that need them run in an ordinary process.
 """
 
 import contextlib
@@ -14,12 +15,14 @@ import os
 import pkgutil
 import resource
 import runpy
+import select
 import socket
 import subprocess
 import sys
 import tempfile
 import traceback
 import typing
+import uuid
 import weakref
 from pathlib import Path
 
@@ -42,26 +45,50 @@ PRELOADED = (
 _READ_AT_START = ("COVERAGE", "LC_", "LANG", "LD_", "MKL_", "OMP_", "PYTHON", "TZ")
 
 
-class WarmStart:
+class WarmServer:
     """A server of commands, which exits with the process that created it.
 
     Args:
         environment: Its variables.
+
+    Attributes:
+        address: Where a `WarmStart` finds it, in this process or another.
     """
 
     def __init__(self, environment):
-        ours, its = socket.socketpair()
-        with its:
+        self.address = f"imitbench-tests-{uuid.uuid4().hex}"
+        self._held, its = socket.socketpair()
+        listener = _socket()
+        listener.bind(f"\0{self.address}")
+        listener.listen()
+        with its, listener:
+            numbers = [its.fileno(), listener.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())],
-                pass_fds=[its.fileno()],
+                [sys.executable, __file__, *map(str, numbers)],
+                pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
                 # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
                 env={**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
-        self._socket = ours
-        self._answers = ours.makefile()
-        self._given = _read_at_start(environment)
+
+    def close(self):
+        """Stops the server."""
+        self._held.close()
+        self._process.wait()
+
+
+class WarmStart:
+    """A connection to a server of commands.
+
+    Args:
+        address: That of the server.
+    """
+
+    def __init__(self, address):
+        self._socket = _socket()
+        self._socket.connect(f"\0{address}")
+        self._answers = self._socket.makefile()
+        self._given = json.loads(self._answers.readline())
 
     def can_run(self, environment):
         """Whether a command with these variables behaves as in an ordinary process."""
@@ -97,14 +124,12 @@ class WarmStart:
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         answer = self._answers.readline()
         if not answer:
-            raise RuntimeError(f"the server of commands died: {self._process.wait()}")
+            raise RuntimeError("the server of commands died")
         return json.loads(answer)
 
-    def close(self):
-        """Stops the server."""
-        self._answers.close()
-        self._socket.close()
-        self._process.wait()
+
+def _socket():
+    return socket.socket(socket.AF_UNIX)
 
 
 def _request(module, arguments, cwd, environment, out, err):
@@ -118,7 +143,9 @@ def _read_at_start(environment):
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
-def _serve(connection):
+def _serve(held, listener):
+    """Serves all processes that connect to it; does not return."""
+    given = _read_at_start(os.environ)  # before OpenCV is imported, which changes it
     own = pkgutil.walk_packages(imitbench.__path__, "imitbench.")
     names = [module.name for module in own if "templates" not in module.name]
     for name in (*PRELOADED, *names):
@@ -137,10 +164,26 @@ def _serve(connection):
     for finalizer in weakref.finalize._registry:
         finalizer.atexit = False  # torch would take back each of its kernels in each command
     typing._cleanups.clear()  # DuckDB would empty each cache of types, which copies their memory
-    with connection.makefile("rb") as requests:
+    while True:
+        ready, _, _ = select.select([held, listener], [], [])
+        if held in ready:  # the process that created the server has ended
+            os._exit(0)  # extensions warn about what is left
+        connection, _ = listener.accept()
+        with connection:
+            if os.fork() == 0:
+                held.close()
+                listener.close()
+                _serve_one(connection, given)
+
+
+def _serve_one(connection, given):
+    """Runs commands of one process, which is told `given`, until it ends; does not return."""
+    with contextlib.suppress(ConnectionError), connection.makefile("rb") as requests:
+        connection.sendall(json.dumps(given).encode() + b"\n")
         for line in requests:
             answer = _answer(json.loads(line), connection)
             connection.sendall(json.dumps(answer).encode() + b"\n")
+    os._exit(0)
 
 
 def _use_huge_pages():
@@ -214,4 +257,7 @@ def _become(request, outputs):
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    except KeyboardInterrupt:  # the tests are interrupted
+        os._exit(1)
