@@ -1,9 +1,9 @@
 """Runs commands in separate processes that do not have to import torch.
 
-A server imports the large packages once. It forks itself for each process that connects to it, since
-several workers run tests at once; that fork forks itself for each command. Each command has its own
-arguments, working directory, environment variables and output. Only settings that Python reads at
-its start cannot differ; commands that need them run in an ordinary process.
+A server imports the large packages once. It forks itself for each process that connects to it,
+since several workers run tests at once; that fork forks itself for each command. Each command has
+its own arguments, working directory, environment variables and output. Only settings that Python
+reads at its start cannot differ; commands that need them run in an ordinary process.
 """
 
 import contextlib
