@@ -85,6 +85,13 @@ def call_imitbench(*arguments, cwd, env=None, bounds=None):
     return answer
 
 
+def run_script(path, *arguments, cwd):
+    """Runs `python PATH ARGUMENTS…` in a process that has imported torch."""
+    server, environment = _warm_start(), _environment(None)
+    assert server.can_run(environment), "it needs an ordinary process"
+    return Answer(*server.run(str(path), [*map(str, arguments)], cwd, environment))
+
+
 class Started:
     """`imitbench ARGUMENTS…` while it runs, for tests that watch or interrupt it.
 

@@ -95,9 +95,10 @@ class WarmStart:
         return _read_at_start(environment) == self._given
 
     def run(self, module, arguments, cwd, environment, bounds=None):
-        """Runs `python -m MODULE ARGUMENTS…`.
+        """Runs `python -m MODULE ARGUMENTS…`, or `python FILE.py ARGUMENTS…`.
 
         Args:
+            module: The module, or the file.
             bounds: Processor time in seconds, and bytes of memory beyond those of the server; the
                 command, and each process that it starts, fails if it needs more.
 
@@ -237,7 +238,10 @@ def _become(request, outputs):
     sys.argv = [request["module"], *request["arguments"]]
     code = 0
     try:
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        if request["module"].endswith(".py"):
+            runpy.run_path(request["module"], run_name="__main__")
+        else:
+            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
