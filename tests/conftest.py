@@ -65,6 +65,14 @@ def _no_litter(tmp_path_factory):
     patch.undo()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_disks():
+    """What tests write need not survive the machine; `flushed` tells what would."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_dir():
     """Folder of real files that other tools wrote; too large for the repository."""
