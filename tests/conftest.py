@@ -28,8 +28,12 @@ hypothesis.settings.load_profile("any-machine")
 
 
 def pytest_configure(config):
-    """All workers run commands from one warm process, which gets ready while they collect tests."""
-    if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+    """All workers run commands from one warm process, which gets ready while they collect tests.
+
+    With coverage, each worker measures commands of its own.
+    """
+    shared = config.getoption("numprocesses", None) and not config.getoption("cov_source", None)
+    if shared and "PYTEST_XDIST_WORKER" not in os.environ:
         share_warm_start()
 
 
