@@ -281,21 +281,8 @@ def test_two_concurrent_sweeps_both_finish_and_nothing_is_done_twice(
 
 
 def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
-    words = [
-        "run",
-        "--algo",
-        "bc",
-        "--env",
-        "Pendulum-v1",
-        "--seeds",
-        "3",
-        "--budget",
-        "quick",
-        "--jobs",
-        "1",
-        "--out",
-    ]
-    process = Started(*words, tmp_path, cwd=tmp_path)
+    words = ("run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", 3, "--budget", "quick")
+    process = Started(*words, "--jobs", 1, "--out", tmp_path, cwd=tmp_path)
     while not list(tmp_path.rglob("status.json")):  # a worker has begun
         assert process.running()
         time.sleep(0.05)

@@ -16,6 +16,7 @@ import pkgutil
 import resource
 import runpy
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -231,6 +232,8 @@ def _become(request, outputs):
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_DATA, (data + size, data + size))
+    # In the background, where tests may be run, Ctrl-C is ignored from the start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
