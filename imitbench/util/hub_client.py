@@ -235,7 +235,11 @@ def _download(
     # commit the revision is. A file that the hub lists only now would be without limits.
     folder = Path(
         huggingface_hub.snapshot_download(
-            repo, repo_type=kind, revision=revision, allow_patterns=list(files)
+            repo,
+            repo_type=kind,
+            revision=revision,
+            allow_patterns=list(files),
+            tqdm_class=hidden_bar(),
         )
     )
     if folder.name != commit:
@@ -346,6 +350,17 @@ def check_sizes(name: str, sizes: Mapping[str, int]) -> None:
     if total > limits().hub_pull_bytes:
         found = f"{len(sizes)} files have {total:,} bytes together"
         raise InputError(f"{name}: {beyond('hub_pull_bytes', found)}")
+
+
+def hidden_bar() -> type:
+    """Returns a class of progress bars that are never shown."""
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class HiddenBar(tqdm):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "disable": True})  # type: ignore[no-untyped-call]
+
+    return HiddenBar
 
 
 def counting_bar(name: str, file: str, size: int) -> type:
