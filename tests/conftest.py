@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from support.browser import browser
-from support.command import call_imitbench
+from support.command import call_imitbench, share_warm_start
 
 # Several tests run at once, one to a core, and networks as small as these gain nothing from more
 # threads. Said before torch and NumPy are imported, and to all processes that tests start.
@@ -25,6 +25,16 @@ hypothesis.settings.register_profile(
     "any-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any-machine")
+
+
+def pytest_configure(config):
+    """All workers run commands from one warm process, which gets ready while they collect tests.
+
+    With coverage, each worker measures commands of its own.
+    """
+    shared = config.getoption("numprocesses", None) and not config.getoption("cov_source", None)
+    if shared and "PYTEST_XDIST_WORKER" not in os.environ:
+        share_warm_start()
 
 
 def pytest_collection_modifyitems(items):
@@ -57,6 +67,14 @@ def _no_litter(tmp_path_factory):
     patch.setattr(tempfile, "tempdir", folder)
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_disks():
+    """What tests write need not survive the machine; `flushed` tells what would."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,9 @@
 """Every command and program in the README and in similar pages runs."""
 
 import shlex
-import subprocess
-import sys
 
 import pytest
-from support.command import call_imitbench
+from support.command import call_imitbench, run_script
 from support.hub import serve_hub
 from support.readme import PAGES, README, ROOT, blocks, commands
 
@@ -87,10 +85,6 @@ def test_the_commands_of_a_page_run_in_order(readers, page, place):
 
 def test_the_library_example_runs(tmp_path):
     [program] = blocks(README, "python")
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "example.py").write_text(program)
+    done = run_script(tmp_path / "example.py", cwd=tmp_path)
+    assert done.code == 0, done.err

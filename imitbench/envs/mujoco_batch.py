@@ -126,12 +126,17 @@ def time_limit(env: gym.Env[Any, Any]) -> int | None:
 
 
 def knows(env: gym.Env[Any, Any]) -> bool:
-    """Whether batches know the task of an environment and all its wrappers."""
+    """Whether batches know the task of an environment and all its wrappers.
+
+    One that shows each step in a window is stepped by itself.
+    """
+    if env.render_mode == "human" or find_spec("mujoco.batch") is None:
+        return False
     try:
         time_limit(env)
     except ValueError:
         return False
-    return task_of(env.unwrapped) is not None and find_spec("mujoco.batch") is not None
+    return task_of(env.unwrapped) is not None
 
 
 def agrees(env: gym.Env[Any, Any]) -> bool:

@@ -57,9 +57,7 @@ class MujocoTask(ABC):
         self.env: Any = env
         self.qpos, self.qvel = batch.bind("qpos"), batch.bind("qvel")
         self.dt: float = env.dt
-        self.newest = type(env).__module__.endswith("_v5") or any(
-            base.__module__.endswith("_v5") for base in type(env).__mro__
-        )
+        self.newest = any(base.__module__.endswith("_v5") for base in type(env).__mro__)
 
     @abstractmethod
     def position(self, rows: Rows) -> Array:
@@ -207,7 +205,7 @@ class _AlongXY(MujocoTask):
         return np.sqrt([point.dot(point) for point in points])
 
     def where(self, rows: Rows, after: Array) -> dict[str, Array]:
-        """Infos of the place that the body has reached."""
+        """Infos of the point that the body has reached."""
         points = self.qpos[rows, :2] if self.newest else after
         return {
             "x_position": points[:, 0],

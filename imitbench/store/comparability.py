@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 from imitbench.records.bundled_cards import budget_label, role_of
 from imitbench.records.runs import RunRow, RunSpec
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,6 @@ def current_run_ids(attempts: Iterable[tuple[RunSpec, str]]) -> set[str]:
         attempts: Completed and failed runs of one submitter, with the ISO 8601 time in UTC at
             which each ended.
     """
-    import duckdb
     import pyarrow as pa
 
     rows = [
@@ -155,6 +158,14 @@ def current_run_ids(attempts: Iterable[tuple[RunSpec, str]]) -> set[str]:
     ]
     if not rows:
         return set()
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with _memory().cursor() as connection:
         connection.register("attempts", pa.Table.from_pylist(rows))
         return {run_id for (run_id,) in connection.sql(current_runs_query("attempts")).fetchall()}
+
+
+@cache
+def _memory() -> duckdb.DuckDBPyConnection:
+    """Returns an empty database, which takes longer to create than to use."""
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})

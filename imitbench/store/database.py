@@ -29,6 +29,7 @@ from imitbench.store.database_access import (
     POLL_S,
     DamagedDatabaseError,
     check_content,
+    file_state,
     opened,
 )
 from imitbench.store.external_results import ExternalScoreRow
@@ -336,8 +337,9 @@ def reader(out: Path, *, home: Path | None = None) -> Iterator[DuckDBPyConnectio
     path = (home or out) / DATABASE_FILE
     if not path.exists():
         raise InputError(f"--out {out}: no results found; run `imitbench run --out {out}` first")
+    before = file_state(path)
     with opened(path) as connection:
-        check_content(connection, path, SCHEMA)
+        check_content(connection, path, SCHEMA, before)
         connection.execute(f"SET VARIABLE {FOLDER_VARIABLE} = ?", [str(out)])
         yield connection
 
@@ -352,6 +354,7 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
     Raises:
         InputError: The file is not a database of results, or has another version.
     """
+    before = file_state(path)
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(opened(path))
@@ -368,7 +371,7 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
                 f"{path}: was made by another version; name its results folder, from which the "
                 "database is rebuilt"
             )
-        check_content(connection, path, SCHEMA)
+        check_content(connection, path, SCHEMA, before)
         yield connection
 
 

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,10 @@ class DamagedDatabaseError(InputError):
     """The database cannot be opened and must be rebuilt."""
 
 
+def _log(path: Path) -> Path:
+    return path.with_name(path.name + ".wal")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[DuckDBPyConnection]:
     """Opens a database for reading; its queries read and write no file, and change no setting.
@@ -47,7 +51,7 @@ def opened(path: Path) -> Iterator[DuckDBPyConnection]:
         DamagedDatabaseError: The file is no database that can be opened.
         InputError: It is not an ordinary file, or another program writes to it.
     """
-    log = path.with_name(path.name + ".wal")
+    log = _log(path)
     for file in (path, log) if log.exists() else (path,):
         require_ordinary(file)  # DuckDB would wait for a pipe
     connection = _connect(path)
@@ -58,19 +62,41 @@ def opened(path: Path) -> Iterator[DuckDBPyConnection]:
         connection.close()
 
 
-def check_content(connection: DuckDBPyConnection, path: Path, schema: str) -> None:
+FileState = tuple[tuple[int, ...], ...]
+_CHECKED: set[tuple[str, FileState]] = set()
+"""Schemas that this process has found in files; to list all macros takes as long as to open one."""
+
+
+def file_state(path: Path) -> FileState:
+    """Returns what differs once a database's file, or its log, is replaced or written into."""
+    found = []
+    for file in (path, _log(path)):
+        with suppress(OSError):
+            stat = file.stat()
+            times = stat.st_mtime_ns, stat.st_ctime_ns
+            found.append((stat.st_dev, stat.st_ino, stat.st_size, *times))
+    return tuple(found)
+
+
+def check_content(
+    connection: DuckDBPyConnection, path: Path, schema: str, before: FileState
+) -> None:
     """Checks that a database has the tables and views of a schema, and nothing else.
 
     A view or a macro of another name, such as that of a function, would change the answers.
 
     Args:
         connection: Connection to the database.
-        path: Its file, for the message.
+        path: Its file.
         schema: Statements that create the tables and views.
+        before: State of the file before it was opened.
 
     Raises:
         DamagedDatabaseError: It has others.
     """
+    unchanged = file_state(path) == before
+    if unchanged and (schema, before) in _CHECKED:
+        return
     found = set(connection.execute(_CATALOGUE).fetchall())
     other = sorted(name for name, _ in found ^ _expected(schema))
     if other:
@@ -78,6 +104,8 @@ def check_content(connection: DuckDBPyConnection, path: Path, schema: str) -> No
             f"{path}: {one_line(other[0], 40)} is missing, or has another shape than this "
             "program's; delete the file, it is rebuilt from the run directories"
         )
+    if unchanged:
+        _CHECKED.add((schema, before))
 
 
 @functools.cache

@@ -7,8 +7,6 @@ import pytest
 from scipy.integrate import quad
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
-from sklearn.neighbors import KernelDensity
-from sklearn.preprocessing import StandardScaler
 
 from imitbench.algorithms.density_model import (
     KERNELS,
@@ -22,8 +20,16 @@ from imitbench.algorithms.density_model import (
 
 def whole_leaf(points, kernel, bandwidth):
     """scikit-learn's estimate, from a tree of one leaf: with more it loses digits."""
+    from sklearn.neighbors import KernelDensity  # slowly, and not by every test worker
+
     estimator = KernelDensity(kernel=kernel, bandwidth=bandwidth, leaf_size=len(points))
     return estimator.fit(points)
+
+
+def standard_scaler():
+    from sklearn.preprocessing import StandardScaler
+
+    return StandardScaler()
 
 
 def by_the_definition(points, queries, bandwidth):
@@ -124,7 +130,7 @@ def test_standardising_equals_scikit_learns():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(200, 5)) * [1, 1e3, 1e-4, 1, 0] + [0, 5, 1e3, -2, 7.1]
     queries = rng.normal(size=(30, 5))
-    expected = StandardScaler().fit(rows).transform(queries)
+    expected = standard_scaler().fit(rows).transform(queries)
     np.testing.assert_allclose(Standardiser(rows)(queries), expected, rtol=1e-9)
     assert np.array_equal(Standardiser(rows, enabled=False)(queries), queries)
 
@@ -132,7 +138,7 @@ def test_standardising_equals_scikit_learns():
 def test_all_times_are_standardised_together():
     rows = {0: np.array([[0.0], [2.0]]), 1: np.array([[10.0], [12.0]])}
     density = TimedDensity(rows, "gaussian", 0.5, True)
-    scaler = StandardScaler().fit(np.concatenate(list(rows.values())))
+    scaler = standard_scaler().fit(np.concatenate(list(rows.values())))
     queries, steps = np.array([[1.0], [1.0], [11.0]]), np.array([0, 1, 1])
     models = {t: whole_leaf(scaler.transform(rows[t]), "gaussian", 0.5) for t in rows}
     expected = [

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch as th
+from support.command import Started
 from support.observer import Recorder
 
 from imitbench.bench.job import Job
@@ -281,17 +281,16 @@ def test_two_concurrent_sweeps_both_finish_and_nothing_is_done_twice(
 
 
 def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
-    # In the background, where tests may be run, Ctrl-C is ignored from the start.
-    restore = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    process = run_command(tmp_path, preexec_fn=restore)
+    words = ("run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", 3, "--budget", "quick")
+    process = Started(*words, "--jobs", 1, "--out", tmp_path, cwd=tmp_path)
     while not list(tmp_path.rglob("status.json")):  # a worker has begun
+        assert process.running()
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "the same command resumes" in errors
-    assert "Traceback" not in errors
-    # Its workers received a request to stop, and have answered.
+    process.signal(signal.SIGINT)
+    answer = process.end()
+    assert answer.code == 130
+    assert "the same command resumes" in answer.err
+    # Its worker received a request to stop, and has answered.
     states = {json.loads(path.read_text())["state"] for path in tmp_path.rglob("status.json")}
     assert states <= {"done", "interrupted"}
     assert np.all([not p.name.endswith(".tmp") for p in tmp_path.rglob("*")])

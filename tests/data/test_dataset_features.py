@@ -1,6 +1,5 @@
 """Schemas in the form of the hub's cards."""
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +19,8 @@ TYPES = {
 
 @pytest.mark.parametrize("kind", TYPES.values(), ids=TYPES)
 def test_datasets_understands_every_type(kind):
+    import datasets  # slowly, and not by every test worker
+
     read = datasets.Features._from_yaml_list([{"name": "column", **feature(kind)}])
     stored = read.arrow_schema.field("column").type
     assert feature(stored) == feature(kind)

@@ -182,12 +182,19 @@ class Doubled(gym.RewardWrapper):
         return 2 * reward
 
 
-@pytest.mark.parametrize("env", [
-    Tamed, lambda: Doubled(hopper_v5.HopperEnv()), lambda: gym.make("Pendulum-v1"),
-    lambda: gym.make("Reacher-v5"),
-], ids=["another cost", "another wrapper", "no simulator", "another task"])  # fmt: skip
-def test_what_batches_do_not_know_is_stepped_singly(env):
-    assert not knows(env())
+@pytest.mark.parametrize(
+    "make",
+    [
+        Tamed,
+        lambda: Doubled(hopper_v5.HopperEnv()),
+        lambda: gym.make("Hopper-v5", render_mode="human"),
+        lambda: gym.make("Pendulum-v1"),
+        lambda: gym.make("Reacher-v5"),
+    ],
+    ids=["another cost", "another wrapper", "a window", "no simulator", "another task"],
+)
+def test_what_batches_do_not_know_is_stepped_singly(make):
+    assert not knows(make())
 
 
 def test_a_subclass_with_other_arguments_is_known():

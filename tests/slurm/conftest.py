@@ -9,10 +9,12 @@ import pytest
 from support.command import call_imitbench
 from support.slurm import Cluster, tell, wait_for
 
+FOLDER = f"{Path(__file__).parent}/"
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(FOLDER):
             item.add_marker(pytest.mark.slurm)
 
 

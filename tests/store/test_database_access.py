@@ -78,8 +78,23 @@ def test_a_database_with_other_content_is_refused(what, out, tmp_path):
     is_refused(path)
 
 
+def test_a_log_that_is_added_to_a_checked_database_is_checked(out, tmp_path):
+    one, other = (tmp_path / name / database.DATABASE_FILE for name in ("one", "other"))
+    for path in (one, other):
+        path.parent.mkdir()
+        shutil.copy(out / database.DATABASE_FILE, path)
+    with database.reader(one.parent):
+        pass
+    with duckdb.connect(other) as connection:
+        connection.execute(OTHER["a macro"])
+        shutil.copy(f"{other}.wal", one.parent)
+    is_refused(one)
+
+
 def test_a_database_with_other_content_is_rebuilt(out):
     path = out / database.DATABASE_FILE
+    with database.reader(out):
+        pass  # it is checked again when it has changed
     with duckdb.connect(path) as connection:
         connection.execute(OTHER["a view"])
     is_refused(path)

@@ -14,9 +14,10 @@ import termios
 import time
 from dataclasses import dataclass
 
-from support.warm_start import WarmStart
+from support.warm_start import WarmServer, WarmStart
 
 _OF_TERMINALS = ("COLUMNS", "FORCE_COLOR", "NO_COLOR")
+_SHARED = "WARM_START_OF_TESTS"
 _LIBRARIES = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
@@ -27,11 +28,25 @@ class Answer:
     err: str
 
 
-@functools.cache
-def _warm_start():
-    server = WarmStart(_environment(None))
+def share_warm_start():
+    """Starts the server of commands for all processes that inherit this one's environment."""
+    os.environ[_SHARED] = _start_server().address
+
+
+def _start_server():
+    server = WarmServer(_environment(None))
     atexit.register(server.close)
     return server
+
+
+@functools.cache
+def _warm_start():
+    environment = _environment(None)
+    if _SHARED in os.environ:
+        shared = WarmStart(os.environ[_SHARED])
+        if shared.can_run(environment):
+            return shared
+    return WarmStart(_start_server().address)
 
 
 def _environment(env):
@@ -39,6 +54,7 @@ def _environment(env):
     # OpenCV sets it when it is imported; a process with another one than this had at its start
     # could not be forked from the warm one.
     inherited.pop("LD_LIBRARY_PATH", None)
+    inherited.pop(_SHARED, None)
     return {**inherited, **_LIBRARIES, **(env or {})}
 
 
@@ -67,6 +83,13 @@ def call_imitbench(*arguments, cwd, env=None, bounds=None):
         answer = Answer(done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in answer.err, answer.err
     return answer
+
+
+def run_script(path, *arguments, cwd):
+    """Runs `python PATH ARGUMENTS…` in a process that has imported torch."""
+    server, environment = _warm_start(), _environment(None)
+    assert server.can_run(environment), "it needs an ordinary process"
+    return Answer(*server.run(str(path), [*map(str, arguments)], cwd, environment))
 
 
 class Started:

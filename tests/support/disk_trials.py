@@ -13,13 +13,11 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from imitbench.util.torch_startup import use_one_thread
 from support.disk_works import WORKS, expected_results, trial
 from support.failing_disk import FailingDisk
 
 
 def main(name, folder, first, step, *failures):
-    use_one_thread()
     folder, work = Path(folder), WORKS[name]()
     expected = expected_results(work, folder / "whole")
     for failure in failures:

@@ -22,6 +22,7 @@ from imitbench.store.run_dir import RunDirectory
 from support.observer import Recorder
 from support.outcomes import database_content, finished_runs
 from support.plans import make_plan
+from support.results import write_finished_run
 
 
 class TinyPlan(Plan):
@@ -105,9 +106,10 @@ class Collection:
     def prepare(self, out):
         template = out.parent / "template"
         if not template.exists():
-            template.mkdir(parents=True)
-            Sweep().do(template)
-            second = template / sorted(finished_runs(template))[1]
+            for seed in (0, 1):
+                last = write_finished_run(template, seed)
+                last.write_curve([{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
+            second = last.path
             second.rename(template.parent / "second")
             collect(template)
             (template.parent / "second").rename(second)

@@ -1,8 +1,9 @@
 """Runs commands in separate processes that do not have to import torch.
 
-A server imports the large packages once, and forks itself for each command. Each command has its
-own arguments, working directory, environment variables and output. Only settings that Python reads
-at its start cannot differ; commands that need them run in an ordinary process.
+A server imports the large packages once. It forks itself for each process that connects to it,
+since several workers run tests at once; that fork forks itself for each command. Each command has
+its own arguments, working directory, environment variables and output. Only settings that Python
+reads at its start cannot differ; commands that need them run in an ordinary process.
 """
 
 import contextlib
@@ -14,11 +15,15 @@ import os
 import pkgutil
 import resource
 import runpy
+import select
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import traceback
+import typing
+import uuid
 import weakref
 from pathlib import Path
 
@@ -41,35 +46,60 @@ PRELOADED = (
 _READ_AT_START = ("COVERAGE", "LC_", "LANG", "LD_", "MKL_", "OMP_", "PYTHON", "TZ")
 
 
-class WarmStart:
+class WarmServer:
     """A server of commands, which exits with the process that created it.
 
     Args:
         environment: Its variables.
+
+    Attributes:
+        address: Where a `WarmStart` finds it, in this process or another.
     """
 
     def __init__(self, environment):
-        ours, its = socket.socketpair()
-        with its:
+        self.address = f"imitbench-tests-{uuid.uuid4().hex}"
+        self._held, its = socket.socketpair()
+        listener = _socket()
+        listener.bind(f"\0{self.address}")
+        listener.listen()
+        with its, listener:
+            numbers = [its.fileno(), listener.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())],
-                pass_fds=[its.fileno()],
+                [sys.executable, __file__, *map(str, numbers)],
+                pass_fds=numbers,
                 stdin=subprocess.DEVNULL,
                 # Arrow's own allocator reserves a gigabyte at once, which `bounds` would count.
                 env={**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             )
-        self._socket = ours
-        self._answers = ours.makefile()
-        self._given = _read_at_start(environment)
+
+    def close(self):
+        """Stops the server."""
+        self._held.close()
+        self._process.wait()
+
+
+class WarmStart:
+    """A connection to a server of commands.
+
+    Args:
+        address: That of the server.
+    """
+
+    def __init__(self, address):
+        self._socket = _socket()
+        self._socket.connect(f"\0{address}")
+        self._answers = self._socket.makefile()
+        self._given = json.loads(self._answers.readline())
 
     def can_run(self, environment):
         """Whether a command with these variables behaves as in an ordinary process."""
         return _read_at_start(environment) == self._given
 
     def run(self, module, arguments, cwd, environment, bounds=None):
-        """Runs `python -m MODULE ARGUMENTS…`.
+        """Runs `python -m MODULE ARGUMENTS…`, or `python FILE.py ARGUMENTS…`.
 
         Args:
+            module: The module, or the file.
             bounds: Processor time in seconds, and bytes of memory beyond those of the server; the
                 command, and each process that it starts, fails if it needs more.
 
@@ -96,14 +126,12 @@ class WarmStart:
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         answer = self._answers.readline()
         if not answer:
-            raise RuntimeError(f"the server of commands died: {self._process.wait()}")
+            raise RuntimeError("the server of commands died")
         return json.loads(answer)
 
-    def close(self):
-        """Stops the server."""
-        self._answers.close()
-        self._socket.close()
-        self._process.wait()
+
+def _socket():
+    return socket.socket(socket.AF_UNIX)
 
 
 def _request(module, arguments, cwd, environment, out, err):
@@ -117,7 +145,9 @@ def _read_at_start(environment):
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
-def _serve(connection):
+def _serve(held, listener):
+    """Serves all processes that connect to it; does not return."""
+    given = _read_at_start(os.environ)  # before OpenCV is imported, which changes it
     own = pkgutil.walk_packages(imitbench.__path__, "imitbench.")
     names = [module.name for module in own if "templates" not in module.name]
     for name in (*PRELOADED, *names):
@@ -132,12 +162,44 @@ def _serve(connection):
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     gc.freeze()  # keeps memory shared after garbage collections
+    _use_huge_pages()
     for finalizer in weakref.finalize._registry:
         finalizer.atexit = False  # torch would take back each of its kernels in each command
-    with connection.makefile("rb") as requests:
+    os.fsync = lambda _: None  # what tests write need not survive the machine
+    typing._cleanups.clear()  # DuckDB would empty each cache of types, which copies their memory
+    while True:
+        ready, _, _ = select.select([held, listener], [], [])
+        if held in ready:  # the process that created the server has ended
+            os._exit(0)  # extensions warn about what is left
+        connection, _ = listener.accept()
+        with connection:
+            if os.fork() == 0:
+                held.close()
+                listener.close()
+                _serve_one(connection, given)
+
+
+def _serve_one(connection, given):
+    """Runs commands of one process, which is told `given`, until it ends; does not return."""
+    with contextlib.suppress(ConnectionError), connection.makefile("rb") as requests:
+        connection.sendall(json.dumps(given).encode() + b"\n")
         for line in requests:
             answer = _answer(json.loads(line), connection)
             connection.sendall(json.dumps(answer).encode() + b"\n")
+    os._exit(0)
+
+
+def _use_huge_pages():
+    """Lets a fork copy one entry for two megabytes, where the kernel can."""
+    collapse, huge = 25, 2 << 20
+    madvise = ctypes.CDLL(None).madvise
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        extent, access, _, _, inode, *_ = line.split()
+        if access == "rw-p" and inode == "0":
+            start, end = (int(number, 16) for number in extent.split("-"))
+            start, end = -(-start // huge) * huge, end // huge * huge
+            if start < end:
+                madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), collapse)
 
 
 def _answer(request, connection):
@@ -170,6 +232,8 @@ def _become(request, outputs):
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         data = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_DATA, (data + size, data + size))
+    # In the background, where tests may be run, Ctrl-C is ignored from the start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
@@ -178,7 +242,10 @@ def _become(request, outputs):
     sys.argv = [request["module"], *request["arguments"]]
     code = 0
     try:
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        if request["module"].endswith(".py"):
+            runpy.run_path(request["module"], run_name="__main__")
+        else:
+            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
@@ -198,4 +265,7 @@ def _become(request, outputs):
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    try:
+        _serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    except KeyboardInterrupt:  # the tests are interrupted
+        os._exit(1)
