@@ -78,6 +78,7 @@ def test_a_time_limit_ends_episodes():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 @pytest.mark.parametrize("version", ["v4", "v5"])
 @pytest.mark.parametrize("name", [name.removesuffix("Env") for name in TASKS])
 def test_all_results_of_a_task_of_gymnasium_are_those_of_its_step(name, version):
@@ -85,6 +86,7 @@ def test_all_results_of_a_task_of_gymnasium_are_those_of_its_step(name, version)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning")
 def test_contact_forces_of_the_older_ant_are_those_of_its_step():
     kwargs = {"use_contact_forces": True}
     compare(EnvironmentSpec(id="Ant-v4", horizon="variable", kwargs=kwargs), 500)
