@@ -15,10 +15,10 @@ With `--threads N`, `batch` also has N threads, and numbers are per second of wa
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -47,12 +47,15 @@ EPISODES = 20
 Turns = dict[str, Callable[[], float]]
 
 
-def single() -> Any:
+@contextmanager
+def single() -> Iterator[None]:
     """Context in which no task is stepped in batches."""
     never = mock.Mock(return_value=False)
-    return mock.patch.multiple(environments, stepped_in_batches=never), mock.patch.multiple(
-        protocol, stepped_in_batches=never
-    )
+    with (
+        mock.patch.object(environments, "stepped_in_batches", never),
+        mock.patch.object(protocol, "stepped_in_batches", never),
+    ):
+        yield
 
 
 def rate(count: int, work: Callable[[], None], clock: Callable[[], float]) -> float:
@@ -77,8 +80,7 @@ def simulator_turns(spec: EnvironmentSpec, threads: int) -> Turns:
     clock = time.perf_counter if threads > 1 else time.process_time
     inner: Any = make_environment(spec).unwrapped
     inner.reset(seed=0)
-    one, other = single()
-    with one, other:
+    with single():
         venvs: dict[str, VecEnv] = {"step": make_training_environments(spec, N_ENVS, 0)}
     for count in sorted({1, threads}):
         name = "batch" if count == 1 else f"batch, {count} threads"
@@ -136,8 +138,7 @@ def training_turns(env_id: str) -> Turns:
         turns[f"evaluation, {name}"] = lambda: rate(EPISODES * 1000, evaluate, clock)
 
     add("batch")
-    one, other = single()
-    with one, other:
+    with single():
         add("step")
     return turns
 
@@ -154,7 +155,6 @@ def measure(title: str, turns: Turns, repeats: int, ratios: dict[str, str]) -> N
         if name in found:
             shares = [a / b for a, b in zip(found[name], found[base], strict=True)]
             print(comparison.row(f"{title}, {name} : {base}", shares, 2), flush=True)
-            assert statistics.median(shares) > 0
 
 
 def main() -> None:
@@ -172,12 +172,8 @@ def main() -> None:
         env_id = f"seals/{task}-v1"
         turns = simulator_turns(find_environment(env_id), options.threads)
         several = f"batch, {options.threads} threads"
-        ratios = {"step": "mj_step", "batch": "mj_step"}
+        ratios = {"step": "mj_step", "batch": "mj_step", several: "batch"}
         measure(task, turns, options.repeats, ratios)
-        measure_ratio = {several: "batch"} if options.threads > 1 else {}
-        if measure_ratio:
-            measure(f"{task} (threads)", {k: turns[k] for k in ("batch", several)},
-                    options.repeats, measure_ratio)  # fmt: skip
         if options.training:
             ratios = {"GAIL, batch": "GAIL, step", "evaluation, batch": "evaluation, step"}
             measure(task, training_turns(env_id), options.repeats, ratios)
