@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 _in_batches: dict[tuple[type, str], bool] = {}  # by class and specification
+_threads = 1  # of the simulator
 _registered: dict[str, str] = {}  # by environment id: digest of the source that registered it last
 
 
@@ -67,6 +68,20 @@ def _import_beside_suite(spec: EnvironmentSpec, digest: str) -> None:
         _registered[spec.id] = digest
 
 
+def use_simulator_threads(count: int) -> None:
+    """Sets the threads that environments made from now on step their simulations with.
+
+    Results do not depend on them.
+    """
+    global _threads
+    _threads = count
+
+
+def simulator_threads() -> int:
+    """Returns the threads that new environments step their simulations with."""
+    return _threads
+
+
 def stepped_in_batches(env: gym.Env[Any, Any], spec: EnvironmentSpec) -> bool:
     """Whether MuJoCo can step several environments at once, with the results of their own `step`.
 
@@ -110,7 +125,7 @@ def make_packed_environments(spec: EnvironmentSpec, count: int, seeds: Sequence[
     if stepped_in_batches(made[0], spec):
         from imitbench.envs.mujoco_vec_env import MujocoVecEnv
 
-        venv: SerialVecEnv = MujocoVecEnv(made)
+        venv: SerialVecEnv = MujocoVecEnv(made, _threads)
     else:
         venv = SerialVecEnv([partial(_resumable, env) for env in made])
     venv.seed_each([seed + number for seed in seeds for number in range(count)])

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.bench.environments import make_environment, stepped_in_batches
+from imitbench.bench.environments import make_environment, simulator_threads, stepped_in_batches
 from imitbench.bench.seeding import derive_seed
 from imitbench.errors import InputError
 from imitbench.records.episodes import Episodes
@@ -164,7 +164,8 @@ class _BatchLanes(_Lanes):
         from imitbench.envs.mujoco_batch import MujocoBatch, time_limit
 
         super().__init__(environments)
-        self._batch = MujocoBatch([environment.unwrapped for environment in environments])
+        bare = [environment.unwrapped for environment in environments]
+        self._batch = MujocoBatch(bare, simulator_threads())
         self._limit = time_limit(environments[0]) or np.inf
         self._lengths = np.zeros(len(environments), dtype=np.int64)
 

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
+from imitbench.bench.environments import use_simulator_threads
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
@@ -92,6 +93,7 @@ def run_job(
         UnusableProcessError: Another process must continue the job; only when supervised.
     """
     stop = stop or StopRequest()
+    use_simulator_threads(job.threads or 1)
     for digest, source in job.sources.items():
         register(digest, source)
 

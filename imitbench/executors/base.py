@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import ClassVar, Protocol
 
 from imitbench.errors import InputError
-from imitbench.executors.devices import choose_device, count_workers
+from imitbench.executors.devices import choose_device, count_threads, count_workers
 from imitbench.executors.options import RunOptions
 
 STOPPED = 75
@@ -129,17 +129,24 @@ class Executor(ABC):
 
     @classmethod
     def resolve(cls, options: RunOptions) -> RunOptions:
-        """Fills in unspecified options: device, GPUs, and the number of parallel runs.
+        """Fills in unspecified options: device, GPUs, and the numbers of runs and of threads.
 
         Raises:
-            InputError: Two options contradict each other.
+            InputError: Two options contradict each other, or this machine cannot fulfil one.
         """
         if options.max_memory is not None and not cls.limits_memory:
             raise InputError("--max-mem: only worker processes on Linux can be limited; omit it")
         chosen = choose_device(options.device, options.gpus)
         jobs = count_workers(options.jobs, chosen.gpus, options.per_gpu)
+        # Where jobs run on other machines, only the executor may know their cores.
+        threads = options.threads if cls.distributed else count_threads(options.threads, jobs)
         return options.model_copy(
-            update={"device": chosen.device, "gpus": chosen.gpus, "jobs": jobs}
+            update={
+                "device": chosen.device,
+                "gpus": chosen.gpus,
+                "jobs": jobs,
+                "threads": threads,
+            }
         )
 
     @classmethod

@@ -115,6 +115,37 @@ def count_workers(jobs: int | None, gpus: Sequence[str], per_gpu: int | None) ->
     return jobs or max(1, len(gpus) * (per_gpu or 1))
 
 
+def usable_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def count_threads(threads: int | None, jobs: int) -> int:
+    """Returns the number of the simulator's threads in each run on this machine.
+
+    Without a request these are the cores that runs leave idle. Other processes count, because on
+    a busy core threads that wait for one another are slower than one thread.
+
+    Args:
+        threads: Value of `--threads`; `None` if not given.
+        jobs: Number of runs at a time.
+
+    Raises:
+        InputError: There are fewer cores.
+    """
+    cores = usable_cores()
+    if threads is None:
+        idle = cores - round(os.getloadavg()[0]) if hasattr(os, "getloadavg") else cores
+        return max(1, idle // jobs)
+    if threads > cores:
+        raise InputError(
+            f"--threads {threads}: this process may use {cores} cores; choose 1 to {cores}"
+        )
+    return threads
+
+
 @dataclass(frozen=True)
 class CudaFacts:
     """What torch and the driver report about GPUs.

@@ -39,6 +39,11 @@ class JobOptions(OptionRecord):
             metavar="DURATION",
         ),
     ] = None
+    threads: Annotated[
+        int | None,
+        Field(ge=1),
+        Option("MuJoCo's threads in each run [idle cores / runs at a time].", metavar="N"),
+    ] = None
 
 
 class RunOptions(JobOptions):

@@ -16,7 +16,11 @@ from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.reward_agreement import held_out_trajectories, return_correlation
-from imitbench.bench.learners.reward_learner import RewardLearner, scaled_by_running_statistics
+from imitbench.bench.learners.reward_learner import (
+    RewardLearner,
+    scaled_by_running_statistics,
+    value_for,
+)
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.rewards.reward_nets import (
@@ -158,7 +162,8 @@ def _layers(task: Task) -> dict[str, Any]:
     options = task.hyperparameters
     norm: dict[str, Any] = {}
     if options["disc_spectral_norm"]:
-        norm = {"spectral_norm": True, "lipschitz": options["disc_lipschitz"]}
+        slope = value_for("disc_lipschitz", options, task.action_space)
+        norm = {"spectral_norm": True, "lipschitz": slope}
     hidden = task.environment.hidden_positions or ()
     return {"normalize_input_layer": RunningNorm, "hidden_entries": hidden, **norm}
 

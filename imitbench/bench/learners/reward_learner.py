@@ -164,9 +164,7 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
             "features_extractor_kwargs": {"normalize_class": RunningNorm},
         }
     arguments = {name: options[name] for name in _ARGUMENTS}
-    continuous = options.get("ent_coef_continuous")
-    if continuous is not None and isinstance(venv.action_space, spaces.Box):
-        arguments["ent_coef"] = continuous
+    arguments["ent_coef"] = value_for("ent_coef", options, venv.action_space)
     ppo = PPO(
         "MlpPolicy",
         venv,
@@ -180,6 +178,21 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
     if options.get("reward_scaling") == "returns":
         ppo.return_scaling = ReturnScaling(venv.num_envs, options["gamma"])
     return ppo
+
+
+def value_for(name: str, options: Mapping[str, Any], action_space: spaces.Space[Any]) -> Any:
+    """Returns a hyper-parameter, which may have a value of its own for actions in a box.
+
+    Args:
+        name: Its name.
+        options: Hyper-parameters; that of the name with `_continuous` is optional and may be
+            `None`.
+        action_space: Space of the actions.
+    """
+    continuous = options.get(f"{name}_continuous")
+    if continuous is None or not isinstance(action_space, spaces.Box):
+        return options[name]
+    return continuous
 
 
 def scaled_by_running_statistics(options: Mapping[str, Any]) -> bool:

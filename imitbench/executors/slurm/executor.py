@@ -121,10 +121,10 @@ class SlurmExecutor(Executor):
 
     @classmethod
     def resolve(cls, options: RunOptions) -> RunOptions:
-        """Fills in unspecified options as every executor does, with the GPUs of the profile.
+        """Fills in unspecified options as every executor does, with the profile's resources.
 
         Raises:
-            InputError: The profile is invalid, or an option duplicates a key of the profile.
+            InputError: The profile is invalid, or an option duplicates or exceeds it.
         """
         for option, value, keys in (
             ("--jobs", options.jobs, "workers and array_parallelism"),
@@ -134,8 +134,14 @@ class SlurmExecutor(Executor):
                 raise InputError(
                     f"{option} {value}: with --executor slurm, set {keys} in the profile"
                 )
-        gpus = tuple(str(number) for number in range(_profile_of(options).gpus))
-        return super().resolve(options.model_copy(update={"gpus": gpus}))
+        profile = _profile_of(options)
+        gpus = tuple(str(number) for number in range(profile.gpus))
+        threads = options.threads or max(1, profile.cpus // profile.workers)
+        if threads > profile.cpus:
+            raise InputError(
+                f"--threads {threads}: tasks have {profile.cpus} cores; set cpus in the profile"
+            )
+        return super().resolve(options.model_copy(update={"gpus": gpus, "threads": threads}))
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> SlurmExecutor:
