@@ -27,6 +27,9 @@ class MujocoBatch:
     Args:
         envs: Environments of one task that batches know, without wrappers.
         threads: Threads of the simulator; they do not change results.
+
+    Attributes:
+        threads: At most one for each environment.
     """
 
     def __init__(self, envs: Sequence[Any], threads: int = 1) -> None:
@@ -41,7 +44,8 @@ class MujocoBatch:
         # A simulation keeps its own data only where something is computed from it after a step.
         probe = kind(first, Batch(first.model, 1, 1))
         persistent = probe.needs_contact_forces
-        self._batch = Batch(first.model, len(envs), min(threads, len(envs)), persistent)
+        self.threads = min(threads, len(envs))
+        self._batch = Batch(first.model, len(envs), self.threads, persistent)
         self._task = kind(first, self._batch)
         self._scratch = mujoco.MjData(first.model) if persistent else None
         bound = {name: self._batch.bind(name) for name in _STATE}

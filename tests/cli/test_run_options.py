@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+import imitbench
+from imitbench.bench import worker
 from imitbench.errors import InputError
 from imitbench.executors.devices import count_workers
 
@@ -18,6 +20,8 @@ from imitbench.executors.devices import count_workers
         (["--gpus", "first"], "--gpus first: must be numbers of GPUs such as 0,1"),
         (["--gpus", "0", "--device", "cpu"], "--device cpu: GPUs were requested as well"),
         (["--per-gpu", "2"], "--per-gpu 2: no GPUs were requested"),
+        (["--threads", "0"], "'--threads': Input should be greater than or equal to 1"),
+        (["--threads", "100000"], "--threads 100000: this process may use "),
         (["--max-mem", "4G", "--executor", "inline"], "--max-mem: only worker processes"),
     ],
 )
@@ -100,6 +104,16 @@ def test_the_number_of_workers_is_the_requested_one_or_that_of_gpus(jobs, gpus, 
 def test_runs_per_gpu_need_gpus():
     with pytest.raises(InputError, match="add --gpus 0"):
         count_workers(None, "", 2)
+
+
+def test_the_number_of_threads_reaches_the_simulations(tmp_path, monkeypatch):
+    used = []
+    monkeypatch.setattr(worker, "use_simulator_threads", used.append)
+    imitbench.run(
+        "random", env="Pendulum-v1", budget="quick", seeds=1, out=tmp_path,
+        executor="inline", threads=2,
+    )  # fmt: skip
+    assert used == [2]
 
 
 def test_they_reach_the_workers(tmp_path, imitbench):

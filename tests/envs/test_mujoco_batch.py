@@ -105,11 +105,18 @@ def test_short_episodes_begin_again_at_different_times():
     assert len(venv._actions) == venv._lengths.max()
 
 
-def test_the_number_of_threads_changes_nothing():
+@pytest.fixture
+def two_threads():
+    environments.use_simulator_threads(2)
+    yield
+    environments.use_simulator_threads(1)
+
+
+def test_the_number_of_threads_changes_nothing(request):
     single = make_training_environments(HOPPER, 4, 0)
-    made = [make_environment(HOPPER) for _ in range(4)]
-    threaded = MujocoVecEnv(made, threads=2)
-    threaded.seed_each(range(4))
+    request.getfixturevalue("two_threads")
+    threaded = make_training_environments(HOPPER, 4, 0)
+    assert (single._batch.threads, threaded._batch.threads) == (1, 2)
     np.testing.assert_array_equal(single.reset(), threaded.reset())
     for actions in actions_for(single, 60):
         assert_equal_steps(single.step(actions), threaded.step(actions))

@@ -5,12 +5,14 @@ import os
 import pytest
 
 from imitbench.errors import InputError
+from imitbench.executors import devices
 from imitbench.executors.devices import (
     Choice,
     CudaFacts,
     ask_driver,
     check_cuda,
     choose_device,
+    count_threads,
     explain_cuda,
     parse_gpus,
     visible_gpus,
@@ -129,3 +131,28 @@ def test_the_driver_is_queried(tmp_path, monkeypatch, script, answer):
 def test_a_missing_driver_is_handled(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask_driver() == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("load", "jobs", "threads"),
+    [
+        (0.0, 1, 16),
+        (0.0, 3, 5),
+        (3.6, 1, 12),
+        (3.6, 4, 3),
+        (15.9, 1, 1),
+        (40.0, 2, 1),
+        (0.0, 32, 1),
+    ],
+)
+def test_runs_share_the_idle_cores(monkeypatch, load, jobs, threads):
+    monkeypatch.setattr(devices, "usable_cores", lambda: 16)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    assert count_threads(None, jobs) == threads
+    assert count_threads(7, jobs) == 7  # a request is a request
+
+
+def test_more_threads_than_cores_are_refused(monkeypatch):
+    monkeypatch.setattr(devices, "usable_cores", lambda: 16)
+    with pytest.raises(InputError, match="--threads 17: this process may use 16 cores"):
+        count_threads(17, 1)

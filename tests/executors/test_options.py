@@ -46,7 +46,7 @@ def test_the_function_has_the_keywords_of_the_record():
 
 def test_a_job_file_has_what_workers_need():
     shared = set(JobOptions.model_fields)
-    assert shared == {"force", "checkpoint_s", "retries", "timeout_s"}
+    assert shared == {"force", "checkpoint_s", "retries", "timeout_s", "threads"}
     assert shared < set(Job.model_fields)
     options = RunOptions.of({"retries": 2, "timeout": "90m", "checkpoint_minutes": 1})
     assert options.for_jobs == JobOptions(retries=2, timeout_s=5400.0, checkpoint_s=60.0)

@@ -36,8 +36,8 @@ length level license likely limit log_format make_only margin max_episodes max_m
 message min_task_minutes n_demos name names newest no_browser objective obs open pack pairs per
 per_gpu points port private prune public_seed query question queue quiet race replicates retries
 revision run runs score_one scores search_seeds seed seeds set_ show simulate steps strict tail
-timeout title total_comparisons total_timesteps trials trust video_episodes wait wandb_project
-watch weights with_policies without_curves yes by url submit_to
+threads timeout title total_comparisons total_timesteps trials trust video_episodes wait
+wandb_project watch weights with_policies without_curves yes by url submit_to
 """
 PLAIN = frozenset(_PLAIN.split())
 

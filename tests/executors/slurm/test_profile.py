@@ -6,6 +6,8 @@ import pytest
 import submitit
 
 from imitbench.errors import InputError
+from imitbench.executors.options import RunOptions
+from imitbench.executors.slurm.executor import SlurmExecutor
 from imitbench.executors.slurm.profile import Profile, read_profile
 
 PROFILES = sorted((Path(__file__).resolve().parents[3] / "slurm").glob("*.yaml"))
@@ -49,6 +51,19 @@ def test_unspecified_settings_are_left_to_the_cluster():
     parameters = Profile().parameters()
     assert not {"partition", "account", "qos", "constraint", "mem", "setup"} & set(parameters)
     assert parameters["additional_parameters"] == {"requeue": True}
+
+
+@pytest.mark.parametrize(("asked", "threads"), [(None, 4), (1, 1), (8, 8)])
+def test_runs_of_a_task_share_its_cores(tmp_path, asked, threads):
+    profile = tmp_path / "profile.yaml"
+    profile.write_text("cpus: 8\nworkers: 2\n")
+    options = RunOptions(executor="slurm", profile=profile, threads=asked)
+    assert SlurmExecutor.resolve(options).threads == threads
+
+
+def test_more_threads_than_a_task_has_cores_are_refused():
+    with pytest.raises(InputError, match="--threads 2: tasks have 1 cores; set cpus"):
+        SlurmExecutor.resolve(RunOptions(executor="slurm", threads=2))
 
 
 @pytest.mark.parametrize(
