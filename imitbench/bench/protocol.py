@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from stable_baselines3.common.policies import BasePolicy
+
+Array = npt.NDArray[Any]
+_ACTIONS = "evaluation actions"  # purpose of a seed
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What to evaluate.
+
+    Attributes:
+        policy: Acts on batches of observations. A policy that overrides `predict` may have a
+            memory, which is reset at the start of each episode.
+        episodes: Number of episodes.
+        seed: Seed of the record; training uses other random streams derived from it.
+        deterministic: Whether the policy takes its most likely action.
+    """
+
+    policy: BasePolicy
+    episodes: int
+    seed: int
+    deterministic: bool
 
 
 class Evaluator:
@@ -44,10 +66,14 @@ class Evaluator:
     ) -> None:
         self.spec = spec
         self._check = check
-        made = [make_environment(spec) for _ in range(environments)]
+        self._count = environments
+        first = make_environment(spec)
+        self._batched = wrap is None and stepped_in_batches(first, spec)
+        # In a batch, one environment resets all simulations: episodes have seeds of their own.
+        others = 0 if self._batched else environments - 1
+        made = [first, *(make_environment(spec) for _ in range(others))]
         self._environments = made if wrap is None else [wrap(environment) for environment in made]
-        batched = wrap is None and stepped_in_batches(made[0], spec)
-        self._lanes = _BatchLanes(made) if batched else _Lanes(self._environments)
+        self._lanes: _Lanes | None = None
 
     def __enter__(self) -> Evaluator:
         return self
@@ -74,55 +100,57 @@ class Evaluator:
     def evaluate(
         self, policy: BasePolicy, *, episodes: int, seed: int, deterministic: bool
     ) -> Episodes:
-        """Runs whole episodes, each with its own seed.
+        """Makes one evaluation, see `Evaluation`."""
+        return self.evaluate_all([Evaluation(policy, episodes, seed, deterministic)])[0]
 
-        Args:
-            policy: Acts on batches of observations. A policy that overrides `predict` may have a
-                memory, which is reset at the start of each episode.
-            episodes: Number of episodes.
-            seed: Seed of the record; training uses other random streams derived from it.
-            deterministic: Whether the policy takes its most likely action.
+    def evaluate_all(self, asked: Sequence[Evaluation]) -> list[Episodes]:
+        """Runs the episodes of several evaluations, each episode with its own seed.
+
+        MuJoCo steps all of them at once where it can. Results do not depend on the others.
 
         Returns:
-            The episodes in order of their number.
+            For each evaluation, the episodes in order of their number.
 
         Raises:
             InputError: Episode lengths differ though the environment is declared to have a
                 fixed horizon.
         """
-        seeds = np.random.SeedSequence(derive_seed(seed, "evaluation")).generate_state(episodes)
-        returns = np.zeros(episodes)
-        lengths = np.zeros(episodes, dtype=np.int64)
-        terminated = np.zeros(episodes, dtype=bool)
-        lanes = min(len(self._environments), episodes)
-        current = list(range(lanes))  # the episode that each lane is in
-        observations = [self._lanes.reset(lane, int(seeds[lane])) for lane in range(lanes)]
-        live = list(range(lanes))
-        actor = _make_actor(policy, deterministic, lanes)
-        with _seeded(policy, derive_seed(seed, "evaluation actions")):
-            while live:
-                actions = actor.act(observations, live)
-                finished = False
-                self._check()
-                for lane, result in zip(live, self._lanes.step(live, actions), strict=True):
-                    episode = current[lane]
-                    observations[lane], reward, ended, cut = result
-                    returns[episode] += float(reward)
-                    lengths[episode] += 1
-                    if ended or cut:
-                        terminated[episode] = ended
-                        actor.begin_episode(lane)
-                        current[lane] = following = episode + lanes
-                        if following < episodes:
-                            observations[lane] = self._lanes.reset(lane, int(seeds[following]))
-                        else:
-                            finished = True
-                if finished:
-                    live = [lane for lane in live if current[lane] < episodes]
-        self._check_horizon(lengths)
-        return Episodes(returns, lengths, terminated, deterministic)
+        from imitbench.data.policy_callable import samples_from_torch
 
-    def _check_horizon(self, lengths: npt.NDArray[np.int64]) -> None:
+        if self._batched and all(samples_from_torch(each.policy) for each in asked):
+            return self._evaluate_together(asked)
+        return [self._evaluate_together([each])[0] for each in asked]
+
+    def _evaluate_together(self, asked: Sequence[Evaluation]) -> list[Episodes]:
+        counts = [min(self._count, each.episodes) for each in asked]
+        lanes = self._lanes_for(sum(counts))
+        ends = np.cumsum(counts)
+        with ExitStack() as stack:
+            runs = []
+            for each, count, end in zip(asked, counts, ends, strict=True):
+                stack.enter_context(_seeded(each.policy, derive_seed(each.seed, _ACTIONS)))
+                runs.append(_Run(each, lanes, range(end - count, end), alone=len(asked) == 1))
+            while live := [run for run in runs if len(run.live)]:
+                self._check()
+                actions = np.concatenate([run.act() for run in live])
+                results = lanes.step(np.concatenate([run.live for run in live]), actions)
+                begin = 0
+                for run in live:
+                    end = begin + len(run.live)
+                    run.take(*(values[begin:end] for values in results))
+                    begin = end
+        for run in runs:
+            self._check_horizon(run.lengths)
+        return [run.episodes() for run in runs]
+
+    def _lanes_for(self, count: int) -> _Lanes:
+        if not self._batched:
+            self._lanes = self._lanes or _Lanes(self._environments)
+        elif self._lanes is None or len(self._lanes) != count:
+            self._lanes = _BatchLanes(self._environments[0], count)
+        return self._lanes
+
+    def _check_horizon(self, lengths: Array) -> None:
         if self.spec.horizon == "fixed" and lengths.min() != lengths.max():
             raise InputError(
                 f"environment {self.spec.id}: episodes took {lengths.min()} to {lengths.max()} "
@@ -136,113 +164,196 @@ class _Lanes:
 
     def __init__(self, environments: list[gym.Env[Any, Any]]) -> None:
         self._environments = environments
+        self._obs: list[Any] = [None] * len(environments)
 
-    def reset(self, lane: int, seed: int) -> Any:
-        """Starts an episode, and returns its first observation."""
-        return self._environments[lane].reset(seed=seed)[0]
+    def __len__(self) -> int:
+        return len(self._obs)
 
-    def step(
-        self, live: list[int], actions: npt.NDArray[Any]
-    ) -> Iterable[tuple[Any, SupportsFloat, bool, bool]]:
+    def reset(self, lane: int, seed: int) -> None:
+        """Starts an episode."""
+        self._obs[lane] = self._environments[lane].reset(seed=seed)[0]
+
+    def observations(self, lanes: Array) -> Any:
+        """Returns the current observations of some environments, as a batch."""
+        rows = [self._obs[lane] for lane in lanes]
+        if isinstance(rows[0], dict):
+            return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+        return np.stack(rows)
+
+    def step(self, lanes: Array, actions: Array) -> tuple[Array, Array, Array]:
         """Steps some environments.
 
         Args:
-            live: Their numbers, increasing.
+            lanes: Their numbers, increasing.
             actions: An action for each.
 
         Returns:
-            Observation, reward, and whether the episode has terminated and was truncated, for each.
+            Reward, and whether the episode has terminated and was truncated, for each.
         """
-        for lane, action in zip(live, actions, strict=True):
-            yield self._environments[lane].step(action)[:4]
+        found = []
+        for lane, action in zip(lanes, actions, strict=True):
+            self._obs[lane], reward, ended, cut, _ = self._environments[lane].step(action)
+            found.append((float(reward), bool(ended), bool(cut)))
+        rewards, ended_, cut_ = zip(*found, strict=True)
+        return np.array(rewards), np.array(ended_), np.array(cut_)
 
 
 class _BatchLanes(_Lanes):
-    """Environments whose simulations MuJoCo steps at once."""
+    """Simulations that MuJoCo steps at once.
 
-    def __init__(self, environments: list[gym.Env[Any, Any]]) -> None:
+    Args:
+        environment: Resets all of them.
+        count: Number of simulations.
+    """
+
+    def __init__(self, environment: gym.Env[Any, Any], count: int) -> None:
         from imitbench.envs.mujoco_batch import MujocoBatch, time_limit
 
-        super().__init__(environments)
-        bare = [environment.unwrapped for environment in environments]
-        self._batch = MujocoBatch(bare, simulator_threads())
-        self._limit = time_limit(environments[0]) or np.inf
-        self._lengths = np.zeros(len(environments), dtype=np.int64)
+        super().__init__([environment] * count)
+        self._batch = MujocoBatch([environment.unwrapped] * count, simulator_threads())
+        self._limit = time_limit(environment) or np.inf
+        self._lengths = np.zeros(count, dtype=np.int64)
+        self._rows: Array = np.zeros((count, *(environment.observation_space.shape or ())))
 
-    def reset(self, lane: int, seed: int) -> Any:
-        obs = super().reset(lane, seed)
+    def reset(self, lane: int, seed: int) -> None:
+        super().reset(lane, seed)
+        self._rows[lane] = self._obs[lane]
         self._batch.load(lane)
         self._lengths[lane] = 0
-        return obs
 
-    def step(
-        self, live: list[int], actions: npt.NDArray[Any]
-    ) -> Iterable[tuple[Any, SupportsFloat, bool, bool]]:
-        ids = np.array(live)
-        self._lengths[ids] += 1
-        results = self._batch.step(actions, ids if len(live) < len(self._lengths) else None)
-        cut = self._lengths[ids] >= self._limit
-        ended = results.terminated.tolist()
-        return zip(results.obs, results.rewards.tolist(), ended, cut.tolist(), strict=True)
+    def observations(self, lanes: Array) -> Any:
+        return self._rows[lanes]
+
+    def step(self, lanes: Array, actions: Array) -> tuple[Array, Array, Array]:
+        self._lengths[lanes] += 1
+        results = self._batch.step(actions, lanes if len(lanes) < len(self) else None)
+        self._rows[lanes] = results.obs
+        return results.rewards, results.terminated, self._lengths[lanes] >= self._limit
+
+
+class _Run:
+    """An evaluation in progress.
+
+    Args:
+        asked: What is evaluated. Torch's generator has its seed.
+        lanes: All lanes.
+        own: Numbers of the lanes that it uses.
+        alone: Whether nothing else draws from torch's generator.
+
+    Attributes:
+        live: Lanes in an episode, increasing.
+        lengths: Lengths of the episodes, shape (episodes,).
+    """
+
+    def __init__(self, asked: Evaluation, lanes: _Lanes, own: range, *, alone: bool) -> None:
+        import torch as th
+
+        stream = np.random.SeedSequence(derive_seed(asked.seed, "evaluation"))
+        self._seeds = stream.generate_state(asked.episodes)
+        self._deterministic = asked.deterministic
+        self._lanes, self._first = lanes, own.start
+        self._returns = np.zeros(asked.episodes)
+        self.lengths = np.zeros(asked.episodes, dtype=np.int64)
+        self._terminated = np.zeros(asked.episodes, dtype=bool)
+        self._current = np.arange(len(own))  # the episode that each lane is in
+        self.live = np.array(own)
+        for lane in own:
+            lanes.reset(lane, int(self._seeds[lane - own.start]))
+        self._actor = _make_actor(asked.policy, asked.deterministic, lanes, self.live)
+        self._generator = None if alone else th.get_rng_state()
+
+    def act(self) -> Any:
+        """Returns an action for each live lane."""
+        if self._generator is None:
+            return self._actor.act(self.live)
+        import torch as th
+
+        th.set_rng_state(self._generator)
+        actions = self._actor.act(self.live)
+        self._generator = th.get_rng_state()
+        return actions
+
+    def take(self, rewards: Array, terminated: Array, truncated: Array) -> None:
+        """Records a step of the live lanes, and starts the next episodes of those that ended."""
+        episodes = self._current[self.live - self._first]
+        self._returns[episodes] += rewards
+        self.lengths[episodes] += 1
+        ended = terminated | truncated
+        if not ended.any():
+            return
+        self._terminated[episodes[ended]] = terminated[ended]
+        left = np.ones(len(self.live), dtype=bool)
+        lanes_used = len(self._current)
+        for row in np.flatnonzero(ended):
+            lane = int(self.live[row])
+            self._actor.begin_episode(lane)
+            following = int(episodes[row]) + lanes_used
+            self._current[lane - self._first] = following
+            if following < len(self._seeds):
+                self._lanes.reset(lane, int(self._seeds[following]))
+            else:
+                left[row] = False
+        self.live = self.live[left]
+
+    def episodes(self) -> Episodes:
+        """Returns the episodes in order of their number."""
+        return Episodes(self._returns, self.lengths, self._terminated, self._deterministic)
 
 
 class _Actor:
     """Acts with a policy without memory, in the lanes that are in an episode."""
 
-    def __init__(self, policy: BasePolicy, deterministic: bool) -> None:
+    def __init__(self, policy: BasePolicy, deterministic: bool, lanes: _Lanes) -> None:
         from imitbench.data.policy_callable import batch_actor
 
+        self._lanes = lanes
         self._choose = batch_actor(policy, deterministic)
 
-    def act(self, observations: list[Any], live: list[int]) -> Any:
-        """Returns one action for each live lane, given the observations of all lanes."""
-        return self._choose(_stack([observations[lane] for lane in live]))
+    def act(self, live: Array) -> Any:
+        """Returns one action for each live lane."""
+        return self._choose(self._lanes.observations(live))
 
     def begin_episode(self, lane: int) -> None:
         """Must be called when a lane starts another episode."""
 
 
 class _RecurrentActor(_Actor):
-    """Acts with a policy with memory, in all lanes: its memory has one entry for each lane."""
+    """Acts with a policy with memory, in all its lanes: the memory has one entry for each."""
 
-    def __init__(self, policy: BasePolicy, deterministic: bool, lanes: int) -> None:
+    def __init__(self, policy: BasePolicy, deterministic: bool, lanes: _Lanes, own: Array) -> None:
         from imitbench.data.policy_callable import finite_choices
 
         self._finite_choices = finite_choices
         self._policy = policy
         self._deterministic = deterministic
-        self._state: tuple[npt.NDArray[Any], ...] | None = None
-        self._starts = np.ones(lanes, dtype=bool)
+        self._lanes, self._own = lanes, own
+        self._state: tuple[Array, ...] | None = None
+        self._starts = np.ones(len(own), dtype=bool)
 
-    def act(self, observations: list[Any], live: list[int]) -> Any:
+    def act(self, live: Array) -> Any:
         with self._finite_choices():
             actions, self._state = self._policy.predict(
-                _stack(observations),
+                self._lanes.observations(self._own),
                 state=self._state,
                 episode_start=self._starts,
                 deterministic=self._deterministic,
             )
         # In finished lanes each step starts an episode, which is not counted.
+        rows = live - self._own[0]
         self._starts = np.ones_like(self._starts)
-        self._starts[live] = False
-        return actions[live]
+        self._starts[rows] = False
+        return actions[rows]
 
     def begin_episode(self, lane: int) -> None:
-        self._starts[lane] = True
+        self._starts[lane - self._own[0]] = True
 
 
-def _make_actor(policy: BasePolicy, deterministic: bool, lanes: int) -> _Actor:
+def _make_actor(policy: BasePolicy, deterministic: bool, lanes: _Lanes, own: Array) -> _Actor:
     from stable_baselines3.common.policies import BasePolicy
 
     if type(policy).predict is BasePolicy.predict:
-        return _Actor(policy, deterministic)
-    return _RecurrentActor(policy, deterministic, lanes)
-
-
-def _stack(observations: list[Any]) -> Any:
-    if isinstance(observations[0], dict):
-        return {key: np.stack([o[key] for o in observations]) for key in observations[0]}
-    return np.stack(observations)
+        return _Actor(policy, deterministic, lanes)
+    return _RecurrentActor(policy, deterministic, lanes, own)
 
 
 @contextmanager

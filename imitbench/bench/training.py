@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +32,7 @@ from imitbench.bench.hidden_rewards import (
 )
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, PackedLearner, Task, never_stop
-from imitbench.bench.protocol import Evaluator
+from imitbench.bench.protocol import Evaluation, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError, TimedOut
 from imitbench.cards.algorithm import Scalar
@@ -381,12 +380,14 @@ def run_trainings(
         if keep_trained:
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
-        made = zip(members, _policies(learner), _curves(learner, progress), strict=True)
-        evaluated = [
-            (member.directory, policy, curve, _evaluate(evaluator, member.config, policy))
-            for member, policy, curve in made
+        made = [
+            (member.directory, member.config, policy, curve)
+            for member, policy, curve in zip(
+                members, _policies(learner), _curves(learner, progress), strict=True
+            )
             if member.directory is not None
         ]
+        episodes = _evaluate(evaluator, [(policy, config) for _, config, policy, _ in made])
         measures = learner.measures()
         if "reward_correlation" in measures:
             measures |= _step_measures(learner, first, inputs[0].judge(*spaces))
@@ -399,10 +400,10 @@ def run_trainings(
             )
     monitor.enter("save")
     results = []
-    for directory, policy, curve, episodes in evaluated:
-        _save(directory, policy, curve, learner.reward(), episodes)
+    for (directory, _, policy, curve), own in zip(made, episodes, strict=True):
+        _save(directory, policy, curve, learner.reward(), own)
         seconds = progress.train_s / len(members)
-        results.append(Trained(*episodes, env_steps, seconds, measures, transfer))
+        results.append(Trained(*own, env_steps, seconds, measures, transfer))
     return results
 
 
@@ -437,13 +438,17 @@ def _curves(learner: Learner, progress: RunProgress) -> list[list[Mapping[str, f
 
 
 def _evaluate(
-    evaluator: Evaluator, config: TrainingConfig, policy: BasePolicy
-) -> tuple[Episodes, Episodes]:
-    """Returns stochastic and deterministic episodes."""
-    evaluate = partial(
-        evaluator.evaluate, policy, episodes=config.protocol.episodes, seed=config.seed
+    evaluator: Evaluator, policies: Sequence[tuple[BasePolicy, TrainingConfig]]
+) -> list[tuple[Episodes, Episodes]]:
+    """Returns stochastic and deterministic episodes of each policy."""
+    found = evaluator.evaluate_all(
+        [
+            Evaluation(policy, config.protocol.episodes, config.seed, deterministic)
+            for policy, config in policies
+            for deterministic in (False, True)
+        ]
     )
-    return evaluate(deterministic=False), evaluate(deterministic=True)
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
 def _train(

@@ -6,13 +6,17 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import seals  # noqa: F401 (registers the tasks)
+import torch as th
 from gymnasium.envs.mujoco import hopper_v5
 from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.sac.policies import SACPolicy
 
 from imitbench.bench import environments
 from imitbench.bench.environments import make_environment, make_training_environments
-from imitbench.bench.protocol import Evaluator
+from imitbench.bench.protocol import Evaluation, Evaluator
 from imitbench.cards.catalog import load_suite, suite_names
+from imitbench.data.policy_callable import samples_from_torch
 from imitbench.data.resumable_env import ResumableEnv, episode_states, restore_episodes
 from imitbench.envs import mujoco_batch
 from imitbench.envs.mujoco_batch import MujocoBatch, agrees, knows
@@ -179,6 +183,46 @@ def test_evaluations_are_those_of_single_environments(deterministic):
     np.testing.assert_array_equal(found[0].returns, found[1].returns)
     np.testing.assert_array_equal(found[0].lengths, found[1].lengths)
     np.testing.assert_array_equal(found[0].terminated, found[1].terminated)
+
+
+def policies_of(spaces, count):
+    th.manual_seed(0)
+    return [ActorCriticPolicy(*spaces, lambda _: 0.0, net_arch=[8]) for _ in range(count)]
+
+
+def test_evaluations_together_are_those_of_single_environments():
+    found = []
+    for wrap in (None, lambda env: env):
+        with Evaluator(HOPPER, 3, wrap=wrap) as evaluator:
+            spaces = evaluator.observation_space, evaluator.action_space
+            one, other = policies_of(spaces, 2)
+            asked = [
+                Evaluation(one, 7, 1, False),
+                Evaluation(one, 7, 1, True),
+                Evaluation(other, 2, 5, False),  # fewer episodes than environments
+                Evaluation(RandomPolicy(*spaces), 4, 1, False),
+            ]
+            # The last policy draws from its action space, and is evaluated alone.
+            found.append(evaluator.evaluate_all(asked[:3]) + evaluator.evaluate_all(asked[3:]))
+            found.append(evaluator.evaluate_all(asked))
+            alone = [evaluator.evaluate_all([each])[0] for each in asked]
+            found.append(alone)
+    assert len({episodes.returns.tobytes() for episodes in alone}) == len(alone)
+    for episodes in found:
+        for one, other in zip(episodes, alone, strict=True):
+            np.testing.assert_array_equal(one.returns, other.returns)
+            np.testing.assert_array_equal(one.lengths, other.lengths)
+            np.testing.assert_array_equal(one.terminated, other.terminated)
+            assert one.deterministic == other.deterministic
+
+
+@pytest.mark.parametrize("sde", [False, True])
+def test_policies_that_hold_noise_are_evaluated_alone(sde):
+    env = gym.make("Hopper-v5")
+    spaces = env.observation_space, env.action_space
+    assert samples_from_torch(ActorCriticPolicy(*spaces, lambda _: 0.0, use_sde=sde)) is not sde
+    assert samples_from_torch(SACPolicy(*spaces, lambda _: 0.0, use_sde=sde)) is not sde
+    assert not samples_from_torch(RandomPolicy(*spaces))
 
 
 class Tamed(hopper_v5.HopperEnv):
