@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.spec import make_spec, reference_scores
+from imitbench.bench.spec import choose_processor, make_spec, reference_scores
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
     algorithm_names,
@@ -28,7 +28,7 @@ from imitbench.hub.suite_sources import (
     warn_of_pins,
     with_commits,
 )
-from imitbench.records.runs import ReferenceScores, RunSpec
+from imitbench.records.runs import DeviceClass, ReferenceScores, RunSpec
 from imitbench.store.live_runs import DurationEstimates
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
@@ -116,6 +116,12 @@ class Plan:
             for origin in origins
             if origin.place is not None and origin.digest is not None
         }
+
+    @property
+    def processor(self) -> DeviceClass:
+        """Class of processor that workers need: a GPU if any method uses one."""
+        found = {choose_processor(self.request.device, card) for card, _ in self.algorithms}
+        return next(iter(found - {"cpu"}), "cpu")
 
     @property
     def source(self) -> str:
@@ -366,8 +372,8 @@ def _with_overrides(
 
 
 def _check_pack(pack: int, cards: list[AlgorithmCard], n_seeds: int) -> None:
-    others = [card.name for card in cards if not card.packs]
-    if others:
+    if not any(card.packs for card in cards):
+        others = [card.name for card in cards]
         able = ", ".join(name for name in algorithm_names() if load_algorithm(name).packs)
         raise InputError(
             f"--pack {pack}: {', '.join(others)} cannot train several seeds as one network; "

@@ -115,8 +115,6 @@ class Evaluator:
             InputError: Episode lengths differ though the environment is declared to have a
                 fixed horizon.
         """
-        from imitbench.data.policy_callable import samples_from_torch
-
         if self._batched and all(samples_from_torch(each.policy) for each in asked):
             return self._evaluate_together(asked)
         return [self._evaluate_together([each])[0] for each in asked]
@@ -354,6 +352,29 @@ def _make_actor(policy: BasePolicy, deterministic: bool, lanes: _Lanes, own: Arr
     if type(policy).predict is BasePolicy.predict:
         return _Actor(policy, deterministic, lanes)
     return _RecurrentActor(policy, deterministic, lanes, own)
+
+
+def samples_from_torch(policy: BasePolicy) -> bool:
+    """Whether all random numbers of a policy's actions are those of torch's generator on the CPU.
+
+    Such a policy acts in several evaluations by turns as in one after another, if the state of
+    that generator is exchanged.
+    """
+    from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+    from stable_baselines3.sac.policies import SACPolicy
+
+    from imitbench.policies.action_heads import HeadPolicy
+
+    cls = type(policy)
+    if cls.predict is not BasePolicy.predict or policy.device.type != "cpu":
+        return False
+    if cls.__module__.partition(".")[0] not in ("imitbench", "stable_baselines3"):
+        return False
+    if isinstance(policy, SACPolicy):
+        return not policy.actor.use_sde
+    if isinstance(policy, ActorCriticPolicy):
+        return not policy.use_sde
+    return isinstance(policy, HeadPolicy)
 
 
 @contextmanager

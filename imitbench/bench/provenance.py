@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from imitbench import version
-from imitbench.records.runs import Isolation, Provenance, RunSpec
+from imitbench.records.runs import DeviceClass, Isolation, Provenance, RunSpec
 from imitbench.util.files import atomic_write_text, user_cache
 from imitbench.version import __version__
 
@@ -47,18 +47,18 @@ def cpu_model() -> str:
 
 
 def describe_provenance(
-    command: str, device: str, isolation: Isolation | None = None
+    command: str, device: DeviceClass, isolation: Isolation | None = None
 ) -> Provenance:
     """Describes the software and hardware of this process.
 
     Args:
         command: The command that the user typed.
-        device: `cpu` or `cuda`; the GPU's name is recorded only for `cuda`.
+        device: Class of the processor; the name of a GPU is recorded if it is one.
         isolation: How well the method of a run was kept from true rewards; `None` for a training
             that is no run of the benchmark.
     """
     gpu = None
-    if device == "cuda":
+    if device != "cpu":
         import torch as th
 
         gpu = th.cuda.get_device_name() if th.cuda.is_available() else None

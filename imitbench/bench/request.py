@@ -9,6 +9,7 @@ from pathlib import Path
 
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, plan_request
+from imitbench.bench.spec import choose_processor
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.plugins import find_algorithms, find_suite
@@ -168,7 +169,8 @@ def plan_requests(
         plan for request in requests for plan in _with_demo_counts(request, demo_counts, notify)
     ]
     _check_some_run(plans)
-    return plans
+    _note_processors(plans[0], notify)
+    return [part for plan in plans for part in _by_processor(plan)]
 
 
 def _with_demo_counts(
@@ -182,14 +184,62 @@ def _with_demo_counts(
         raise InputError(
             f"--n-demos: {', '.join(request.algorithms)} use no demonstrations; omit it"
         )
-    settable = {name for card in cards for name in card.hyperparameters}
-    settable |= {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
-    overrides = {name: value for name, value in request.overrides.items() if name in settable}
+    overrides = _settable(request.overrides, cards)
     for count in others:
         update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
         changed = request.model_copy(update=update)
         plans.append(plan_request(changed, notify, algorithms=cards, suite=plans[0].suite))
     return plans
+
+
+def _by_processor(plan: Plan) -> list[Plan]:
+    """Divides a plan into runs that need a GPU and those that do not."""
+    parts: dict[bool, list[AlgorithmCard]] = {}
+    for card, _ in plan.algorithms:
+        on_gpu = choose_processor(plan.request.device, card) != "cpu"
+        parts.setdefault(on_gpu, []).append(card)
+    if len(parts) == 1:
+        return [plan]
+    return [
+        replace(
+            plan,
+            algorithms=[pair for pair in plan.algorithms if pair[0] in cards],
+            request=plan.request.model_copy(
+                update={
+                    "algorithms": [card.name for card in cards],
+                    "overrides": _settable(plan.request.overrides, cards),
+                    "plugins": {
+                        name: reference
+                        for name, reference in plan.request.plugins.items()
+                        if name in (plan.suite.name, *(card.name for card in cards))
+                    },
+                }
+            ),
+        )
+        for cards in parts.values()
+    ]
+
+
+def _settable(overrides: Mapping[str, str], cards: Sequence[AlgorithmCard]) -> dict[str, str]:
+    """Returns the overrides that concern some of the algorithms."""
+    names = {name for card in cards for name in card.hyperparameters}
+    names |= {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
+    return {name: value for name, value in overrides.items() if name in names}
+
+
+def _note_processors(plan: Plan, notify: Notify) -> None:
+    """Tells which methods do not use a GPU, and which lose time on one."""
+    asked = plan.request.device
+    slower = [card for card, _ in plan.algorithms if (card.gpu_speedup or 1.0) < 1.0]
+    if asked == "cpu" or not slower:
+        return
+    names = ", ".join(
+        f"{card.name} ({1 / (card.gpu_speedup or 1.0):.0f} times slower)" for card in slower
+    )
+    if asked == "auto":
+        notify(f"on the CPU, because they train slower on a GPU: {names}")
+    else:
+        notify(f"train slower on a GPU than on one core: {names}; omit --device {asked}")
 
 
 def _check_some_run(plans: Sequence[Plan]) -> None:

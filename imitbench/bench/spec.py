@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from imitbench.bench import artifacts
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
@@ -15,6 +17,7 @@ from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.runs import (
     Budget,
     DemoSpec,
+    DeviceClass,
     EnvironmentSpec,
     Protocol,
     ReferenceScores,
@@ -51,6 +54,8 @@ def make_spec(
     source = artifacts.format_source(request.source)
     root = artifacts.source_root(source, suite.origin.folder, Path(request.folder))
     needs = algorithm.needs
+    device = choose_processor(request.device, algorithm)
+    pack = request.pack if algorithm.packs else None
 
     def locate(part: artifacts.Part) -> artifacts.ArtifactLocation:
         return artifacts.locate_artifact(root, part, source, environment, suite.name)
@@ -68,17 +73,32 @@ def make_spec(
         seed=seed,
         budget=_budget(algorithm, environment, request.budget),
         protocol=Protocol(),
-        device=request.device,
-        pack=request.pack,
+        device=device,
+        pack=pack,
         uses_reward=needs.true_reward,
         role=role if from_outside and role in ("reference", "control") else None,
         variant=variant_label(
             algorithm.changed(hyperparameters, tuned),
-            request.device,
+            device,
             tuned=tuned is not None,
-            pack=request.pack,
+            pack=pack,
         ),
     )
+
+
+def choose_processor(asked: DeviceClass | Literal["auto"], algorithm: AlgorithmCard) -> DeviceClass:
+    """Returns the class of processor of an algorithm's runs.
+
+    Args:
+        asked: Class that the request names. With `auto`, GPUs are there: methods use them unless
+            their card says that they train no faster.
+        algorithm: Card of the algorithm.
+    """
+    if asked != "auto":
+        return asked
+    if algorithm.budget_unit == "none":
+        return "cpu"
+    return "cpu" if (algorithm.gpu_speedup or math.inf) <= 1 else "hybrid"
 
 
 def reference_scores(

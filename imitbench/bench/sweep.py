@@ -118,7 +118,7 @@ def carry_out(
     """
     check_no_submission(out)
     outcome = SweepOutcome()
-    by_device = itertools.groupby(plans, key=lambda plan: plan.request.device)
+    by_device = itertools.groupby(plans, key=lambda plan: plan.processor)
     for device, group in [(device, list(group)) for device, group in by_device]:
         if outcome.left or (options.fail_fast and outcome.failed):
             open_runs = (not RunDirectory.of(out, run).is_done for plan in group for run in plan)
@@ -266,7 +266,8 @@ def _grouped(plan: Plan, left: list[RunSpec], size: int) -> Iterator[_Group]:
     for pack in group_runs(replace(plan, only=None), size):
         members = [run for run in pack if run.run_id in ids]
         if members:
-            yield members, [run for run in pack if run.run_id not in ids]
+            others = [run for run in pack if run.run_id not in ids] if members[0].pack else []
+            yield members, others
 
 
 class _Sweep:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +38,14 @@ from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError, TimedOut
 from imitbench.cards.algorithm import Scalar
 from imitbench.records.episodes import Episodes, EpisodeTable
-from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, RunSpec
+from imitbench.records.runs import (
+    Budget,
+    DeviceClass,
+    EnvironmentSpec,
+    Protocol,
+    RunSpec,
+    training_device,
+)
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.torch_startup import repeat_exactly
 
@@ -59,7 +67,7 @@ class TrainingConfig:
         evaluated: Environment in which the policy is evaluated.
         budget: Amount of training.
         seed: Seed of the record, from which all others are derived.
-        device: `cpu` or `cuda`.
+        device: Class of the processor.
         protocol: How the policy is evaluated.
         transfer: Whether to train a policy from scratch on the learned reward and evaluate it,
             if the method supports that.
@@ -71,7 +79,7 @@ class TrainingConfig:
     evaluated: EnvironmentSpec
     budget: Budget
     seed: int
-    device: str = "cpu"
+    device: DeviceClass = "cpu"
     protocol: Protocol = field(default_factory=Protocol)
     transfer: bool = False
     rewards: RewardView = "all"
@@ -92,6 +100,11 @@ class TrainingConfig:
             transfer=True,
             rewards="all" if spec.uses_reward else hidden,
         )
+
+    @property
+    def training_device(self) -> Literal["cpu", "cuda"]:
+        """Processor that trains, as torch names it."""
+        return training_device(self.device)
 
     def derive_training_seed(self, purpose: str) -> int:
         """Derives a seed for one purpose of the training, see `derive_seed`."""
@@ -142,7 +155,9 @@ class TrainingInputs:
             hyperparameters=hyperparameters_of(spec),
             demos=demos_of_run(spec, root),
             demos_name=None if spec.demos is None else f"demos {spec.demos.repo}",
-            expert=lambda obs, acts: expert_of_run(spec, root, obs, acts, spec.device),
+            expert=lambda obs, acts: expert_of_run(
+                spec, root, obs, acts, training_device(spec.device)
+            ),
             judge=lambda obs, acts: expert_of_suite(spec, root, obs, acts),
             folder=folder_of(spec),
         )
@@ -240,7 +255,7 @@ class Monitor:
 
 def seed_generators(config: TrainingConfig) -> None:
     """Seeds the global random generators, before any part of a training is loaded."""
-    repeat_exactly(config.device)
+    repeat_exactly(config.training_device)
     seed_everything(config.derive_training_seed("training"))
 
 
@@ -266,7 +281,7 @@ def set_up(
     task, rng = _task(config, inputs, obs, acts)
     task = replace(task, check_stop=check_stop)
     demos = hide_demo_rewards(inputs.demos, config.rewards)
-    inputs.learner.setup(task, demos, rng, config.device)
+    inputs.learner.setup(task, demos, rng, config.training_device)
     return inputs.learner
 
 
@@ -294,7 +309,7 @@ def set_up_pack(
         [task for task, _ in made],
         [hide_demo_rewards(own.demos, configs[0].rewards) for own in inputs],
         [rng for _, rng in made],
-        configs[0].device,
+        configs[0].training_device,
     )
     return learner
 
@@ -396,7 +411,10 @@ def run_trainings(
         transfer = None
         if fresh is not None:
             transfer = evaluator.evaluate(
-                fresh, episodes=first.protocol.episodes, seed=first.seed, deterministic=False
+                _where_evaluated(fresh, first),
+                episodes=first.protocol.episodes,
+                seed=first.seed,
+                deterministic=False,
             )
     monitor.enter("save")
     results = []
@@ -441,14 +459,22 @@ def _evaluate(
     evaluator: Evaluator, policies: Sequence[tuple[BasePolicy, TrainingConfig]]
 ) -> list[tuple[Episodes, Episodes]]:
     """Returns stochastic and deterministic episodes of each policy."""
+    acting = [(_where_evaluated(policy, config), config) for policy, config in policies]
     found = evaluator.evaluate_all(
         [
             Evaluation(policy, config.protocol.episodes, config.seed, deterministic)
-            for policy, config in policies
+            for policy, config in acting
             for deterministic in (False, True)
         ]
     )
     return list(zip(found[::2], found[1::2], strict=True))
+
+
+def _where_evaluated(policy: BasePolicy, config: TrainingConfig) -> BasePolicy:
+    """Returns a policy on the processor that evaluates: small networks act faster on the CPU."""
+    if config.device != "hybrid" or policy.device.type == "cpu":
+        return policy
+    return deepcopy(policy).to("cpu")
 
 
 def _train(

@@ -216,7 +216,8 @@ class _RunAttempt(Monitor):
         opened = self.directory.log.open("a", 1, encoding="utf-8", errors="backslashreplace")
         # What a learner prints goes to the run's log.
         with opened as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            print(f"-- {provenance.now()} on {socket.gethostname()}: {self._attempt_in_words()}")
+            where = f"{socket.gethostname()}, device {self.spec.device}"
+            print(f"-- {provenance.now()} on {where}: {self._attempt_in_words()}")
             self._refer_to_log()
             try:
                 with self.limit.enforced() if self.supervised else contextlib.nullcontext():
@@ -255,7 +256,7 @@ class _RunAttempt(Monitor):
                 self._write_status("failed")
             for claim in reversed(self.claims):
                 claim.directory.fail(self._failure(claim.spec, error))
-        if self.supervised and self.spec.device == "cuda":
+        if self.supervised and self.spec.device != "cpu":
             raise UnusableProcessError
 
     def _attempt_in_words(self) -> str:

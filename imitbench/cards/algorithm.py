@@ -337,6 +337,8 @@ class AlgorithmCard(LocatedCard):
         seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core with
             the default hyper-parameters, for `--dry-run` and the time left, until there are
             finished runs.
+        gpu_speedup: How many times as fast it trains on a GPU as on one core, as measured; `None`
+            if it was not. With `--device auto`, methods that are no faster stay on the CPU.
     """
 
     schema_version: Literal[1]
@@ -354,6 +356,7 @@ class AlgorithmCard(LocatedCard):
     packs: bool = False
     deterministic: bool = False
     seconds_per_1000: float = Field(ge=0, le=_MOST_SECONDS_PER_1000)
+    gpu_speedup: float | None = Field(default=None, gt=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)
 

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard
 
-DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda", "hybrid")
 LOG_FORMATS = ("tensorboard", "csv", "json", "log", "stdout", "wandb")
 SOURCES = ("bundled", "hub", "path:", "minari:")
 

@@ -101,6 +101,9 @@ def _print(
         )
 
 
+_Cell = tuple[str, str, str, str]
+
+
 def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: bool) -> None:
     """Prints each cell with the expected time of its remaining runs.
 
@@ -117,23 +120,32 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     from imitbench.executors.registry import executor_class
 
     executor = executor_class(options.executor)
-    executor.check(options)
-    cells, ahead = _cells(plans, out)
+    cells, ahead, hours = _cells(plans, options, out)
+    previews = {}
+    for processor, seconds in ahead.items():
+        own = options.model_copy(update={"device": processor})
+        executor.check(own)
+        if (preview := executor.preview(own, seconds)) is not None:
+            previews[processor] = preview
     rows = [
         {"algo": algo, "env": env, "budget": budget, **cell}
         for (_, algo, env, budget), cell in cells.items()
     ]
-    preview = executor.preview(options, ahead)
-    total = sum(ahead)
-    if preview is None:  # the longest run is a lower bound for any number of workers
-        total = max([0.0, *ahead, total / (options.jobs or 1)])
+    every = [seconds for own in ahead.values() for seconds in own]
+    total = sum(every)
+    if not previews:  # the longest run is a lower bound for any number of workers
+        total = max([0.0, *every, total / (options.jobs or 1)])
     not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     if json:
-        submission = {} if preview is None else {options.executor: preview.as_document()}
+        documents = {name: preview.as_document() for name, preview in previews.items()}
+        submission: dict[str, Any] = {options.executor: documents} if documents else {}
+        if len(documents) == 1:
+            (submission[options.executor],) = documents.values()
         print_json(
             {
                 "cells": rows,
                 "expected_seconds": total,
+                "hours": hours,
                 "not_applicable": [vars(pair) for pair in not_applicable],
                 **submission,
             }
@@ -152,30 +164,38 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     )
     for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    if preview is None:
+    for what, kind in (("core-hours", "cpu"), ("GPU-hours", "gpu")):
+        if shares := [f"{algo} {own[kind]:.2g}" for algo, own in hours.items() if own[kind]]:
+            note(f"{what}: {sum(own[kind] for own in hours.values()):.2g} ({', '.join(shares)})")
+    if not previews:
         note(f"expected time with --jobs {options.jobs}: about {duration(total)}")
-        return
-    print_table(
-        [preview.command, Column("", below=True)], [list(pair) for pair in preview.request.items()]
-    )
-    inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
-    note(
-        f"{count(len(ahead), 'run')} as {count(preview.tasks, 'task')}{inside}, about "
-        f"{duration(total)} of one core in all"
-    )
+    for processor, preview in previews.items():
+        rows_of = [list(pair) for pair in preview.request.items()]
+        print_table([preview.command, Column("", below=True)], rows_of)
+        inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
+        note(
+            f"{count(len(ahead[processor]), 'run')} as {count(preview.tasks, 'task')}{inside}, "
+            f"about {duration(sum(ahead[processor]))} of one core in all"
+        )
 
 
 def _cells(
-    plans: Sequence[Plan], out: Path
-) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
-    """Returns cells by suite, algorithm, environment and budget, and the seconds of open runs."""
+    plans: Sequence[Plan], options: RunOptions, out: Path
+) -> tuple[dict[_Cell, dict[str, Any]], dict[str, list[float]], dict[str, dict[str, float]]]:
+    """Returns what open runs are expected to cost.
+
+    Returns:
+        Cells by suite, algorithm, environment and budget; the seconds of each open run, by the
+        processor that its plan needs; and the hours by algorithm, of cores (`cpu`) and of GPUs
+        (`gpu`), which `--per-gpu` runs share.
+    """
     from imitbench.store.run_dir import RunDirectory
 
-    cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(
-        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
-    )
-    ahead = []
+    cells: dict[_Cell, dict[str, Any]] = defaultdict(lambda: {"runs": 0, "done": 0, "seconds": 0.0})
+    hours: dict[str, dict[str, float]] = defaultdict(lambda: {"cpu": 0.0, "gpu": 0.0})
+    ahead: dict[str, list[float]] = {}
     for plan in plans:
+        own = ahead.setdefault(plan.processor, [])
         estimates = plan.estimates(out)
         for spec in plan:
             budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
@@ -183,7 +203,10 @@ def _cells(
             cell["runs"] += 1
             if RunDirectory.of(out, spec).is_done:
                 cell["done"] += 1
-            else:
-                ahead.append(estimates.seconds(spec))
-                cell["seconds"] += ahead[-1]
-    return cells, ahead
+                continue
+            own.append(estimates.seconds(spec))
+            cell["seconds"] += own[-1]
+            hours[spec.algo_label]["cpu"] += own[-1] / 3600
+            if spec.device != "cpu":
+                hours[spec.algo_label]["gpu"] += own[-1] / 3600 / (options.per_gpu or 1)
+    return cells, ahead, hours

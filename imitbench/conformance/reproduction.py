@@ -226,7 +226,7 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
         raise InputError(
             f"its experts or demonstrations are from {one_line(source, 80)}, not from this package"
         )
-    if spec.device == "cuda":
+    if spec.device != "cpu":
         check_cuda(("0",), find_cuda())
     demos = spec.demos
     request = SweepRequest(

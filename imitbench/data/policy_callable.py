@@ -22,7 +22,6 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
-from stable_baselines3.sac.policies import SACPolicy
 from torch import nn
 
 from imitbench.errors import InputError
@@ -210,25 +209,6 @@ def _predicts_plainly(policy: BaseAlgorithm | BasePolicy) -> bool:
         and isinstance(policy.observation_space, spaces.Box)
         and not is_image_space(policy.observation_space)
     )
-
-
-def samples_from_torch(policy: BasePolicy) -> bool:
-    """Whether all random numbers of a policy's actions are those of torch's generator on the CPU.
-
-    Such a policy acts in several evaluations by turns as in one after another, if the state of
-    that generator is exchanged.
-    """
-    from imitbench.policies.action_heads import HeadPolicy
-
-    if not _predicts_plainly(policy) or policy.device.type != "cpu":
-        return False
-    if type(policy).__module__.partition(".")[0] not in ("imitbench", "stable_baselines3"):
-        return False
-    if isinstance(policy, SACPolicy):
-        return not policy.actor.use_sde
-    if isinstance(policy, ActorCriticPolicy):
-        return not policy.use_sde
-    return isinstance(policy, HeadPolicy)
 
 
 def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> PolicyCallable:

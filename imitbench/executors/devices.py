@@ -8,12 +8,20 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
-DeviceClass = Literal["cpu", "cuda"]
+if TYPE_CHECKING:
+    from imitbench.records.runs import DeviceClass
+
+_KINDS: dict[str, DeviceClass | Literal["auto"]] = {
+    "auto": "auto",
+    "cpu": "cpu",
+    "cuda": "cuda",
+    "hybrid": "hybrid",
+}
 
 _BUILDS = "https://pytorch.org/get-started/previous-versions"
 _SMI_TIMEOUT_S = 20.0
@@ -24,11 +32,12 @@ class Choice:
     """Selected device of runs.
 
     Attributes:
-        device: Class of the device, which is part of a run's identity.
+        device: Class of the device, which is part of a run's identity; `auto` if GPUs are there and
+            each method's card decides.
         gpus: GPUs by number or UUID; empty for the CPU.
     """
 
-    device: DeviceClass
+    device: DeviceClass | Literal["auto"]
     gpus: tuple[str, ...] = ()
 
 
@@ -53,25 +62,27 @@ def choose_device(device: str, gpus: Sequence[str] = ()) -> Choice:
     """Combines `--device` and the requested GPUs to a device.
 
     Args:
-        device: `auto` (GPUs if any are requested, else the CPU), `cpu`, `cuda`, or `cuda:N`.
+        device: `auto` (the CPU, and requested GPUs for methods that gain from them), `cpu`,
+            `cuda`, `hybrid` (train on the GPU, evaluate on the CPU), or with a number, `cuda:N`.
         gpus: Requested GPUs; if empty, `device` decides.
 
     Raises:
         InputError: The two contradict each other, or `device` is invalid.
     """
     kind, colon, number = device.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (colon and (kind != "cuda" or not number.isdigit())):
-        raise InputError(f"--device {device}: must be auto, cpu, cuda, or cuda:N")
+    numbered = kind in ("cuda", "hybrid") and number.isdigit()
+    if kind not in _KINDS or (colon and not numbered):
+        raise InputError(f"--device {device}: must be auto, cpu, cuda, hybrid, or cuda:N")
     asked = tuple(gpus)
     if kind == "cpu" and asked:
         raise InputError("--device cpu: GPUs were requested as well; omit one of the two")
     if number and asked and asked != (number,):
         raise InputError(
-            f"--device {device}: other GPUs were requested; use --device cuda --gpus {number}"
+            f"--device {device}: other GPUs were requested; use --device {kind} --gpus {number}"
         )
     if kind == "cpu" or (kind == "auto" and not asked):
         return Choice("cpu")
-    return Choice("cuda", asked or (number or "0",))
+    return Choice(_KINDS[kind], asked or (number or "0",))
 
 
 def visible_gpus(gpus: Sequence[str], visible: str | None) -> tuple[str, ...]:
@@ -293,11 +304,11 @@ def require_device(device: DeviceClass) -> None:
     Raises:
         InputError: The device cannot be used here.
     """
-    if device == "cuda":
+    if device != "cpu":
         import torch as th
 
         if not th.cuda.is_available():
-            raise InputError(f"device cuda: {explain_cuda(find_cuda())[1]}")
+            raise InputError(f"device {device}: {explain_cuda(find_cuda())[1]}")
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class InlineExecutor(Executor):
         Raises:
             InputError: It does not exist.
         """
-        if options.device == "cuda":
+        if options.on_gpu:
             usable_gpus(options.gpus)
 
     @classmethod
@@ -42,7 +42,7 @@ class InlineExecutor(Executor):
             InputError: A requested GPU does not exist.
         """
         del out
-        if options.device == "cuda":
+        if options.on_gpu:
             gpus = visible_gpus(options.gpus or ("0",), os.environ.get("CUDA_VISIBLE_DEVICES"))
             # This process is the worker, and has not queried GPUs yet.
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus[0]

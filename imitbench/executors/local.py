@@ -63,7 +63,7 @@ class LocalExecutor(Executor):
         Raises:
             InputError: A requested GPU does not exist.
         """
-        if options.device == "cuda":
+        if options.on_gpu:
             usable_gpus(options.gpus)
 
     @classmethod
@@ -74,7 +74,7 @@ class LocalExecutor(Executor):
             InputError: A requested GPU does not exist.
         """
         del out
-        gpus = usable_gpus(options.gpus) if options.device == "cuda" else ()
+        gpus = usable_gpus(options.gpus) if options.on_gpu else ()
         return cls(worker, options.jobs or 1, gpus=gpus, max_memory=options.max_memory)
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:

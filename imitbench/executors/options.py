@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from imitbench.executors.devices import DeviceClass, parse_gpus
+from imitbench.executors.devices import choose_device, parse_gpus
 from imitbench.util.options import Option, OptionRecord
 from imitbench.util.quantities import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from imitbench.records.runs import DeviceClass
 
 CHECKPOINT_S = 600.0
 CheckpointInterval = Annotated[
@@ -18,7 +21,11 @@ CheckpointInterval = Annotated[
     Option("Between checkpoints, from which runs resume.", keyword="checkpoint_minutes", unit=60.0),
 ]
 Device = Annotated[
-    str, Option("auto (GPUs if requested, else cpu), cpu, cuda or cuda:N.", metavar="DEVICE")
+    str,
+    Option(
+        "auto (requested GPUs where they help), cpu, cuda, hybrid (evaluate on cpu), cuda:N.",
+        metavar="DEVICE",
+    ),
 ]
 
 
@@ -110,6 +117,11 @@ class RunOptions(JobOptions):
         return JobOptions(**{name: getattr(self, name) for name in JobOptions.model_fields})
 
     @property
-    def device_class(self) -> DeviceClass:
-        """Device class of the resolved device, which is part of a run's identity."""
-        return "cuda" if self.device == "cuda" else "cpu"
+    def device_class(self) -> DeviceClass | Literal["auto"]:
+        """The resolved device as requests name it."""
+        return choose_device(self.device, self.gpus).device
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether workers need a GPU; `auto` is decided before, see `imitbench.bench.plan.Plan`."""
+        return self.device not in ("auto", "cpu")

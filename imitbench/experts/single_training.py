@@ -30,7 +30,7 @@ from imitbench.experts.lookup import (
 from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import Spaces, load_expert_policy
-from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
+from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, training_device
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.untrusted import gate
 from imitbench.util.files import digest_files
@@ -62,6 +62,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
         overrides["total_comparisons"] = str(request.total_comparisons)
     values = card.resolve(overrides)
     device = choose_device(request.device).device
+    assert device != "auto", "there are no GPUs that it could choose"
     listed = find_listed_environment(request.env.rpartition(":")[2], request.suite)
     spec = _environment(request, card, listed, values)
     spaces = spaces_of(spec)
@@ -74,7 +75,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
         demos, origins["demos"] = _demos(request, spec, listed, sampled, notify)
     reward_fn = None
     if request.reward is not None:
-        reward_fn = _reward(request.reward, spaces, device)
+        reward_fn = _reward(request.reward, spaces, training_device(device))
         origins["reward"] = _digest(request.reward)
     return TrainingSetup(
         card=card,

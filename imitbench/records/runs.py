@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 RUN_ID_LENGTH = 12
 
+DeviceClass = Literal["cpu", "cuda", "hybrid"]
+"""Processors of a run: the CPU, a GPU, or a GPU that trains and a CPU that evaluates."""
+
 POSITIONS_KEYS = ("disc_absolute_positions", "absolute_positions")
 """Hyper-parameters, `show` or `hide`: whether the learned reward, or the values that stand for it,
 see absolute positions."""
@@ -216,7 +219,7 @@ class RunSpec(AbbreviatedRecord):
     seed: Count
     budget: Budget
     protocol: Protocol = Protocol()
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: DeviceClass = "cpu"
     pack: Annotated[int, Field(ge=2)] | None = None
     variant: str = ""
     uses_reward: bool = False
@@ -502,8 +505,17 @@ class ReferenceRow(_WithScoreOne):
     expert: float
 
 
+def training_device(device: DeviceClass) -> Literal["cpu", "cuda"]:
+    """Returns the processor that trains, as torch names it."""
+    return "cpu" if device == "cpu" else "cuda"
+
+
 def variant_label(
-    changed: Mapping[str, Scalar], device: str, *, tuned: bool = False, pack: int | None = None
+    changed: Mapping[str, Scalar],
+    device: DeviceClass,
+    *,
+    tuned: bool = False,
+    pack: int | None = None,
 ) -> str:
     """Returns a label that identifies settings that differ from the algorithm's card.
 

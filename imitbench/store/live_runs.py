@@ -220,7 +220,7 @@ def median_time(times: Sequence[RunTime]) -> RunTime | None:
 
 
 class DurationEstimates:
-    """Expected times of planned runs on one core.
+    """Expected times of planned runs, each on one core, and on a GPU if it trains on one.
 
     Args:
         algorithms: Cards of the algorithms.
@@ -256,7 +256,12 @@ class DurationEstimates:
         card = self._environments[run.environment.id]
         rate = card.steps_per_second
         train_s = training_seconds(
-            run.budget, self._cards[run.algo], run.hyperparameters, rate, run.pack or 1
+            run.budget,
+            self._cards[run.algo],
+            run.hyperparameters,
+            rate,
+            run.pack or 1,
+            on_gpu=run.device != "cpu",
         )
         steps = 2 * run.protocol.episodes * card.max_episode_steps
         return RunTime(train_s=train_s, other_s=self._SETUP_S + steps / rate)
@@ -269,7 +274,7 @@ class DurationEstimates:
 
 
 # Part of a training's time that a pack takes once, not for each seed (benchmarks/README.md).
-_SHARED = 0.6
+_SHARED, _SHARED_ON_GPU = 0.6, 0.83
 
 
 def training_seconds(
@@ -278,8 +283,10 @@ def training_seconds(
     hyperparameters: Mapping[str, Scalar],
     steps_per_second: float = math.inf,
     pack: int = 1,
+    *,
+    on_gpu: bool = False,
 ) -> float:
-    """Estimates the seconds of a training on one core.
+    """Estimates the seconds of a training on one core, and on a GPU if it has one.
 
     Args:
         budget: Amount of training.
@@ -288,9 +295,13 @@ def training_seconds(
             steps is in proportion to their ratio.
         steps_per_second: Speed of the environment; unknown speeds cost nothing.
         pack: Number of seeds that are trained together.
+        on_gpu: Whether a GPU trains; the environments stay on the core.
     """
     work = _updates_per_step(hyperparameters) / _updates_per_step(algorithm.resolve({}))
-    work *= 1 - _SHARED + _SHARED / pack
+    shared = _SHARED_ON_GPU if on_gpu else _SHARED
+    work *= 1 - shared + shared / pack
+    if on_gpu:
+        work /= algorithm.gpu_speedup or 1.0
     training = budget.amount / 1000 * algorithm.seconds_per_1000 * work
     return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
 

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.cards.suite import BudgetName
 from imitbench.errors import InputError
-from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec, RunTime
+from imitbench.records.runs import RUN_ID_LENGTH, DeviceClass, Record, RunSpec, RunTime
 from imitbench.store import lease
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
@@ -67,7 +67,8 @@ class SweepRequest(Record):
         config: `tuned` to use tuned hyper-parameters where they exist; or the file with them.
         source: Where experts and demonstrations come from.
         lock: Lock file of the hub; `None` if there was none.
-        device: Class of the processor.
+        device: Class of the processor; `auto`: each card decides, see
+            `imitbench.bench.spec.choose_processor`.
         pack: Number of seeds to train together; `None` to train each alone.
         folder: Folder of the request: base of relative paths in `source`, `lock` and `config`.
         plugins: References to algorithms and suite from outside the package, by name. They are
@@ -85,7 +86,7 @@ class SweepRequest(Record):
     config: str = "default"
     source: str = "bundled"
     lock: str | None = None
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: DeviceClass | Literal["auto"] = "cpu"
     pack: int | None = None
     folder: str
     plugins: dict[str, str] = Field(default_factory=dict)

@@ -12,6 +12,7 @@ from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
 from imitbench.bench.learner import PackedLearner
 from imitbench.bench.stopping import RunStoppedError, StopRequest
+from imitbench.bench.sweep import _grouped
 from imitbench.bench.worker import run_job
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
@@ -186,7 +187,12 @@ def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
 @pytest.mark.parametrize(
     ("algorithms", "seeds", "pack", "said"),
     [
-        (["dac", "bc"], range(4), 2, "bc cannot train several seeds as one network; name only"),
+        (
+            ["gail", "bc"],
+            range(4),
+            2,
+            "gail, bc cannot train several seeds as one network",
+        ),
         (["dac"], range(4), 3, "3 does not divide the number of seeds, 4; use --pack 2 or 4"),
         (["dac"], range(4), 8, "use --pack 2 or 4"),
         (["dac"], range(1), 2, "2 does not divide the number of seeds, 1; use more seeds"),
@@ -195,3 +201,23 @@ def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
 def test_packs_that_cannot_be_made_are_refused(plan_of, algorithms, seeds, pack, said):
     with pytest.raises(InputError, match=said):
         plan_of(algorithms, seeds=seeds, pack=pack)
+
+
+def test_other_methods_of_the_same_command_train_each_seed_alone(plan_of):
+    packs = {run.algo: run.pack for run in plan_of(["dac", "bc"], seeds=range(4), pack=2)}
+    assert packs == {"dac": 2, "bc": None}
+
+
+def test_only_packs_are_trained_with_their_other_seeds(plan_of):
+    plan = plan_of(["dac", "bc"], seeds=range(4), pack=2)
+    left = [run for run in plan if run.seed in (1, 2)]
+    groups = [
+        (runs[0].algo, [run.seed for run in runs], [run.seed for run in companions])
+        for runs, companions in _grouped(plan, left, 2)
+    ]
+    assert groups == [
+        ("dac", [1], [0]),
+        ("dac", [2], [3]),
+        ("bc", [1], []),
+        ("bc", [2], []),
+    ]

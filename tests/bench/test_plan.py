@@ -182,3 +182,31 @@ def test_a_folder_has_one_spelling(tmp_path):
     spellings = ("path:own", "path:./own", "path:own/", "path:other/../own")
     ids = {spec.run_id for source in spellings for spec in plan(source=source, folder=tmp_path)}
     assert len(ids) == len(list(plan(source="path:own", folder=tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "devices", "processor"),
+    [
+        ("cpu", {"gail": "cpu", "dac": "cpu", "bc": "cpu", "random": "cpu"}, "cpu"),
+        # GAIL's card says that a GPU makes it slower, BC's says nothing, and random does not train.
+        ("auto", {"gail": "cpu", "dac": "hybrid", "bc": "hybrid", "random": "cpu"}, "hybrid"),
+        ("cuda", {"gail": "cuda", "dac": "cuda", "bc": "cuda", "random": "cuda"}, "cuda"),
+        (
+            "hybrid",
+            {"gail": "hybrid", "dac": "hybrid", "bc": "hybrid", "random": "hybrid"},
+            "hybrid",
+        ),
+    ],
+)
+def test_each_method_has_the_processor_that_suits_it(asked, devices, processor):
+    found = plan(list(devices), "*Pendulum*", seeds=[0], device=asked)
+    assert {run.algo: run.device for run in found} == devices
+    assert found.processor == processor
+    labels = {run.algo: run.variant for run in found}
+    assert labels == {
+        algo: "" if device == "cpu" else f"device={device}" for algo, device in devices.items()
+    }
+
+
+def test_methods_that_stay_on_the_cpu_need_no_gpu():
+    assert plan(["gail", "random"], device="auto").processor == "cpu"

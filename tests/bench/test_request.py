@@ -200,3 +200,34 @@ def test_a_request_without_a_pair_that_fits_is_refused(tmp_path):
     both = request.model_copy(update={"algorithms": ["csil", "bc"]})
     [plan] = plan_requests([both], [None])
     assert {run.algo for run in plan} == {"bc"}
+
+
+def test_methods_that_gain_nothing_from_a_gpu_are_a_plan_that_needs_none(tmp_path, out):
+    request = requested(
+        tmp_path,
+        algorithms=["gail", "dac", "random"],
+        device="auto",
+        overrides={"gail.n_steps": "128", "hidden_size": "32", "dac.batch_size": "64"},
+    )
+    told = []
+    cpu, gpu = plan_requests([request], [None], told.append)
+    assert told == ["on the CPU, because they train slower on a GPU: gail (8 times slower)"]
+    assert (cpu.processor, cpu.request.algorithms) == ("cpu", ["gail", "random"])
+    assert (gpu.processor, gpu.request.algorithms) == ("hybrid", ["dac"])
+    assert cpu.request.overrides == {"gail.n_steps": "128", "hidden_size": "32"}
+    assert gpu.request.overrides == {"dac.batch_size": "64", "hidden_size": "32"}
+    both = [*cpu, *gpu]
+    assert sorted(run.run_id for run in both) == sorted(ids(plan_request(request)))
+    for plan in (cpu, gpu):
+        SweepFile.of(out, list(plan), COMMAND, plan.request).write(out)
+    missing = plan_missing(out)
+    assert missing.left_out == []
+    assert {run.run_id for plan in missing.plans for run in plan} == {run.run_id for run in both}
+
+
+def test_a_requested_gpu_that_makes_methods_slower_is_told(tmp_path):
+    told = []
+    plan_requests([requested(tmp_path, algorithms=["gail"], device="cuda")], [None], told.append)
+    assert told == [
+        "train slower on a GPU than on one core: gail (8 times slower); omit --device cuda"
+    ]

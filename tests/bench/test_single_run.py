@@ -5,14 +5,17 @@ import json
 import signal
 
 import pytest
+import torch as th
 
 import imitbench
+from imitbench.bench import training
 from imitbench.bench.single_run import train_single
 from imitbench.bench.stopping import RunStoppedError
-from imitbench.bench.training import Monitor
+from imitbench.bench.training import Monitor, TrainingConfig
 from imitbench.errors import InputError
 from imitbench.experts.single_training import prepare_training
 from imitbench.experts.training_request import TrainingRequest
+from imitbench.records.runs import Budget, EnvironmentSpec
 from imitbench.util.hub_client import silent
 from imitbench.util.logger import configure
 
@@ -121,3 +124,23 @@ def test_a_refused_training_leaves_no_folder(tmp_path):
     with pytest.raises(InputError, match="gail on Pendulum-v1: a budget of 100"):
         do(asked, tmp_path / "gail")
     assert not (tmp_path / "gail").exists()
+
+
+class OnGpu:
+    """A policy on a GPU, which need not exist."""
+
+    device = th.device("cuda")
+
+    def to(self, device):
+        self.device = th.device(device)
+        return self
+
+
+@pytest.mark.parametrize(("device", "where"), [("hybrid", "cpu"), ("cuda", "cuda")])
+def test_hybrid_trainings_are_evaluated_on_the_cpu(device, where):
+    spec = EnvironmentSpec(id="Pendulum-v1", horizon="fixed")
+    config = TrainingConfig(spec, spec, Budget(name="quick", unit="none", amount=0), 0, device)
+    assert config.training_device == "cuda"
+    policy = OnGpu()
+    assert training._where_evaluated(policy, config).device.type == where
+    assert policy.device.type == "cuda"  # training may go on

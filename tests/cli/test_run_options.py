@@ -16,7 +16,7 @@ from imitbench.executors.devices import count_workers
     [
         (["--timeout", "soon"], "--timeout soon: must be a duration such as 45s, 90m"),
         (["--max-mem", "4"], "--max-mem 4: must be a size with its unit"),
-        (["--device", "gpu"], "--device gpu: must be auto, cpu, cuda, or cuda:N"),
+        (["--device", "gpu"], "--device gpu: must be auto, cpu, cuda, hybrid, or cuda:N"),
         (["--gpus", "first"], "--gpus first: must be numbers of GPUs such as 0,1"),
         (["--gpus", "0", "--device", "cpu"], "--device cpu: GPUs were requested as well"),
         (["--per-gpu", "2"], "--per-gpu 2: no GPUs were requested"),

@@ -14,9 +14,8 @@ from stable_baselines3.sac.policies import SACPolicy
 
 from imitbench.bench import environments
 from imitbench.bench.environments import make_environment, make_training_environments
-from imitbench.bench.protocol import Evaluation, Evaluator
+from imitbench.bench.protocol import Evaluation, Evaluator, samples_from_torch
 from imitbench.cards.catalog import load_suite, suite_names
-from imitbench.data.policy_callable import samples_from_torch
 from imitbench.data.resumable_env import ResumableEnv, episode_states, restore_episodes
 from imitbench.envs import mujoco_batch
 from imitbench.envs.mujoco_batch import MujocoBatch, agrees, knows

@@ -24,7 +24,9 @@ from imitbench.executors.devices import (
     [
         ("auto", (), Choice("cpu")),
         ("cpu", (), Choice("cpu")),
-        ("auto", ("1", "3"), Choice("cuda", ("1", "3"))),
+        ("auto", ("1", "3"), Choice("auto", ("1", "3"))),
+        ("hybrid", ("1", "3"), Choice("hybrid", ("1", "3"))),
+        ("hybrid:1", (), Choice("hybrid", ("1",))),
         ("cuda", ("1", "3"), Choice("cuda", ("1", "3"))),
         ("cuda", (), Choice("cuda", ("0",))),
         ("cuda:2", (), Choice("cuda", ("2",))),
@@ -40,7 +42,7 @@ def test_gpus_are_used_when_they_are_requested(device, gpus, choice):
     [("gpu", ()), ("cuda:", ()), ("cuda:x", ()), ("cpu:0", ()), ("auto:1", ()), ("mps", ())],
 )
 def test_other_devices_are_refused(device, gpus):
-    with pytest.raises(InputError, match="must be auto, cpu, cuda, or cuda:N"):
+    with pytest.raises(InputError, match="must be auto, cpu, cuda, hybrid, or cuda:N"):
         choose_device(device, gpus)
 
 

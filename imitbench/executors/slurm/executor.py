@@ -293,7 +293,11 @@ class SlurmExecutor(Executor):
 
 
 def _profile_of(options: RunOptions) -> Profile:
-    return Profile() if options.profile is None else read_profile(options.profile)
+    """Returns the profile; runs on the CPU leave its GPUs to others."""
+    profile = Profile() if options.profile is None else read_profile(options.profile)
+    if options.device == "cpu":
+        return profile.model_copy(update={"gpus": 0, "gpu_type": None})
+    return profile
 
 
 def _divide(
