@@ -139,15 +139,15 @@ class RunningNorm(BaseNorm):
         """
         if number == 0:
             return
-        delta = batch_mean - self.running_mean
-        total = self.count + number
+        # Assigning to attributes of a module is slower than this arithmetic.
+        mean, var, count = self.running_mean, self.running_var, self.count
+        delta = batch_mean - mean
+        total = count + number
         share = number / total
-        self.running_mean += delta * share
+        mean += delta * share
         # Weighted variances within both sets of samples, plus the variance of their means.
-        self.running_var += share * (
-            batch_var - self.running_var + (self.count / total) * delta.square()
-        )
-        self.count += number
+        var += share * (batch_var - var + (count / total) * delta.square())
+        count += number
 
 
 class EMANorm(BaseNorm):
