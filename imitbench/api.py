@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 from imitbench.api_arguments import (
     algorithm_list,
     call_text,
-    demo_counts,
+    demo_choice,
     make_request,
     seed_list,
     shared_settings,
@@ -89,6 +89,8 @@ def run(
     seeds: int | Sequence[int] | str = 3,
     budget: BudgetName = "default",
     n_demos: int | Sequence[int | None] | None = None,
+    demo_every: int | None = None,
+    regime: str | Sequence[str] | None = None,
     source: str = "bundled",
     config: Literal["default", "tuned"] = "default",
     overrides: Mapping[str, Scalar] | None = None,
@@ -108,7 +110,10 @@ def run(
         env: Selects environments whose id matches one of these shell-style patterns.
         seeds: Number of seeds (`3` for 0, 1, 2), or the seeds.
         budget: Amount of training: `quick`, `default` or `full`.
-        n_demos: Number of demonstrations, or several, each for its own runs; `None` for all.
+        n_demos: Number of demonstrations, or several, each for its own runs; `None` for those of
+            the suite's default regime, which are all unless its card says otherwise.
+        demo_every: Keep one step out of so many of each demonstration; `None` for all steps.
+        regime: Name of a regime of the suite's card, or several, in place of both.
         source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
         config: `tuned` for hyper-parameters tuned per environment, where there are any.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
@@ -147,7 +152,9 @@ def run(
         make_request(**settings | {"suite": name, "environment": environment})
         for name, environment in by_suite.items()
     ]
-    plans = plan_requests(requests, demo_counts(n_demos), note if progress else silent)
+    plans = plan_requests(
+        requests, demo_choice(n_demos, demo_every, regime), note if progress else silent
+    )
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
             plans, resolved, out=Path(out), command=call_text("run", given), observer=observer
@@ -169,6 +176,8 @@ def race(
     acting: ActingChoice | None = None,
     budget: BudgetName = "default",
     n_demos: int | None = None,
+    demo_every: int | None = None,
+    regime: str | None = None,
     source: str = "bundled",
     config: Literal["default", "tuned"] = "default",
     overrides: Mapping[str, Scalar] | None = None,
@@ -193,7 +202,9 @@ def race(
         failed_runs: How failed runs count; `either`: no decision may depend on it.
         acting: As in `compare`; `None` for both where the suite's card has both references.
         budget: As in `run`, like all that follow.
-        n_demos: Number of demonstrations; `None` for all.
+        n_demos: Number of demonstrations; `None` for those of the suite's default regime.
+        demo_every: Keep one step out of so many of each demonstration.
+        regime: Name of a regime of the suite's card, in place of both.
         source: Source of experts and demonstrations.
         config: `tuned` for hyper-parameters tuned per environment.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
@@ -210,6 +221,7 @@ def race(
         TypeError: An option is unknown.
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
+    from imitbench.cards.plugins import find_suite
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
     from imitbench.race.driver import run_race
@@ -219,10 +231,13 @@ def race(
     _choice("acting", acting, (*get_args(ActingChoice), None))
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)
+    demos = demo_choice(n_demos, demo_every, regime).only(find_suite(str(suite)), "a race")
     planned = plan_race(
         algorithm_list(new),
         algorithm_list(baseline),
-        make_request(algorithms=[], seeds=[], n_demos=n_demos, **shared_settings(given, resolved)),
+        make_request(
+            algorithms=[], seeds=[], **demos.model_dump(), **shared_settings(given, resolved)
+        ),
         RaceOptions(batch, max_seeds, alpha, margin, failed_runs, acting),
         command=command,
         out=Path(out),

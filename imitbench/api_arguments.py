@@ -10,6 +10,7 @@ from imitbench.errors import InputError
 from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
+    from imitbench.bench.plan import DemoChoice
     from imitbench.cards.algorithm import Scalar
     from imitbench.executors.options import RunOptions
     from imitbench.store.sweep_file import SweepRequest
@@ -61,16 +62,24 @@ def seed_list(seeds: int | Sequence[int] | str) -> list[int]:
     return chosen
 
 
-def demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]:
-    """Returns numbers of demonstrations as a list; `None` stands for all.
+def demo_choice(
+    n_demos: int | Sequence[int | None] | None,
+    demo_every: int | None,
+    regime: str | Sequence[str] | None,
+) -> DemoChoice:
+    """Returns how much of the demonstrations was requested.
 
     Raises:
-        InputError: A number is not positive.
+        InputError: A number is not positive, or arguments exclude each other.
     """
-    from imitbench.bench.plan import parse_demo_counts
+    from imitbench.bench.plan import DemoChoice
 
-    counts = [n_demos] if isinstance(n_demos, int) or n_demos is None else list(n_demos)
-    return parse_demo_counts(",".join("all" if count is None else str(count) for count in counts))
+    text = None
+    if n_demos is not None:
+        counts = [n_demos] if isinstance(n_demos, int) else list(n_demos)
+        text = ",".join("all" if count is None else str(count) for count in counts)
+    names = regime if regime is None or isinstance(regime, str) else ",".join(regime)
+    return DemoChoice.parse(text, demo_every, names)
 
 
 def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:

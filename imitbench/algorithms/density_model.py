@@ -22,6 +22,7 @@ from imitbench.algorithms import base
 from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
+from imitbench.data.trajectories import first_step
 from imitbench.util.extras import import_extra
 from imitbench.util.util import safe_to_numpy
 
@@ -127,7 +128,9 @@ class FeatureMaker:
         trajectories, given = base.split_kinds(demonstrations)
         times = None
         if trajectories is not None:
-            times = np.concatenate([np.arange(len(trajectory)) for trajectory in trajectories])
+            times = np.concatenate(
+                [first_step(trajectory) + np.arange(len(trajectory)) for trajectory in trajectories]
+            )
         if isinstance(given, types.TransitionsMinimal):
             return self._of_batch(vars(given)), times
         return np.concatenate([self._of_batch(batch) for batch in given]), None

@@ -208,13 +208,16 @@ def _reader_of_expert(location: ArtifactLocation) -> Callable[[], object]:
     return partial(read_sb3_zip if policy.is_file() else load_policy, policy)
 
 
-def pin_demos(location: ArtifactLocation, available: int, count: int | None) -> DemoSpec:
-    """Pins a set of demonstrations by content, and how many of them to use.
+def pin_demos(
+    location: ArtifactLocation, available: int, count: int | None, every: int | None = None
+) -> DemoSpec:
+    """Pins a set of demonstrations by content, and how much of them to use.
 
     Args:
         location: Location of the set.
         available: How many trajectories the set has.
         count: How many to use; `None` for all.
+        every: One step is kept out of so many; `None` for all steps.
 
     Raises:
         InputError: The set is missing or too small.
@@ -231,6 +234,7 @@ def pin_demos(location: ArtifactLocation, available: int, count: int | None) -> 
         digest=_digest(location),
         available=available,
         count=count or available,
+        every=every,
     )
 
 
@@ -345,6 +349,8 @@ def expert_of_suite(
 def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     """Loads the demonstrations of a run in their order in the set; empty for a run without.
 
+    If only some steps are used, each is a `imitbench.data.trajectories.Segment`.
+
     Args:
         spec: Specification of the run.
         root: As `ArtifactLocation.root`.
@@ -356,14 +362,25 @@ def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     if demos is None:
         return []
     from imitbench.data.demonstrations import read_demonstrations
+    from imitbench.data.trajectories import every_nth_step
 
     location = ArtifactLocation.of_spec(root, "demos", demos, spec.suite)
     _check_digest(location, demos.digest)
-    if demos.count == demos.available:
-        return list(read_demonstrations(location.folder))
     rng = np.random.default_rng(demos.subsample_seed)
-    chosen = np.sort(rng.choice(demos.available, size=demos.count, replace=False))
-    return list(read_demonstrations(location.folder, rows=chosen.tolist()))
+    rows = None
+    if demos.count < demos.available:
+        rows = np.sort(rng.choice(demos.available, size=demos.count, replace=False)).tolist()
+    found = list(read_demonstrations(location.folder, rows=rows))
+    every = demos.every
+    if every is None:
+        return found
+    # Where trajectories are shorter, one step of each is kept.
+    offsets = [int(rng.integers(min(every, len(trajectory)))) for trajectory in found]
+    return [
+        step
+        for trajectory, offset in zip(found, offsets, strict=True)
+        for step in every_nth_step(trajectory, every, offset)
+    ]
 
 
 def _digest(location: ArtifactLocation) -> str:

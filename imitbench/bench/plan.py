@@ -18,7 +18,7 @@ from imitbench.cards.catalog import (
     suite_names,
 )
 from imitbench.cards.plugins import find_algorithms, find_suite
-from imitbench.cards.suite import EnvironmentCard, SuiteCard, mismatch
+from imitbench.cards.suite import EnvironmentCard, Regime, SuiteCard, mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock, read_lock
@@ -151,6 +151,8 @@ class Plan:
     ) -> str | None:
         if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
             return "has no tuned values for this environment; --config default has"
+        if algorithm.needs.whole_demos and self.request.demo_every is not None:
+            return "needs demonstrations with all their steps; omit --demo-every"
         return _source_mismatch(algorithm, env_id, environment, self.source) or mismatch(
             algorithm, environment
         )
@@ -271,6 +273,68 @@ def parse_demo_counts(text: str) -> list[int | None]:
             )
         counts.append(None if word == "all" else int(word))
     return list(dict.fromkeys(counts))
+
+
+@dataclass(frozen=True)
+class DemoChoice:
+    """How much of the demonstrations was requested, before the suite is known.
+
+    Attributes:
+        counts: Numbers of demonstrations, `None` for all; empty if none were requested.
+        every: One step is kept out of so many of each; `None` for all steps.
+        regimes: Names of regimes of the suite's card, in place of both.
+    """
+
+    counts: tuple[int | None, ...] = ()
+    every: int | None = None
+    regimes: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, n_demos: str | None, demo_every: int | None, regime: str | None) -> DemoChoice:
+        """Parses the values of `--n-demos`, `--demo-every` and `--regime`.
+
+        Raises:
+            InputError: One of them is wrong, or they exclude each other.
+        """
+        if demo_every is not None and demo_every < 1:
+            raise InputError(f"--demo-every {demo_every}: must be 1 or more")
+        every = None if demo_every == 1 else demo_every
+        if regime is None:
+            counts = () if n_demos is None else tuple(parse_demo_counts(n_demos))
+            # Steps of all demonstrations, not of those of the suite's default regime.
+            return cls(counts or ((None,) if demo_every is not None else ()), every)
+        if n_demos is not None or demo_every is not None:
+            other = "--n-demos" if n_demos is not None else "--demo-every"
+            raise InputError(f"--regime {regime}: says what {other} says; give one of them")
+        return cls(regimes=tuple(dict.fromkeys(name.strip() for name in regime.split(","))))
+
+    def only(self, suite: SuiteCard, what: str) -> Regime:
+        """Returns the only regime.
+
+        Args:
+            suite: The suite.
+            what: What can have one only, in messages.
+
+        Raises:
+            InputError: There are several, or the suite has no regime with that name.
+        """
+        found, *others = self.of(suite)
+        if others:
+            raise InputError(f"--n-demos, --regime: {what} takes one at a time; give one")
+        return found
+
+    def of(self, suite: SuiteCard) -> list[Regime]:
+        """Returns what it means for a suite.
+
+        Raises:
+            InputError: The suite has no regime with that name.
+        """
+        if self.counts:
+            return [Regime(n_demos=count, demo_every=self.every) for count in self.counts]
+        try:
+            return [suite.regime(name) for name in self.regimes or (suite.default_regime,)]
+        except ValueError as error:
+            raise InputError(f"--regime: suite {suite.name} {error}") from None
 
 
 def parse_overrides(settings: Iterable[str]) -> dict[str, str]:

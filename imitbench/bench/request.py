@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.plan import Plan, plan_request
+from imitbench.bench.plan import DemoChoice, Plan, plan_request
 from imitbench.bench.spec import choose_processor
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite
@@ -148,48 +148,59 @@ def environments_by_suite(
 
 
 def plan_requests(
-    requests: Sequence[SweepRequest], demo_counts: Sequence[int | None], notify: Notify = silent
+    requests: Sequence[SweepRequest], demos: DemoChoice, notify: Notify = silent
 ) -> list[Plan]:
-    """Plans requests, each for several numbers of demonstrations.
+    """Plans requests, each for several regimes.
 
     Args:
-        requests: As for `plan_request`; their numbers of demonstrations are replaced.
-        demo_counts: Numbers of demonstrations; `None` for all.
+        requests: As for `plan_request`; what they say of demonstrations is replaced.
+        demos: How much of the demonstrations methods learn from.
         notify: Called with messages about downloads.
 
     Returns:
-        A plan for each request and number; methods that use no demonstrations are only in the
+        A plan for each request and regime; methods that use no demonstrations are only in the
         first of a request.
 
     Raises:
-        InputError: As `plan_request`, or no method takes demonstrations while several numbers
+        InputError: As `plan_request`, or no method takes demonstrations while several regimes
             are given, or no method applies to any environment.
     """
-    plans = [
-        plan for request in requests for plan in _with_demo_counts(request, demo_counts, notify)
-    ]
+    plans = [plan for request in requests for plan in _in_regimes(request, demos, notify)]
     _check_some_run(plans)
+    _warn_of_few_steps(plans, notify)
     _note_processors(plans[0], notify)
     return [part for plan in plans for part in _by_processor(plan)]
 
 
-def _with_demo_counts(
-    request: SweepRequest, demo_counts: Sequence[int | None], notify: Notify
-) -> list[Plan]:
-    first, *others = demo_counts
-    plans = [plan_request(request.model_copy(update={"n_demos": first}), notify)]
+def _in_regimes(request: SweepRequest, demos: DemoChoice, notify: Notify) -> list[Plan]:
+    suite = find_suite(request.suite, Path(request.folder))
+    first, *others = (regime.model_dump() for regime in demos.of(suite))
+    plans = [plan_request(request.model_copy(update=first), notify, suite=suite)]
     cards = [card for card, _ in plans[0].algorithms if card.needs.demos]
     taught = [card.name for card in cards]
     if others and not taught:
         raise InputError(
-            f"--n-demos: {', '.join(request.algorithms)} use no demonstrations; omit it"
+            f"--n-demos, --regime: {', '.join(request.algorithms)} use no demonstrations; omit it"
         )
     overrides = _settable(request.overrides, cards)
-    for count in others:
-        update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
+    for regime in others:
+        update = {**regime, "algorithms": taught, "overrides": overrides}
         changed = request.model_copy(update=update)
         plans.append(plan_request(changed, notify, algorithms=cards, suite=plans[0].suite))
     return plans
+
+
+def _warn_of_few_steps(plans: Sequence[Plan], notify: Notify) -> None:
+    every = max((plan.request.demo_every or 1 for plan in plans), default=1)
+    short = {
+        env_id: card.max_episode_steps
+        for plan in plans
+        for env_id, card in plan.environments.items()
+        if card.max_episode_steps < every
+    }
+    if short:
+        names = ", ".join(f"{env_id} ({steps} steps)" for env_id, steps in short.items())
+        notify(f"--demo-every {every}: keeps one step of each demonstration of {names}")
 
 
 def _by_processor(plan: Plan) -> list[Plan]:

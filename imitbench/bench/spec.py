@@ -164,9 +164,9 @@ def _pin_demos(
 ) -> DemoSpec:
     bundled = location.source == "bundled"
     available = card.demos.trajectories if bundled else _count_trajectories(location)
-    demos = _pin_demo_set(location, available, request.n_demos)
+    demos = _pin_demo_set(location, available, request.n_demos, request.demo_every)
     # Each seed draws its own subset, so that one lucky draw does not decide a comparison.
-    return demos.model_copy(update={"subsample_seed": seed}) if demos.count < available else demos
+    return demos if demos.whole else demos.model_copy(update={"subsample_seed": seed})
 
 
 # A sweep requests the same few artifacts thousands of times; hashing them once is enough.

@@ -152,6 +152,7 @@ class Needs(Card):
         action_spaces: Supported kinds of action space.
         tabular: The model of a tabular environment.
         fixed_horizon: Episodes of equal length.
+        whole_demos: Demonstrations of which no step was left out.
     """
 
     demos: bool
@@ -160,6 +161,7 @@ class Needs(Card):
     action_spaces: list[ActionSpace]
     tabular: bool = False
     fixed_horizon: bool = False
+    whole_demos: bool = False
 
 
 class Hyperparameter(Card):

@@ -15,7 +15,7 @@ from imitbench.cards.algorithm import (
     LocatedCard,
     Scalar,
 )
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
 
 BudgetName = Literal["quick", "default", "full"]
@@ -181,6 +181,22 @@ class DemoSet(Card):
     seed: int = 0
     deterministic: bool = False
     hub: HubSource | None = None
+
+
+FULL = "full"
+"""Name of the regime with all demonstrations, which every suite has."""
+
+
+class Regime(Card):
+    """How much of the demonstrations methods learn from.
+
+    Attributes:
+        n_demos: Number of demonstrations, which each seed draws; `null` for all.
+        demo_every: One step is kept out of so many of each; `null` for all steps.
+    """
+
+    n_demos: int | None = Field(default=None, ge=1)
+    demo_every: int | None = Field(default=None, ge=2)
 
 
 class BudgetAmounts(Card):
@@ -353,6 +369,8 @@ class SuiteCard(LocatedCard):
     Attributes:
         version: Version of the references; increased with each new measurement.
         controls: Algorithms with role `control` that run with `--algo all` on this suite.
+        regimes: Named parts of the demonstrations, besides `full`.
+        default_regime: Regime of runs whose request names none.
     """
 
     schema_version: Literal[1]
@@ -361,7 +379,25 @@ class SuiteCard(LocatedCard):
     description: str
     version: str
     controls: list[str] = Field(default_factory=list)
+    regimes: dict[str, Regime] = Field(default_factory=dict)
+    default_regime: str = FULL
     environments: dict[str, EnvironmentCard] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _default_regime_exists(self) -> SuiteCard:
+        self.regime(self.default_regime)
+        return self
+
+    def regime(self, name: str) -> Regime:
+        """Returns the regime with a name.
+
+        Raises:
+            ValueError: The card has no such regime.
+        """
+        known = {FULL: Regime(), **self.regimes}
+        if name not in known:
+            raise ValueError(f"has no regime {name}; {did_you_mean(name, known)}")
+        return known[name]
 
 
 def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:

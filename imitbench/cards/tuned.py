@@ -40,6 +40,7 @@ class Tuning(Card):
         uses_reward: Whether the objective uses the true reward.
         budget: Name of the budget of each run.
         n_demos: Number of demonstrations in training; `null` for all.
+        demo_every: One step was kept out of so many of each; `null` for all steps.
         trials: Number of trials of the search.
         env_steps: Environment steps of all completed runs of the search and of the held-out
             comparison; `null` in files of earlier versions.
@@ -59,6 +60,7 @@ class Tuning(Card):
     uses_reward: bool
     budget: str
     n_demos: int | None = None
+    demo_every: int | None = None
     trials: int = Field(ge=1)
     env_steps: int | None = Field(default=None, ge=0)
     search_seeds: list[int]

@@ -88,7 +88,9 @@ def race(
     set_: run_options.Set = [],  # noqa: B006
     config: run_options.Config = "default",
     budget: run_options.Budget = "default",
-    n_demos: run_options.Demos = "all",
+    n_demos: run_options.Demos = None,
+    demo_every: run_options.DemoEvery = None,
+    regime: run_options.Regime = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     dry_run: run_options.DryRun = False,
@@ -106,8 +108,9 @@ def race(
 
     Example: imitbench race sqil --baseline bc --env Pendulum-v1 --budget quick --batch 3 --jobs 2
     """
-    from imitbench.bench.plan import parse_demo_counts, parse_overrides
+    from imitbench.bench.plan import DemoChoice, parse_overrides
     from imitbench.bench.request import lock_in_use
+    from imitbench.cards.plugins import find_suite
     from imitbench.executors.registry import resolve
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.store.sweep_file import SweepRequest
@@ -115,9 +118,7 @@ def race(
     if scores is not None and not simulate:
         raise InputError(f"--scores {scores}: works only with --simulate")
     resolved = resolve(context.obj)
-    count, *others = parse_demo_counts(n_demos)
-    if others:
-        raise InputError(f"--n-demos {n_demos}: a race has one number of demonstrations; give one")
+    demos = DemoChoice.parse(n_demos, demo_every, regime).only(find_suite(suite), "a race")
     planned = plan_race(
         split_names("NEW", new),
         split_names("--baseline", baseline),
@@ -128,7 +129,7 @@ def race(
             seeds=[],
             config=config,
             budget=budget,
-            n_demos=count,
+            **demos.model_dump(),
             overrides=parse_overrides(set_),
             source=source,
             lock=lock_in_use(lock, source),

@@ -25,7 +25,9 @@ def run(
     set_: run_options.Set = [],  # noqa: B006
     config: run_options.Config = "default",
     budget: run_options.Budget = "default",
-    n_demos: run_options.Demos = "all",
+    n_demos: run_options.Demos = None,
+    demo_every: run_options.DemoEvery = None,
+    regime: run_options.Regime = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     dry_run: run_options.DryRun = False,
@@ -39,14 +41,14 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
-    from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
+    from imitbench.bench.plan import DemoChoice, parse_overrides, parse_seeds
     from imitbench.bench.request import environments_by_suite, lock_in_use, plan_requests
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
 
     resolved, folder = resolve(context.obj), Path.cwd()
     algorithms, seed_list = split_names("--algo", algo), parse_seeds(seeds)
-    overrides, counts = parse_overrides(set_), parse_demo_counts(n_demos)
+    overrides, demos = parse_overrides(set_), DemoChoice.parse(n_demos, demo_every, regime)
     by_suite = environments_by_suite(split_names("--suite", suite), env, folder)
     requests = [
         SweepRequest(
@@ -65,7 +67,7 @@ def run(
         )
         for name, environment in by_suite.items()
     ]
-    plans = plan_requests(requests, counts, make_notifier(quiet=quiet))
+    plans = plan_requests(requests, demos, make_notifier(quiet=quiet))
     if dry_run:
         print_plans(plans, resolved, out, json=json)
     else:

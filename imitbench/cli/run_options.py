@@ -40,7 +40,18 @@ Config = Annotated[
     ),
 ]
 Budget = Annotated[BudgetName, option("--budget", "Amount of training.")]
-Demos = Annotated[str, option("--n-demos", "Demonstrations to learn from: 10, or 1,3,all.", "N")]
+Demos = Annotated[
+    str | None, option("--n-demos", "Demonstrations to learn from: 10, or 1,3,all.", "N")
+]
+DemoEvery = Annotated[
+    int | None, option("--demo-every", "Keep one step out of N of each demonstration.", "N")
+]
+Regime = Annotated[
+    str | None,
+    option(
+        "--regime", "Regime of the suite, such as full or few: how many demonstrations.", "NAME"
+    ),
+]
 Source = Annotated[
     str,
     option(

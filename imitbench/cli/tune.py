@@ -90,7 +90,9 @@ def tune(
     show: Show = False,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     budget: run_options.Budget = "default",
-    n_demos: run_options.Demos = "all",
+    n_demos: run_options.Demos = None,
+    demo_every: run_options.DemoEvery = None,
+    regime: run_options.Regime = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     json: options.Json = False,
@@ -105,6 +107,7 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
+    from imitbench.bench.plan import DemoChoice
     from imitbench.cli.tune_launch import TuningTarget, make_tune_request, plan_tuning, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve
@@ -119,8 +122,9 @@ def tune(
     if not executor_class(given.executor).distributed:
         given = given.model_copy(update={"jobs": jobs})
     resolved = resolve(given)
+    demos = DemoChoice.parse(n_demos, demo_every, regime)
     plan = plan_tuning(
-        resolved, algo, suite, env, set_, budget, n_demos, source, lock, make_notifier(quiet=quiet)
+        resolved, algo, suite, env, set_, budget, demos, source, lock, make_notifier(quiet=quiet)
     )
     request = make_tune_request(
         plan, resolved, per=per, objective=objective, trials=trials, search_seeds=search_seeds,

@@ -192,7 +192,7 @@ def plan_tuning(
     env: list[str],
     set_: list[str],
     budget: str,
-    n_demos: str,
+    demos: planning.DemoChoice,
     source: str,
     lock: Path | None,
     notify: Notify,
@@ -202,17 +202,16 @@ def plan_tuning(
     Raises:
         InputError: An option is wrong.
     """
-    counts = planning.parse_demo_counts(n_demos)
-    if len(counts) > 1 or algo == "all":
-        option = "--algo all" if algo == "all" else f"--n-demos {n_demos}"
-        raise InputError(f"{option}: tuning takes one at a time")
+    if algo == "all":
+        raise InputError("--algo all: tuning takes one at a time")
+    card = find_suite(suite)
     document = {
         "algorithms": [_required(algo)],
         "suite": suite,
         "environment": join_names("--env", env),
         "seeds": [0],
         "budget": budget,
-        "n_demos": counts[0],
+        **demos.only(card, "tuning").model_dump(),
         "overrides": planning.parse_overrides(set_),
         "source": source,
         "lock": lock_in_use(lock, source),

@@ -237,6 +237,7 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
         source=source,
         budget=budget,
         n_demos=demos.count if demos and demos.count != demos.available else None,
+        demo_every=demos.every if demos else None,
         overrides={
             name: "null" if value is None else str(value)
             for name, value in card.completed(spec.hyperparameters).items()
@@ -277,7 +278,8 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
             for card in plan.suite.environments.values()
             for budget in card.budgets.values()
         )
-        key = (plan.suite.name, own.source, own.budget, own.n_demos, own.device, apart, amounts)
+        demos = own.n_demos, own.demo_every
+        key = (plan.suite.name, own.source, own.budget, demos, own.device, apart, amounts)
         before = merged.get(key)
         if before is not None:
             algorithms = [*before.algorithms]

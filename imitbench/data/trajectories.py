@@ -95,6 +95,49 @@ class TrajectoryWithRew(Trajectory):
         check_rewards(self.rews, len(self.acts))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Segment(TrajectoryWithRew):
+    """A fragment of an episode, whose place in it is known.
+
+    Attributes:
+        start: Step of the episode at which it begins, from 0.
+    """
+
+    start: int = 0
+
+
+def every_nth_step(
+    trajectory: TrajectoryWithRew, every: int, offset: int
+) -> list[TrajectoryWithRew]:
+    """Keeps single steps of a trajectory, each with its own next observation.
+
+    Args:
+        trajectory: A whole episode, or a fragment that is taken for one.
+        every: A step is kept after each `every` steps.
+        offset: First step that is kept, less than the length of the trajectory.
+
+    Returns:
+        `Segment` objects of one step, in order; the last step of a terminal trajectory is terminal.
+    """
+    last = len(trajectory) - 1
+    return [
+        Segment(
+            obs=trajectory.obs[step : step + 2],
+            acts=trajectory.acts[step : step + 1],
+            infos=None if trajectory.infos is None else trajectory.infos[step : step + 1],
+            terminal=trajectory.terminal and step == last,
+            rews=trajectory.rews[step : step + 1],
+            start=step,
+        )
+        for step in range(offset, len(trajectory), every)
+    ]
+
+
+def first_step(trajectory: Trajectory) -> int:
+    """Returns the step of its episode at which a trajectory begins; 0 if that is not known."""
+    return trajectory.start if isinstance(trajectory, Segment) else 0
+
+
 def trajectory_of(
     obs: Observation, acts: Array, terminal: bool, rews: Array | None, infos: Array | None = None
 ) -> Trajectory:

@@ -85,6 +85,7 @@ class _Table(_Part):
     budget: Name | None
     n_demos: Count | Literal["all"] | None
     source: Name | None
+    demo_every: Count | None = None
     rows: list[_Row]
     references: list[_Reference] = []
 
@@ -135,6 +136,8 @@ def _of_table(table: _Table, number: int) -> Iterator[ExternalRun]:
         "all_demos": None if table.n_demos is None else table.n_demos == "all",
         "source": table.source,
     }
+    if table.demo_every not in (None, 1):
+        conditions["demo_every"] = table.demo_every
     # Reports must not average over tables, whose conditions differ.
     settings = json.dumps(conditions, sort_keys=True)
     conditions["config"] = hashlib.sha256(settings.encode()).hexdigest()

@@ -41,8 +41,8 @@ class _Row:
         return cls(spec.algo_label, replace(Conditions.of_spec(spec), budget=spec.budget.name))
 
     def __str__(self) -> str:
-        count = self.conditions.n_demos
-        demos = "" if count is None else f", {count} demonstrations"
+        given = self.conditions.demonstrations
+        demos = f", {given}" if given else ""
         return one_line(f"{self.label} (budget {self.conditions.budget}{demos})")
 
 

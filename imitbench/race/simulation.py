@@ -17,7 +17,7 @@ from imitbench.report.build import read_entries
 from imitbench.report.comparison_runs import ComparableRun
 from imitbench.stats.racing import Collapsing, Normal, Resampled, SimulatedRaces, Source, simulate
 from imitbench.stats.sequential import Pair
-from imitbench.store.comparability import Conditions
+from imitbench.store.races import cell_conditions
 from imitbench.util.hub_errors import Notify
 
 FEWEST_RUNS = 3
@@ -135,7 +135,7 @@ def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict
 def _scores(
     entries: Sequence[ComparableRun], design: RaceDesign, env: str, cell: RacedCell
 ) -> tuple[float | None, ...]:
-    wanted = Conditions(design.suite, cell.budget, cell.n_demos, cell.source)
+    wanted = cell_conditions(design.suite, cell)
     return tuple(
         entry.score_by(design.ways[0])
         for entry in entries

@@ -45,7 +45,7 @@ SIDES = ("first", "second")
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class RacedCell(Record):
+class RacedCell(AbbreviatedRecord):
     """What one method trains on one environment.
 
     Attributes:
@@ -55,13 +55,18 @@ class RacedCell(Record):
         budget: Name of the training budget; `None` if nothing is trained.
         n_demos: Number of demonstrations, or `all`; `None` without any.
         source: Where experts and demonstrations come from; `None` without any.
+        demo_every: One step is kept out of so many of each; `None` for all steps. Serialized only
+            if it is not `None`.
     """
+
+    optional = ("demo_every",)
 
     label: str
     setting: _Digest
     budget: str | None
     n_demos: int | Literal["all"] | None
     source: str | None
+    demo_every: int | None = None
 
 
 class _Design(AbbreviatedRecord):

@@ -144,18 +144,29 @@ class ArtifactSpec(Record):
     digest: str
 
 
-class DemoSpec(ArtifactSpec):
+class DemoSpec(ArtifactSpec, AbbreviatedRecord):
     """Demonstrations, and which of them a run uses.
 
     Attributes:
         available: Number of trajectories in the set.
         count: Number of trajectories used.
-        subsample_seed: Seed of the draw without replacement when `count` is less than all.
+        subsample_seed: Seed of the draw without replacement when `count` is less than all, and of
+            the first step that is kept of each trajectory.
+        every: One step is kept out of so many of each trajectory; `None` for all steps. Serialized
+            only if it is not `None`.
     """
+
+    optional = ("every",)
 
     available: Size
     count: Size
     subsample_seed: Integer = 0
+    every: Annotated[int, Field(ge=2)] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a run uses all that there is."""
+        return self.count == self.available and self.every is None
 
 
 class Budget(Record):
@@ -428,6 +439,7 @@ class RunRow(Record):
         budget: Name of the budget.
         n_demos: Number of demonstrations used; `None` if none were.
         all_demos: Whether these are all that the source has for the environment.
+        demo_every: One step was used out of so many of each demonstration; `None` for all steps.
         source: Where experts and demonstrations came from; `None` if neither was used.
         uses_reward: Whether the method learns from the environment's own reward.
         role: Role of the algorithm, see `imitbench.cards.algorithm.AlgorithmCard`.
@@ -441,6 +453,7 @@ class RunRow(Record):
     budget: str
     n_demos: int | None
     all_demos: bool | None
+    demo_every: int | None = None
     source: str | None
     uses_reward: bool
     role: Role

@@ -365,7 +365,8 @@ def _demonstration_tables(sections: Sequence[Section]) -> list[Table]:
     families: dict[Conditions, list[Section]] = {}
     for section in sections:
         if section.conditions.n_demos is not None:
-            families.setdefault(replace(section.conditions, n_demos=None), []).append(section)
+            family = replace(section.conditions, n_demos=None, demo_every=None)
+            families.setdefault(family, []).append(section)
     return [
         _flagged(
             _by_demonstrations(members), [kind for member in members for kind in member.score_one]
@@ -383,7 +384,7 @@ def _by_demonstrations(sections: Sequence[Section]) -> Table:
                 row = rows.setdefault(text.marked_name(result), [_UNKNOWN] * len(sections))
                 row[index] = _interval(result.iqm, result)
     first = sections[0].conditions
-    counts = [str(section.conditions.n_demos) for section in sections]
+    counts = [_amount(section.conditions) for section in sections]
     return Table(
         title=f"{first.suite}: IQM score by number of demonstrations",
         columns=make_columns(["Algorithm", *counts], 1),
@@ -393,6 +394,11 @@ def _by_demonstrations(sections: Sequence[Section]) -> Table:
             "section of that many demonstrations. Each seed draws its own subset."
         ),
     )
+
+
+def _amount(conditions: Conditions) -> str:
+    every = conditions.demo_every
+    return str(conditions.n_demos) if every in (None, 1) else f"{conditions.n_demos}, 1/{every}"
 
 
 def _imported_results(rows: Sequence[ExternalScoreRow]) -> Table:

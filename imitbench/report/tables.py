@@ -234,11 +234,11 @@ def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Condi
     return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=_order)
 
 
-def _order(conditions: Conditions) -> tuple[int, str, float, str]:
-    _, budget, n_demos, source = astuple(conditions)
+def _order(conditions: Conditions) -> tuple[int, str, float, int, str]:
+    _, budget, n_demos, source, demo_every = astuple(conditions)
     rank = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
     demos = math.inf if n_demos == "all" else n_demos or -1
-    return rank, budget or "", demos, source or ""
+    return rank, budget or "", demos, -(demo_every or 1), source or ""
 
 
 def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:

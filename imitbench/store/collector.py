@@ -35,7 +35,9 @@ _RUN_ID_LENGTH = 16
 _COLUMNS: dict[str, pa.DataType] = {
     **dict.fromkeys(("run_id", "name", "tool"), pa.string()),
     **dict.fromkeys(ExternalRun.model_fields, pa.string()),
-    **dict.fromkeys(("seed", "n_demos", "episodes", "env_steps", "expert_episodes"), pa.int64()),
+    **dict.fromkeys(
+        ("seed", "n_demos", "demo_every", "episodes", "env_steps", "expert_episodes"), pa.int64()
+    ),
     "all_demos": pa.bool_(),
     **dict.fromkeys(
         (

@@ -26,18 +26,22 @@ class Conditions:
             `None` if none were used, or if unknown.
         source: Where experts and demonstrations came from; `None` if none were used, or if
             unknown.
+        demo_every: One step was used out of so many of each demonstration, so 1 for all steps;
+            `None` if none were used, or if unknown.
     """
 
     suite: str | None
     budget: str | None
     n_demos: int | Literal["all"] | None
     source: str | None
+    demo_every: int | None = None
 
     @classmethod
     def of(cls, run: RunRow | ExternalRun | ExternalScoreRow) -> Conditions:
         """Returns the conditions of a run."""
         n_demos: int | Literal["all"] | None = "all" if run.all_demos else run.n_demos
-        return cls(run.suite, run.budget, n_demos, run.source)
+        demo_every = None if n_demos is None else run.demo_every or 1
+        return cls(run.suite, run.budget, n_demos, run.source, demo_every)
 
     @classmethod
     def of_spec(cls, spec: RunSpec) -> Conditions:
@@ -47,8 +51,11 @@ class Conditions:
     @classmethod
     def sql(cls) -> str:
         """Returns the conditions as SQL expressions over a table of runs; `all` is -1."""
-        n_demos = "CASE WHEN all_demos THEN -1 ELSE n_demos END"
-        return ", ".join({"n_demos": n_demos}.get(field.name, field.name) for field in fields(cls))
+        expressions = {
+            "n_demos": "CASE WHEN all_demos THEN -1 ELSE n_demos END",
+            "demo_every": "CASE WHEN n_demos IS NOT NULL THEN coalesce(demo_every, 1) END",
+        }
+        return ", ".join(expressions.get(field.name, field.name) for field in fields(cls))
 
     def is_part_of(self, whole: Conditions) -> bool:
         """Whether runs under these conditions may be averaged with, or shown next to, others.
@@ -60,6 +67,7 @@ class Conditions:
             (self.suite, self.budget) == (whole.suite, whole.budget)
             and self.n_demos in (None, whole.n_demos)
             and self.source in (None, whole.source)
+            and self.demo_every in (None, whole.demo_every)
         )
 
     def compatible(self, other: Conditions) -> bool:
@@ -78,13 +86,19 @@ class Conditions:
         return sum(part is not None for part in astuple(self))
 
     @property
+    def demonstrations(self) -> str:
+        """What is known of the demonstrations, such as `1 demonstration, one step in 20`."""
+        if self.n_demos is None:
+            return ""
+        count = f"{self.n_demos} demonstration{'' if self.n_demos == 1 else 's'}"
+        return count if self.demo_every in (None, 1) else f"{count}, one step in {self.demo_every}"
+
+    @property
     def title(self) -> str:
         """The suite and what is known of the rest, such as `seals: budget quick`."""
         shared = [
             f"budget {self.budget}" if self.budget else "",
-            f"{self.n_demos} demonstration{'' if self.n_demos == 1 else 's'}"
-            if self.n_demos is not None
-            else "",
+            self.demonstrations,
             f"source {self.source}" if self.source else "",
         ]
         given = ", ".join(part for part in shared if part)
@@ -103,6 +117,7 @@ def run_row(spec: RunSpec) -> RunRow:
         budget=budget_label(spec),
         n_demos=demos.count if demos else None,
         all_demos=demos.count == demos.available if demos else None,
+        demo_every=demos.every if demos else None,
         source=spec.source,
         uses_reward=spec.uses_reward,
         role=role_of(spec),

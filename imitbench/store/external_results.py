@@ -64,6 +64,7 @@ class ExternalRun(Record):
         budget: Training budget by the source's name.
         n_demos: Number of demonstrations used.
         all_demos: Whether these are all demonstrations of the source.
+        demo_every: One step was used out of so many of each demonstration; `None` for all steps.
         source: Where demonstrations came from.
         config: Digest of the settings apart from the seed; runs of one algorithm with different
             digests are variants.
@@ -95,6 +96,7 @@ class ExternalRun(Record):
     budget: Name | None = None
     n_demos: Count | None = None
     all_demos: bool | None = None
+    demo_every: Count | None = None
     source: Name | None = None
     config: Name | None = None
     raw_return: Finite | None = None
@@ -192,6 +194,7 @@ class ExternalScoreRow(Record):
     budget: str | None
     n_demos: int | None
     all_demos: bool | None
+    demo_every: int | None
     source: str | None
     config: str | None
     raw_return: float | None

@@ -226,9 +226,13 @@ def _cell_difference(was: RaceDesign, now: RaceDesign) -> str:
             after = now.cells.get(method, {}).get(env)
             if after is None:
                 return "choice of environments"
-            for name in ("label", "budget", "n_demos", "source"):
+            for name in ("label", "budget", "n_demos", "demo_every", "source"):
                 if getattr(before, name) != getattr(after, name):
-                    what = {"label": "setting", "n_demos": "number of demonstrations"}
+                    what = {
+                        "label": "setting",
+                        "n_demos": "number of demonstrations",
+                        "demo_every": "share of the demonstrations' steps",
+                    }
                     told = f"({getattr(before, name)}, not {getattr(after, name)})"
                     return f"{what.get(name, name)} of {method} {told}"
             if before != after:
@@ -245,7 +249,14 @@ def describe_cell(spec: RunSpec) -> RacedCell:
         budget=conditions.budget,
         n_demos=conditions.n_demos,
         source=conditions.source,
+        demo_every=spec.demos.every if spec.demos else None,
     )
+
+
+def cell_conditions(suite: str, cell: RacedCell) -> Conditions:
+    """Returns the conditions of the runs of a cell."""
+    demo_every = None if cell.n_demos is None else cell.demo_every or 1
+    return Conditions(suite, cell.budget, cell.n_demos, cell.source, demo_every)
 
 
 def read_outcomes(out: Path, design: RaceDesign) -> list[PublishedRun]:
@@ -303,10 +314,7 @@ def foreign_runs(design: RaceDesign, runs: Iterable[PublishedRun]) -> list[Forei
             continue
         if spec.setting != cell.setting:
             mine = (spec.algo_label, Conditions.of_spec(spec))
-            if mine == (
-                cell.label,
-                Conditions(design.suite, cell.budget, cell.n_demos, cell.source),
-            ):
+            if mine == (cell.label, cell_conditions(design.suite, cell)):
                 found.append(ForeignRun(spec, "setting"))
         elif spec.seed >= design.max_seeds:
             found.append(ForeignRun(spec, "seed"))

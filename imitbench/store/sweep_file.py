@@ -63,6 +63,7 @@ class SweepRequest(Record):
         seeds: Seeds of every cell.
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.
+        demo_every: One step is kept out of so many of each; `None` for all steps.
         overrides: Hyper-parameters as text, by `name` or `algorithm.name`.
         config: `tuned` to use tuned hyper-parameters where they exist; or the file with them.
         source: Where experts and demonstrations come from.
@@ -82,6 +83,7 @@ class SweepRequest(Record):
     seeds: list[int]
     budget: BudgetName = "default"
     n_demos: int | None = None
+    demo_every: int | None = None
     overrides: dict[str, str] = Field(default_factory=dict)
     config: str = "default"
     source: str = "bundled"

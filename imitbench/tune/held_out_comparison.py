@@ -211,6 +211,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
             uses_reward=request.goal.uses_reward,
             budget=settings.budget,
             n_demos=settings.n_demos,
+            demo_every=settings.demo_every,
             trials=comparison.trials,
             env_steps=comparison.env_steps,
             search_seeds=list(request.search_seeds),

@@ -20,6 +20,7 @@ from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.data.rollout import flatten_trajectories
+from imitbench.data.trajectories import first_step
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.records.episodes import Episodes
@@ -56,10 +57,12 @@ def mean_log_likelihood(policy: BasePolicy, demos: Sequence[TrajectoryWithRew]) 
 
 
 def _of_table(policy: TabularPolicy, demo: TrajectoryWithRew) -> npt.NDArray[np.float64]:
-    steps = np.arange(len(demo))
+    steps = first_step(demo) + np.arange(len(demo))
     chances = policy.probabilities(np.asarray(demo.obs)[:-1], steps)
     start = int(getattr(policy.action_space, "start", 0))
-    taken = chances[steps, np.asarray(demo.acts).reshape(-1).astype(np.int64) - start]
+    taken = chances[
+        np.arange(len(demo)), np.asarray(demo.acts).reshape(-1).astype(np.int64) - start
+    ]
     logarithms: npt.NDArray[np.float64] = np.log(np.maximum(taken, _LEAST_PROBABILITY))
     return logarithms
 
@@ -222,6 +225,8 @@ class _HeldOutDemos(Objective):
         """Refuses runs with fewer than two demonstrations."""
         if spec.demos is None:
             return f"{algorithm.name} uses no demonstrations, so none can be held out"
+        if spec.demos.every is not None:
+            return "holds out whole demonstrations; omit --demo-every"
         if spec.demos.count < 2:
             return "needs at least two demonstrations, one of which is held out; give --n-demos 2"
         return None
@@ -353,6 +358,8 @@ class EpisodeLengthObjective(Objective):
             return "all episodes have the same length, so it says nothing about a policy"
         if spec.demos is None:
             return f"{algorithm.name} uses no demonstrations, which give the expert's lengths"
+        if spec.demos.every is not None:
+            return "needs the lengths of whole demonstrations; omit --demo-every"
         return None
 
     def at(self, moment: EvaluationPoint) -> float:

@@ -234,6 +234,7 @@ class StudySettings(Record):
     objective: ObjectiveName
     budget: str
     n_demos: int | None
+    demo_every: int | None = None
     source: str
     device: str
     search_seeds: list[int]
@@ -261,6 +262,7 @@ class StudySettings(Record):
             objective=request.objective,
             budget=settings.budget,
             n_demos=settings.n_demos,
+            demo_every=settings.demo_every,
             source=request.plan.source,
             device=settings.device,
             search_seeds=list(request.search_seeds),

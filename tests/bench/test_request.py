@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import write_failed, write_finished
 
 from imitbench.bench import request as module
-from imitbench.bench.plan import plan_request
+from imitbench.bench.plan import DemoChoice, plan_request
 from imitbench.bench.request import plan_missing, plan_requests
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
@@ -170,7 +170,7 @@ def test_planning_does_not_change_the_results_folder(tmp_path, out):
 
 def test_several_numbers_of_demonstrations_are_a_plan_each(tmp_path):
     request = requested(tmp_path, algorithms=["random", "bc"], overrides={"bc.hidden_size": "8"})
-    plans = plan_requests([request], [1, 3, None])
+    plans = plan_requests([request], DemoChoice((1, 3, None)))
     runs = [run for plan in plans for run in plan]
     assert len({run.run_id for run in runs}) == len(runs) == 3 * 4
     counts = [run.demos.count for run in runs if run.demos is not None]
@@ -181,7 +181,7 @@ def test_several_numbers_of_demonstrations_are_a_plan_each(tmp_path):
 def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(tmp_path):
     overrides = {"dagger.max_rounds": "2", "hidden_size": "8"}
     request = requested(tmp_path, algorithms=["dagger", "bc"], overrides=overrides)
-    first, second = plan_requests([request], [1, 3])
+    first, second = plan_requests([request], DemoChoice((1, 3)))
     assert first.request.overrides == overrides
     assert second.request.overrides == {"hidden_size": "8"}
     assert second.request.algorithms == ["bc"]
@@ -189,16 +189,16 @@ def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(t
 
 def test_several_numbers_need_a_method_that_takes_demonstrations(tmp_path):
     with pytest.raises(InputError, match="random use no demonstrations"):
-        plan_requests([requested(tmp_path, algorithms=["random"])], [1, 3])
+        plan_requests([requested(tmp_path, algorithms=["random"])], DemoChoice((1, 3)))
 
 
 def test_a_request_without_a_pair_that_fits_is_refused(tmp_path):
     request = requested(tmp_path, algorithms=["csil"], environment="seals/CartPole-v0")
     words = "no method fits any environment .csil on seals/CartPole-v0: acts in box spaces only"
     with pytest.raises(InputError, match=words):
-        plan_requests([request], [None])
+        plan_requests([request], DemoChoice())
     both = request.model_copy(update={"algorithms": ["csil", "bc"]})
-    [plan] = plan_requests([both], [None])
+    [plan] = plan_requests([both], DemoChoice())
     assert {run.algo for run in plan} == {"bc"}
 
 
@@ -210,7 +210,7 @@ def test_methods_that_gain_nothing_from_a_gpu_are_a_plan_that_needs_none(tmp_pat
         overrides={"gail.n_steps": "128", "hidden_size": "32", "dac.batch_size": "64"},
     )
     told = []
-    cpu, gpu = plan_requests([request], [None], told.append)
+    cpu, gpu = plan_requests([request], DemoChoice(), told.append)
     assert told == ["on the CPU, because they train slower on a GPU: gail (8 times slower)"]
     assert (cpu.processor, cpu.request.algorithms) == ("cpu", ["gail", "random"])
     assert (gpu.processor, gpu.request.algorithms) == ("hybrid", ["dac"])
@@ -227,7 +227,9 @@ def test_methods_that_gain_nothing_from_a_gpu_are_a_plan_that_needs_none(tmp_pat
 
 def test_a_requested_gpu_that_makes_methods_slower_is_told(tmp_path):
     told = []
-    plan_requests([requested(tmp_path, algorithms=["gail"], device="cuda")], [None], told.append)
+    plan_requests(
+        [requested(tmp_path, algorithms=["gail"], device="cuda")], DemoChoice(), told.append
+    )
     assert told == [
         "train slower on a GPU than on one core: gail (8 times slower); omit --device cuda"
     ]

@@ -353,7 +353,9 @@ def external_page(label: str, suite: str, algorithm: str) -> str:
 
 def section_anchor(section: Section, version: str = "") -> str:
     """Returns the HTML id of a table, from what its runs share."""
-    _, *shared = astuple(section.conditions)
+    _, *shared, demo_every = astuple(section.conditions)
+    if demo_every not in (None, 1):
+        shared.append(f"every-{demo_every}")
     parts = ["none" if value is None else slug(str(value)) for value in shared]
     return "--".join([*parts, *([slug(version)] if version else [])])
 

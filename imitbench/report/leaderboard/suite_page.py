@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
@@ -47,11 +47,11 @@ def render_suite(board: Board, suite: str) -> str:
 
 def _facets(part: BoardSection) -> dict[str, str]:
     """Returns the values of a table that filters compare, as text."""
-    _, budget, n_demos, source = astuple(part.section.conditions)
+    given = part.section.conditions
     return {
-        "source": source or "none",
-        "demonstrations": "none" if n_demos is None else str(n_demos),
-        "budget": budget or "none",
+        "source": given.source or "none",
+        "demonstrations": given.demonstrations or "none",
+        "budget": given.budget or "none",
     }
 
 
