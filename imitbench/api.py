@@ -25,6 +25,7 @@ from imitbench.api_arguments import (
     call_text,
     demo_choice,
     make_request,
+    planned_race,
     seed_list,
     shared_settings,
 )
@@ -221,35 +222,22 @@ def race(
         TypeError: An option is unknown.
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
-    from imitbench.cards.plugins import find_suite
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
     from imitbench.race.driver import run_race
-    from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.race.reporting import RaceNotes, RaceSummary
 
     _choice("acting", acting, (*get_args(ActingChoice), None))
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)
-    demos = demo_choice(n_demos, demo_every, regime).only(find_suite(str(suite)), "a race")
-    planned = plan_race(
-        algorithm_list(new),
-        algorithm_list(baseline),
-        make_request(
-            algorithms=[], seeds=[], **demos.model_dump(), **shared_settings(given, resolved)
-        ),
-        RaceOptions(batch, max_seeds, alpha, margin, failed_runs, acting),
-        command=command,
-        out=Path(out),
-        notify=note if progress else silent,
-    )
+    planned = planned_race(given, resolved, command, note if progress else silent)
     for line in planned.notes if progress else []:
         note(line)
-    notes = RaceNotes(quiet=not progress)
-    result = run_race(
-        planned, resolved, out=Path(out), command=command, observer=notes, quiet=not progress
-    )
-    return RaceSummary.of(result)
+    quiet = not progress
+    return RaceSummary.of(
+        run_race(planned, resolved, out=Path(out), command=command,
+                 observer=RaceNotes(quiet=quiet), quiet=quiet)
+    )  # fmt: skip
 
 
 def results(
@@ -263,11 +251,11 @@ def results(
     """Collects new runs, and returns results as a table, by default one row per completed run.
 
     The columns of `scores`, one row per completed run: run_id, suite, env, algo, seed, budget,
-    n_demos, all_demos, source, uses_reward, role, raw_return, score, score_deterministic,
-    score_likely, mean_length, env_steps, train_s, wall_s, finished_at, termination_rate, score_one,
-    path. Scores are 0 for random actions and 1 for the expert, `score_likely` for its most likely
-    actions; `path` is the folder that `imitbench.load_policy` takes,
-    empty where the policy was not published. `failures` has the failed runs, with phase,
+    n_demos, all_demos, demo_every, source, uses_reward, role, raw_return, score,
+    score_deterministic, score_likely, mean_length, env_steps, train_s, wall_s, finished_at,
+    termination_rate, score_one, path. Scores are 0 for random actions and 1 for the expert,
+    `score_likely` for its most likely actions; `path` is the folder that `imitbench.load_policy`
+    takes, empty where the policy was not published. `failures` has the failed runs, with phase,
     error_type, message.
 
     Args:

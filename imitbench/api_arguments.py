@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from imitbench.bench.plan import DemoChoice
     from imitbench.cards.algorithm import Scalar
     from imitbench.executors.options import RunOptions
+    from imitbench.race.planning import PlannedRace
     from imitbench.store.sweep_file import SweepRequest
+    from imitbench.util.hub_errors import Notify
 
 
 def make_request(**values: Any) -> SweepRequest:
@@ -101,6 +103,36 @@ def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, 
         "device": options.device_class,
         "folder": str(Path.cwd()),
     }
+
+
+def planned_race(
+    given: Mapping[str, Any], options: RunOptions, command: str, notify: Notify
+) -> PlannedRace:
+    """Plans and registers a race.
+
+    Args:
+        given: Arguments of the function, by name.
+        options: Execution options.
+        command: The call, for provenance.
+        notify: Called with messages.
+
+    Raises:
+        InputError: As `imitbench.race`.
+    """
+    from imitbench.race.planning import RaceOptions, plan_race
+
+    demos = demo_choice(given["n_demos"], given["demo_every"], given["regime"])
+    own = demos.only(str(given["suite"]), "a race").model_dump()
+    rules = ("batch", "max_seeds", "alpha", "margin", "failed_runs", "acting")
+    return plan_race(
+        algorithm_list(given["new"]),
+        algorithm_list(given["baseline"]),
+        make_request(algorithms=[], seeds=[], **own, **shared_settings(given, options)),
+        RaceOptions(*(given[name] for name in rules)),
+        command=command,
+        out=Path(given["out"]),
+        notify=notify,
+    )
 
 
 def _text(value: Scalar) -> str:

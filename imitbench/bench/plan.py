@@ -308,17 +308,17 @@ class DemoChoice:
             raise InputError(f"--regime {regime}: says what {other} says; give one of them")
         return cls(regimes=tuple(dict.fromkeys(name.strip() for name in regime.split(","))))
 
-    def only(self, suite: SuiteCard, what: str) -> Regime:
+    def only(self, suite: str, what: str) -> Regime:
         """Returns the only regime.
 
         Args:
-            suite: The suite.
+            suite: Name or folder of the suite.
             what: What can have one only, in messages.
 
         Raises:
-            InputError: There are several, or the suite has no regime with that name.
+            InputError: There are several, or the suite or the regime does not exist.
         """
-        found, *others = self.of(suite)
+        found, *others = self.of(find_suite(suite))
         if others:
             raise InputError(f"--n-demos, --regime: {what} takes one at a time; give one")
         return found

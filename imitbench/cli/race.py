@@ -110,7 +110,6 @@ def race(
     """
     from imitbench.bench.plan import DemoChoice, parse_overrides
     from imitbench.bench.request import lock_in_use
-    from imitbench.cards.plugins import find_suite
     from imitbench.executors.registry import resolve
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.store.sweep_file import SweepRequest
@@ -118,7 +117,7 @@ def race(
     if scores is not None and not simulate:
         raise InputError(f"--scores {scores}: works only with --simulate")
     resolved = resolve(context.obj)
-    demos = DemoChoice.parse(n_demos, demo_every, regime).only(find_suite(suite), "a race")
+    demos = DemoChoice.parse(n_demos, demo_every, regime).only(suite, "a race")
     planned = plan_race(
         split_names("NEW", new),
         split_names("--baseline", baseline),

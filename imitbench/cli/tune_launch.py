@@ -204,14 +204,13 @@ def plan_tuning(
     """
     if algo == "all":
         raise InputError("--algo all: tuning takes one at a time")
-    card = find_suite(suite)
     document = {
         "algorithms": [_required(algo)],
         "suite": suite,
         "environment": join_names("--env", env),
         "seeds": [0],
         "budget": budget,
-        **demos.only(card, "tuning").model_dump(),
+        **demos.only(suite, "tuning").model_dump(),
         "overrides": planning.parse_overrides(set_),
         "source": source,
         "lock": lock_in_use(lock, source),

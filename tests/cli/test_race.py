@@ -45,7 +45,7 @@ def here(tmp_path, monkeypatch, capsys):
         (["sqil", "--baseline", "bc", "--max-seeds", "9999999"], "--max-seeds 9999999: at most"),
         (["sqil", "--baseline", "sqil"], "--baseline sqil: is also the method to compare"),
         (["sqil", "--baseline", "bd"], "did you mean 'bc'"),
-        (["sqil", "--baseline", "bc", "--n-demos", "1,2"], "has one number of demonstrations"),
+        (["sqil", "--baseline", "bc", "--n-demos", "1,2"], "a race takes one at a time"),
         (["mce_irl", "--baseline", "bc"], "no environment fits all methods"),
         (["sqil"], "--baseline"),
         (["sqil", "--baseline", "bc", "--acting", "often"], "--acting"),
