@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Literal
@@ -305,12 +305,13 @@ def _key_of_run(spec: RunSpec) -> _Key | None:
     conditions = Conditions.of_spec(spec)
     if conditions.source not in (None, "bundled"):
         return None
-    named = Conditions(conditions.suite, conditions.budget, conditions.n_demos, None)
-    return named, spec.environment.id, spec.algo, config
+    return replace(conditions, source=None), spec.environment.id, spec.algo, config
 
 
 def _key_of_claim(claim: Claim) -> _Key:
-    named = Conditions(claim.suite, claim.budget, claim.n_demos, None)
+    # No claim is held against runs without some of the steps.
+    every = None if claim.n_demos is None else 1
+    named = Conditions(claim.suite, claim.budget, claim.n_demos, None, every)
     return named, claim.env, claim.algo, claim.config
 
 

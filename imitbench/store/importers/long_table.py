@@ -34,7 +34,7 @@ _TEXTS = (
     "algo", "env", "suite", "budget", "source", "config", "started_at", "finished_at",
     "reference_version",
 )  # fmt: skip
-_WHOLE = ("seed", "n_demos", "episodes", "env_steps", "expert_episodes")
+_WHOLE = ("seed", "n_demos", "demo_every", "episodes", "env_steps", "expert_episodes")
 _NUMBERS = (
     "raw_return", "return_std", "score", "score_deterministic", "mean_length", "wall_s",
     "expert_return", "expert_std", "reference_random", "reference_expert",
