@@ -162,4 +162,4 @@ def test_a_regime_that_the_card_lacks_is_refused():
 
 def test_races_and_tuning_take_one_regime():
     with pytest.raises(InputError, match="a race takes one at a time"):
-        DemoChoice.parse("1,2", None, None).only(load_suite("seals"), "a race")
+        DemoChoice.parse("1,2", None, None).only("seals", "a race")

@@ -100,8 +100,9 @@ def held(tmp_path_factory):
         held.begin()
         yield held
     finally:
+        (held.folder / "gate").touch()  # its workers would wait for it, even when they are to end
         for process in held.processes:
-            process.signal(signal.SIGTERM)  # workers end, too
+            process.signal(signal.SIGTERM)
             process.wait()
 
 
