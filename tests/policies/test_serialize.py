@@ -32,6 +32,7 @@ from imitbench.policies.serialize import (
     policy_registry,
     save_stable_model,
 )
+from imitbench.util.registry import load_attr
 
 SMALL = {"net_arch": [8]}
 NORMALIZED = {**SMALL, "features_extractor_class": NormalizeFeaturesExtractor}
@@ -389,6 +390,7 @@ def test_real_files_score_as_published(shared_dir, where):
 
 
 def test_each_algorithm_of_stable_baselines_has_its_loaders():
-    assert STABLE_BASELINES_CLASSES["ppo"] is PPO
-    for name in STABLE_BASELINES_CLASSES:
+    assert STABLE_BASELINES_CLASSES["ppo"] == "stable_baselines3:PPO"
+    for name, place in STABLE_BASELINES_CLASSES.items():
+        assert load_attr(place).__name__ == name.upper()
         assert {name, f"{name}-huggingface"} <= set(policy_registry.keys())
