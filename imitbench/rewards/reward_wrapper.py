@@ -96,8 +96,8 @@ class RewardVecEnvWrapper(VecEnvWrapper):
         next_obs: Any = obs
         if len(ended):
             # Copied, because the caller gets the first observation of the next episode.
-            next_obs = map_maybe_dict(np.copy, obs)
-            for env in ended:
+            next_obs = map_maybe_dict(np.array, obs)
+            for env in ended.tolist():
                 _put(next_obs, env, infos[env]["terminal_observation"])
         rewards = self.reward_fn(self._obs, self._actions, next_obs, dones)
         check_reward_shape(np.shape(rewards), self.num_envs)
@@ -112,7 +112,7 @@ class RewardVecEnvWrapper(VecEnvWrapper):
     def state_dict(self) -> dict[str, Any]:
         """State of the running episodes; the caller saves that of the environments."""
         return {
-            "obs": map_maybe_dict(np.copy, self._obs),
+            "obs": map_maybe_dict(np.array, self._obs),
             "returns": self._returns.copy(),
             "episode_rewards": list(self.episode_rewards),
         }
