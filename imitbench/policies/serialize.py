@@ -30,7 +30,10 @@ from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy, own_policy_folder
-from imitbench.policies.observation_statistics import NormalizedPolicy
+from imitbench.policies.observation_statistics import (
+    NormalizedPolicy,
+    read_observation_statistics,
+)
 from imitbench.policies.sb3_architecture import build_policy
 from imitbench.policies.sb3_objects import ALGORITHMS
 from imitbench.policies.sb3_zip import read_sb3_zip
@@ -100,6 +103,8 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
     Raises:
         UnknownNameError: The type is unknown (also a `KeyError`).
         MissingModelError: There is no model at the path (also a `FileNotFoundError`).
+        NormalizedObservationsError: A `vec_normalize.pkl` next to a zip cannot be read without
+            unpickling (also a `FileExistsError`).
         InputError: A file is damaged, a part cannot be determined without unpickling, or the
             spaces do not fit.
     """
@@ -235,10 +240,20 @@ def _load_from_path(
     found = open_expert_folder(_find_model(Path(path)))
     if unwrap_vec_normalize(venv) is not None:
         found = dataclasses.replace(found, statistics=None)
+    elif found.statistics is not None and not trust:
+        _check_statistics(found.statistics)
     env_spaces = Spaces(venv.observation_space, venv.action_space)
     policy = load_expert_policy(found, env_spaces, trust=trust)
     _check_kind(cls, policy, found.policy)
     return policy.to(get_device(device))
+
+
+def _check_statistics(path: Path) -> None:
+    """Reads statistics before the policy, so that the error is about them."""
+    try:
+        read_observation_statistics(path)
+    except InputError as error:
+        raise NormalizedObservationsError(str(error)) from error
 
 
 def _load_from_hub(

@@ -318,6 +318,12 @@ class TestWithStatistics:
             found = policy.predict(raw, deterministic=True)[0]
             np.testing.assert_array_equal(found, wanted)
 
+    def test_statistics_that_cannot_be_read_are_reported_first(self, tmp_path, torque_venv):
+        (tmp_path / "model.zip").touch()
+        (tmp_path / "vec_normalize.pkl").touch()
+        with pytest.raises(FileExistsError, match=r"vec_normalize\.pkl"):
+            load_policy("ppo", torque_venv, path=tmp_path)
+
     def test_resuming_needs_an_environment_that_normalizes(self, model, tmp_path, torque_venv):
         with pytest.raises(FileExistsError, match="wrap the environment"):
             load_stable_baselines_model(PPO, tmp_path, torque_venv)
