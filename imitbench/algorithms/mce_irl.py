@@ -38,6 +38,7 @@ from imitbench.util.networks import evaluating, training
 
 Floats = npt.NDArray[np.float64]
 _TOLERANCE = 1e-2  # relative, of the sum of given visits
+_OPTIMIZER = {"lr": 1e-2}
 
 __all__ = [
     "MCEIRL",
@@ -67,7 +68,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         reward_net: Network of the state alone; `TabularRewardNet` has one parameter per state.
         rng: Draws the policy's actions.
         optimizer_cls: Class of the optimizer.
-        optimizer_kwargs: Keyword arguments of the optimizer.
+        optimizer_kwargs: Keyword arguments of the optimizer; a learning rate of 0.01 by default.
         discount: Discount factor, in [0, 1]. Unless it is 1, demonstrations must be trajectories or
             visits, since transitions have no time step.
         linf_eps: Training ends when the visits of each state differ by at most this.
@@ -119,7 +120,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self._states = encode_states(reward_net, self._model)
         self._planner = SoftPlanner(self._model, discount)
         self.optimizer = optimizer_cls(
-            reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or {})
+            reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or _OPTIMIZER)
         )
         actions = self._model.actions
         shape = (self._model.horizon, self._model.states, actions)
