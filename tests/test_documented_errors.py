@@ -425,7 +425,8 @@ _FOLLOWING = {
     ("IntervalParamScaler.__call__", ValueError): [
         lambda _, losses=losses: IntervalParamScaler(0.5, (0.5, 1.5))(1.0, *losses)
         for losses in ((th.ones(2), 1.0), (1.0, th.ones(2)), ("low", 1.0), (1.0, None))
-    ],
+    ]
+    + [lambda _: IntervalParamScaler(0.5, (0.5, 1.5))(th.tensor(1.0), 1.0, 1.0)],
     ("DictObs", TypeError): [lambda _: types.DictObs({"a": "x"})],
     # Names in a registry.
     ("load_policy, type", KeyError): [lambda bed: load_policy("pppo", bed.venv)],

@@ -76,6 +76,10 @@ def test_without_an_updater_the_strength_is_constant(weights, log):
             "val_split must lie",
         ),
         (
+            {"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler(), "val_split": 1e-100},
+            "val_split must lie",
+        ),
+        (
             {"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler(), "val_split": "0.1"},
             r"val_split must lie in \(0, 1\), not '0\.1'",
         ),
