@@ -33,6 +33,7 @@ from imitbench.data.tabular import ObservationDecoder, TabularModel, state_space
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
+from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating, training
 
@@ -119,6 +120,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self._model = TabularModel.of(env)
         self._states = encode_states(reward_net, self._model)
         self._planner = SoftPlanner(self._model, discount)
+        leave_compiler_unloaded()
         self.optimizer = optimizer_cls(
             reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or _OPTIMIZER)
         )
