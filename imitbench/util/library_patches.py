@@ -52,7 +52,7 @@ def leave_compiler_unloaded() -> None:
 
 
 def _compiler_is_loaded() -> bool:
-    return "torch._dynamo" in sys.modules
+    return sys.modules.get("torch._dynamo") is not None
 
 
 def _plain_until_compiler(method: Callable[..., Any], original: Any) -> Callable[..., Any]:
