@@ -357,8 +357,12 @@ _DOCUMENTED = {
     ("util.networks.build_mlp", ValueError): [
         lambda _: networks.build_mlp(3, (4,), out_size=2, squeeze_output=True),
         lambda _: networks.build_mlp(3, (4,), lipschitz=2.0),
+        lambda _: networks.build_mlp(3, (4,), normalize_input_layer=th.nn.Module),
     ],
-    ("util.util.endless_iter", ValueError): [lambda _: util.endless_iter(iter([1]))],
+    ("util.util.endless_iter", ValueError): [
+        lambda _: util.endless_iter(iter([1])),
+        lambda _: util.endless_iter([]),
+    ],
     ("util.util.get_first_iter_element", ValueError): [
         lambda _: util.get_first_iter_element([]),
     ],
@@ -418,6 +422,12 @@ _FOLLOWING = {
             venv=bed.venv, scratch_dir=bed.folder, rng=bed.rng, bc_trainer=bed.bc()
         ).extend_and_update(),
     ],
+    ("IntervalParamScaler.__call__", ValueError): [
+        lambda _, losses=losses: IntervalParamScaler(0.5, (0.5, 1.5))(1.0, *losses)
+        for losses in ((th.ones(2), 1.0), (1.0, th.ones(2)), ("low", 1.0), (1.0, None))
+    ]
+    + [lambda _: IntervalParamScaler(0.5, (0.5, 1.5))(th.tensor(1.0), 1.0, 1.0)],
+    ("DictObs", TypeError): [lambda _: types.DictObs({"a": "x"})],
     # Names in a registry.
     ("load_policy, type", KeyError): [lambda bed: load_policy("pppo", bed.venv)],
     ("load_reward, type", KeyError): [lambda bed: load_reward("shaped", bed.folder, bed.venv)],

@@ -38,6 +38,7 @@ from imitbench.algorithms.demonstration_fit import (
 from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.adam import load_optimizer_state, with_fused
+from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating
 from imitbench.util.util import safe_to_tensor
@@ -115,6 +116,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.observation_space = observation_space
         self.action_space = action_space
         self.rng = rng
+        leave_compiler_unloaded()
         policy = policy or _default_policy(observation_space, action_space)
         self._policy = policy.to(get_device(device))
         for name, own, given in (

@@ -33,11 +33,13 @@ from imitbench.data.tabular import ObservationDecoder, TabularModel, state_space
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
+from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating, training
 
 Floats = npt.NDArray[np.float64]
 _TOLERANCE = 1e-2  # relative, of the sum of given visits
+_OPTIMIZER = {"lr": 1e-2}
 
 __all__ = [
     "MCEIRL",
@@ -67,7 +69,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         reward_net: Network of the state alone; `TabularRewardNet` has one parameter per state.
         rng: Draws the policy's actions.
         optimizer_cls: Class of the optimizer.
-        optimizer_kwargs: Keyword arguments of the optimizer.
+        optimizer_kwargs: Keyword arguments of the optimizer; a learning rate of 0.01 by default.
         discount: Discount factor, in [0, 1]. Unless it is 1, demonstrations must be trajectories or
             visits, since transitions have no time step.
         linf_eps: Training ends when the visits of each state differ by at most this.
@@ -118,8 +120,9 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self._model = TabularModel.of(env)
         self._states = encode_states(reward_net, self._model)
         self._planner = SoftPlanner(self._model, discount)
+        leave_compiler_unloaded()
         self.optimizer = optimizer_cls(
-            reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or {})
+            reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or _OPTIMIZER)
         )
         actions = self._model.actions
         shape = (self._model.horizon, self._model.states, actions)

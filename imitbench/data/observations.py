@@ -13,10 +13,13 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
+from numbers import Number
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+
+from imitbench.errors import WrongTypeError
 
 Array = npt.NDArray[Any]
 In = TypeVar("In")
@@ -31,15 +34,15 @@ class DictObs:
     dimension, which is its `len`, and indexing applies to each array.
 
     Raises:
-        ValueError: A value is not an array.
+        WrongTypeError: A value is neither an array nor a number (also a `TypeError`).
     """
 
     _d: dict[str, Array]
 
     def __post_init__(self) -> None:
         for key, value in self._d.items():
-            if not isinstance(value, np.ndarray | np.generic):
-                raise ValueError(
+            if not isinstance(value, np.ndarray | np.generic | Number):
+                raise WrongTypeError(
                     f"observation '{key}' is a {type(value).__name__}, not a NumPy array"
                 )
         object.__setattr__(self, "_d", {key: np.asarray(v) for key, v in self._d.items()})

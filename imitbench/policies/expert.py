@@ -22,7 +22,7 @@ from imitbench.policies.observation_statistics import (
     read_observation_statistics,
 )
 from imitbench.policies.sb3_architecture import build_policy
-from imitbench.policies.sb3_objects import STABLE_BASELINES_CLASSES, stored_space
+from imitbench.policies.sb3_objects import ALGORITHMS, stored_space
 from imitbench.policies.sb3_zip import Sb3Zip, read_sb3_zip
 from imitbench.policies.space_check import check_policy_fits, spaces_only
 from imitbench.policies.time_feature import DEFAULT_STEPS, TimeFeaturePolicy, with_time
@@ -168,4 +168,4 @@ def _unpickled(archive: Sb3Zip) -> BasePolicy:
             f"{archive.path}: not saved by one of the algorithms "
             f"{', '.join(_ALGORITHM_MARKS.values())}; others cannot be loaded"
         )
-    return unpickle_algorithm(STABLE_BASELINES_CLASSES[name], archive.path, device="cpu").policy
+    return unpickle_algorithm(ALGORITHMS[name], archive.path, device="cpu").policy

@@ -32,6 +32,12 @@ class ExplorationWrapper:
         rng: Generator of all draws, including random actions.
         deterministic_policy: Whether the given policy takes its most likely action; must be
             `False` for functions.
+        stateful: Whether the given policy may have a memory. It misses the steps at which random
+            actions are taken.
+
+    Attributes:
+        wrapped_policy: The given policy, as a function.
+        current_policy: The policy of the next action: `wrapped_policy` or the random one.
 
     Raises:
         ValueError: A probability is out of range.
@@ -45,51 +51,72 @@ class ExplorationWrapper:
         switch_prob: float,
         rng: np.random.Generator,
         deterministic_policy: bool = False,
+        *,
+        stateful: bool = False,
     ) -> None:
         for name, value in (("random_prob", random_prob), ("switch_prob", switch_prob)):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], not {value}")
         self.random_prob = random_prob
         self.switch_prob = switch_prob
+        self.venv = venv
         self.rng = rng
-        self._wrapped = policy_to_callable(policy, venv, deterministic_policy, rng=rng)
+        self.wrapped_policy = policy_to_callable(policy, venv, deterministic_policy, rng=rng)
+        self.current_policy = self.wrapped_policy
+        self._stateful = stateful
         self._random_actions = batch_space(venv.action_space, venv.num_envs)
         self._random_actions.seed(make_seeds(rng))
-        self._acts_randomly = False
-        self._draw()
+        self._switch()
 
     def __call__(
-        self, obs: Array | dict[str, Array], state: States = None, starts: Array | None = None
+        self,
+        observation: Array | dict[str, Array],
+        input_state: States = None,
+        episode_start: Array | None = None,
     ) -> tuple[Array, States]:
         """Chooses actions.
 
         Args:
-            obs: Observations, shape (n_envs, *observation_shape).
-            state: Recurrent state of the wrapped policy.
-            starts: Whether an episode starts, shape (n_envs,), bool.
+            observation: Observations, shape (n_envs, *observation_shape).
+            input_state: State of the wrapped policy.
+            episode_start: Whether an episode starts, shape (n_envs,), bool.
 
         Returns:
             Actions, and the state of the wrapped policy.
+
+        Raises:
+            ValueError: There is a state, although the policy is not `stateful`.
         """
-        if self._acts_randomly:
-            actions, following = self._random_actions.sample(), state
-        else:
-            actions, following = self._wrapped(obs, state, starts)
+        actions, following = self.current_policy(observation, input_state, episode_start)
+        if not self._stateful and not (input_state is None and following is None):
+            raise ValueError(
+                "policy has a state, which would miss the steps of random actions; pass "
+                "stateful=True to accept this"
+            )
         if self.rng.random() < self.switch_prob:
-            self._draw()
+            self._switch()
         return actions, following
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the current policy and the random actions' generator; the caller saves `rng`."""
         return {
-            "acts_randomly": self._acts_randomly,
+            "acts_randomly": self.current_policy == self._random_policy,
             "random_actions": self._random_actions.np_random.bit_generator.state,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores the result of `state_dict`."""
-        self._acts_randomly = state["acts_randomly"]
+        self._choose(state["acts_randomly"])
         self._random_actions.np_random.bit_generator.state = state["random_actions"]
 
-    def _draw(self) -> None:
-        self._acts_randomly = bool(self.rng.random() < self.random_prob)
+    def _random_policy(
+        self, observation: Array | dict[str, Array], state: States, episode_start: Array | None
+    ) -> tuple[Array, States]:
+        del observation, episode_start
+        return self._random_actions.sample(), state
+
+    def _switch(self) -> None:
+        self._choose(bool(self.rng.random() < self.random_prob))
+
+    def _choose(self, randomly: bool) -> None:
+        self.current_policy = self._random_policy if randomly else self.wrapped_policy

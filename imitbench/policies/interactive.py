@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
+_ENDED = "the input ended before an action was entered"
 
 ATARI_ACTION_NAMES_TO_KEYS = {
     "NOOP": "1",
@@ -55,7 +56,8 @@ class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
         action_space: Must be Discrete.
         action_keys_names: Names of actions by key, in the order of the actions.
         clear_screen_on_query: Whether to clear the terminal before each question.
-        input_stream: Source of answers, one per line; standard input by default.
+        input_stream: Source of answers, one per line; by default Python's `input`, which notebooks
+            replace.
         output_stream: Destination of questions; standard output by default.
 
     Raises:
@@ -110,17 +112,26 @@ class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
         """
         choices = ", ".join(f"{name}: {key}" for key, name in self.action_keys_names.items())
         question = f"Choose an action ({choices}) and press Enter: "
-        source = self._input if self._input is not None else sys.stdin
         while True:
-            self._out.write(question)
-            self._out.flush()
-            line = source.readline()
-            if not line:
-                raise EOFError("the input ended before an action was entered")
-            key = line.strip()
+            key = self._answer(question)
             if key in self._actions:
                 return key
             question = f"'{key}' is not the key of an action. {choices}: "
+
+    def _answer(self, question: str) -> str:
+        if self._input is not None or self._output is not None:
+            self._out.write(question)
+            self._out.flush()
+            question = ""
+        if self._input is None:
+            try:
+                return input(question).strip()
+            except EOFError:
+                raise EOFError(_ENDED) from None
+        line = self._input.readline()
+        if not line:
+            raise EOFError(_ENDED)
+        return line.strip()
 
     @abc.abstractmethod
     def _render(self, obs: Any) -> object | None:

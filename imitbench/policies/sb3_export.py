@@ -25,7 +25,7 @@ from imitbench.policies.algorithm_storage import policy_arguments
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor, SAC1024Policy
 from imitbench.policies.hub_policy import STATISTICS_FILE
 from imitbench.policies.observation_statistics import NormalizedPolicy, ObservationStatistics
-from imitbench.policies.sb3_objects import POLICIES, STABLE_BASELINES_CLASSES
+from imitbench.policies.sb3_objects import ALGORITHMS, POLICIES
 from imitbench.policies.space_check import spaces_only
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.networks import BaseNorm
@@ -131,7 +131,7 @@ def _algorithm_for(
     written_as = _AS_WRITTEN.get(type(policy))
     fitting = {
         name: cls
-        for name, cls in STABLE_BASELINES_CLASSES.items()
+        for name, cls in ALGORITHMS.items()
         if written_as is not None and issubclass(written_as, cls.policy_aliases["MlpPolicy"])
     }
     if written_as is None or not fitting:

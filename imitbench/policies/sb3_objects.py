@@ -35,7 +35,7 @@ from imitbench.util.safe_unpickler import RefusedPickleError, read_safely
 from imitbench.util.spaces import check_bounds
 from imitbench.util.tensor_storage import LAYER_TYPES
 
-STABLE_BASELINES_CLASSES: dict[str, type[BaseAlgorithm]] = {
+ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     "ppo": PPO,
     "sac": SAC,
     "a2c": A2C,

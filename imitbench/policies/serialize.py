@@ -30,9 +30,12 @@ from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy, own_policy_folder
-from imitbench.policies.observation_statistics import NormalizedPolicy
+from imitbench.policies.observation_statistics import (
+    NormalizedPolicy,
+    read_observation_statistics,
+)
 from imitbench.policies.sb3_architecture import build_policy
-from imitbench.policies.sb3_objects import STABLE_BASELINES_CLASSES
+from imitbench.policies.sb3_objects import ALGORITHMS
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.time_feature import TimeFeaturePolicy
@@ -46,8 +49,13 @@ PolicyLoaderFn = Callable[..., BasePolicy]
 policy_registry: Registry[PolicyLoaderFn] = Registry()
 """Policy loaders by name, to which others can be added."""
 
+STABLE_BASELINES_CLASSES: dict[str, str] = {
+    name: f"stable_baselines3:{cls.__name__}" for name, cls in ALGORITHMS.items()
+}
+"""Where the algorithms of loaders are, as `registry.load_attr` takes it, by the loader's name."""
+
 _DEFAULT_FILE = "model.zip"
-_POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in STABLE_BASELINES_CLASSES.values()}
+_POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in ALGORITHMS.values()}
 # Arguments of Stable-Baselines3's `load` that are not hyper-parameters. They are ignored here:
 # environments are always reset, and spaces and schedules are derived from other state.
 _WITHOUT_EFFECT = (
@@ -95,6 +103,8 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
     Raises:
         UnknownNameError: The type is unknown (also a `KeyError`).
         MissingModelError: There is no model at the path (also a `FileNotFoundError`).
+        NormalizedObservationsError: A `vec_normalize.pkl` next to a zip cannot be read without
+            unpickling (also a `FileExistsError`).
         InputError: A file is damaged, a part cannot be determined without unpickling, or the
             spaces do not fit.
     """
@@ -230,10 +240,20 @@ def _load_from_path(
     found = open_expert_folder(_find_model(Path(path)))
     if unwrap_vec_normalize(venv) is not None:
         found = dataclasses.replace(found, statistics=None)
+    elif found.statistics is not None and not trust:
+        _check_statistics(found.statistics)
     env_spaces = Spaces(venv.observation_space, venv.action_space)
     policy = load_expert_policy(found, env_spaces, trust=trust)
     _check_kind(cls, policy, found.policy)
     return policy.to(get_device(device))
+
+
+def _check_statistics(path: Path) -> None:
+    """Reads statistics before the policy, so that the error is about them."""
+    try:
+        read_observation_statistics(path)
+    except InputError as error:
+        raise NormalizedObservationsError(str(error)) from error
 
 
 def _load_from_hub(
@@ -245,7 +265,7 @@ def _load_from_hub(
     **kwargs: Any,
 ) -> BasePolicy:
     path = fetch_policy(organization, algo, env_name, revision)
-    return _load_from_path(STABLE_BASELINES_CLASSES[algo], venv, path, **kwargs)
+    return _load_from_path(ALGORITHMS[algo], venv, path, **kwargs)
 
 
 def _find_model(path: Path) -> Path:
@@ -274,11 +294,7 @@ def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> N
     while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
         inner = inner.policy
     if not isinstance(inner, wanted):
-        fitting = [
-            name
-            for name, a in STABLE_BASELINES_CLASSES.items()
-            if isinstance(inner, _POLICY_BASES[a])
-        ]
+        fitting = [name for name, a in ALGORITHMS.items() if isinstance(inner, _POLICY_BASES[a])]
         raise InputError(
             f"{source}: contains a {type(inner).__name__}, which {cls.__name__} does not train; "
             f"it is one of {' or '.join(fitting) or 'no known algorithm'}"
@@ -287,6 +303,6 @@ def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> N
 
 policy_registry.register("random", value=build_loader_fn_require_space(RandomPolicy))
 policy_registry.register("zero", value=build_loader_fn_require_space(ZeroPolicy))
-for _name, _cls in STABLE_BASELINES_CLASSES.items():
+for _name, _cls in ALGORITHMS.items():
     policy_registry.register(_name, value=partial(_load_from_path, _cls))
     policy_registry.register(f"{_name}-huggingface", value=partial(_load_from_hub, _name))

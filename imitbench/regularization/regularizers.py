@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Real
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch as th
@@ -10,6 +11,9 @@ from torch import optim
 
 from imitbench.regularization.updaters import LambdaUpdater, Loss
 from imitbench.util.logger import HierarchicalLogger
+
+# Below this, no data set has a validation part.
+_LEAST_SPLIT = 1e-8
 
 R = TypeVar("R")
 Scalar = Loss
@@ -214,8 +218,8 @@ def _check(
         raise ValueError(f"initial_lambda must not be negative, but is {initial_lambda}")
     if lambda_updater is None and initial_lambda == 0:
         raise ValueError("initial_lambda is 0 and there is no lambda_updater: it has no effect")
-    if val_split is not None and not 0 < val_split < 1:
-        raise ValueError(f"val_split must lie in (0, 1), not {val_split}")
+    if val_split is not None and not (isinstance(val_split, Real) and _LEAST_SPLIT < val_split < 1):
+        raise ValueError(f"val_split must lie in (0, 1), not {val_split!r}")
     if lambda_updater is not None and val_split is None:
         raise ValueError("lambda_updater needs val_split, to measure the validation loss")
     if lambda_updater is None and val_split is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 import torch as th
@@ -63,14 +64,14 @@ class IntervalParamScaler:
         """Returns the new strength.
 
         Raises:
-            ValueError: A loss is negative or not finite, or the strength is 0, which scaling
-                cannot change.
+            ValueError: A loss is not a scalar, negative or not finite; or the strength is not a
+                number, or 0, which scaling cannot change.
         """
-        train, val = float(train_loss), float(val_loss)
+        train, val = _scalar(train_loss, "train_loss"), _scalar(val_loss, "val_loss")
         if not (math.isfinite(train) and math.isfinite(val) and train >= 0 and val >= 0):
             raise ValueError(f"losses must be finite and not negative: {train} and {val}")
-        if lambda_ <= 0:
-            raise ValueError(f"lambda_ must be positive to be scaled, not {lambda_}")
+        if not isinstance(lambda_, Real) or lambda_ <= 0:
+            raise ValueError(f"lambda_ must be a positive number to be scaled, not {lambda_}")
         low, high = self.tolerable_interval
         # Compares products instead of ratios, because the training loss may be 0.
         if val > high * train:
@@ -78,3 +79,10 @@ class IntervalParamScaler:
         if val < low * train:
             return lambda_ * (1 - self.scaling_factor)
         return lambda_
+
+
+def _scalar(loss: Loss, name: str) -> float:
+    try:
+        return float(loss)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name} must be a scalar, not {loss!r}") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch as th
 from gymnasium import spaces
 from torch import nn
@@ -228,9 +229,20 @@ def _convolve(cnn: nn.Module, images: th.Tensor) -> th.Tensor:
 
 
 def _image_channels(space: gym.Space[Any], hwc_format: bool) -> int:
-    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
-        raise ValueError(f"observation_space: needs images, a Box of three dimensions, not {space}")
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3 or not _holds_images(space):
+        raise ValueError(
+            "observation_space: needs images, a Box of three dimensions with bytes from 0 to 255, "
+            f"or with floats within [-1, 1]; not {space}"
+        )
     return int(space.shape[-1 if hwc_format else 0])
+
+
+def _holds_images(space: spaces.Box) -> bool:
+    """Whether values are bytes, which are scaled later, or floats that are scaled already."""
+    low, high = space.low.min(), space.high.max()
+    if space.dtype == np.uint8:
+        return bool(low == space.low.max() == 0 and high == space.high.min() == 255)
+    return bool(np.issubdtype(space.dtype, np.floating) and low >= -1 and high <= 1)
 
 
 def _with_sizes(kwargs: dict[str, Any], name: str) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
+from imitbench.data.observations import map_maybe_dict
 from imitbench.rewards.reward_function import Array, RewardFn, check_reward_shape
 
 
@@ -46,21 +46,17 @@ class RewardVecEnvWrapper(VecEnvWrapper):
     the environment.
 
     Args:
-        venv: Vector environment with array observations.
+        venv: Vector environment. Its dictionary observations reach `reward_fn` as dictionaries of
+            arrays.
         reward_fn: Computes the rewards; at the end of an episode its `next_state` is the
             episode's last observation, not the first one of the next.
         ep_history: Number of episodes whose returns are kept.
 
     Attributes:
         episode_rewards: Undiscounted returns of the last episodes, by `reward_fn`.
-
-    Raises:
-        ValueError: Observations are dictionaries.
     """
 
     def __init__(self, venv: VecEnv, reward_fn: RewardFn, ep_history: int = 100) -> None:
-        if isinstance(venv.observation_space, spaces.Dict):
-            raise ValueError("venv: dictionary observations are not supported by rewards")
         super().__init__(venv)
         self.reward_fn = reward_fn
         self.episode_rewards: deque[float] = deque(maxlen=ep_history)
@@ -80,8 +76,7 @@ class RewardVecEnvWrapper(VecEnvWrapper):
     def reset(self) -> VecEnvObs:
         """Resets all environments and drops the returns of unfinished episodes."""
         obs = self.venv.reset()
-        assert isinstance(obs, np.ndarray), "the constructor refused everything else"
-        self._obs: Array = obs
+        self._obs: Any = obs
         self._returns[:] = 0.0
         return obs
 
@@ -97,13 +92,13 @@ class RewardVecEnvWrapper(VecEnvWrapper):
             ValueError: `reward_fn` did not return one reward per environment.
         """
         obs, own_rewards, dones, infos = self.venv.step_wait()
-        assert isinstance(obs, np.ndarray), "the constructor refused everything else"
         ended = np.flatnonzero(dones)
-        next_obs = obs
+        next_obs: Any = obs
         if len(ended):
-            next_obs = obs.copy()  # the caller gets the first observation of the next episode
-            for env in ended:
-                next_obs[env] = infos[env]["terminal_observation"]
+            # Copied, because the caller gets the first observation of the next episode.
+            next_obs = map_maybe_dict(np.array, obs)
+            for env in ended.tolist():
+                _put(next_obs, env, infos[env]["terminal_observation"])
         rewards = self.reward_fn(self._obs, self._actions, next_obs, dones)
         check_reward_shape(np.shape(rewards), self.num_envs)
         self._obs = obs
@@ -117,14 +112,23 @@ class RewardVecEnvWrapper(VecEnvWrapper):
     def state_dict(self) -> dict[str, Any]:
         """State of the running episodes; the caller saves that of the environments."""
         return {
-            "obs": self._obs.copy(),
+            "obs": map_maybe_dict(np.array, self._obs),
             "returns": self._returns.copy(),
             "episode_rewards": list(self.episode_rewards),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a `state_dict`."""
-        self._obs = np.array(state["obs"])
+        self._obs = map_maybe_dict(np.array, state["obs"])
         self._returns[:] = state["returns"]
         self.episode_rewards.clear()
         self.episode_rewards.extend(state["episode_rewards"])
+
+
+def _put(batch: Any, index: int, obs: Any) -> None:
+    """Replaces an observation of a batch."""
+    if isinstance(batch, dict):
+        for key, values in batch.items():
+            values[index] = obs[key]
+    else:
+        batch[index] = obs

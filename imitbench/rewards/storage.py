@@ -146,9 +146,12 @@ def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardN
         The network, wrappers included, in evaluation mode and in its stored data type.
 
     Raises:
-        InputError: A file is missing, truncated, altered or describes something unknown.
+        InputError: A file is missing, truncated, altered or describes something unknown; or the
+            path is a file.
     """
     directory = Path(directory)
+    if directory.is_file():
+        raise InputError(f"{directory}: a file; {_how_to_read(directory)}")
     path = directory / DESCRIPTION_FILE
     description = read_description(path, _Description, "reward network")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
@@ -165,6 +168,16 @@ def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardN
         raise InputError(f"{path}: does not describe its weights ({problem})") from error
     net.eval()
     return net.to(device)
+
+
+def _how_to_read(file: Path) -> str:
+    if (file.parent / DESCRIPTION_FILE).is_file():
+        return f"pass its folder, {file.parent}"
+    return (
+        "pass a folder written by save_reward. A network that imitation saved is a pickle: save "
+        "its state_dict() there, load that into the same network here, and write it with "
+        'imitbench.rewards.storage.save_reward (see "From imitation to here")'
+    )
 
 
 def _check_types(net: nn.Module, weights: dict[str, th.Tensor]) -> None:

@@ -11,6 +11,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 
+from imitbench.util.library_patches import leave_compiler_unloaded
+
 
 class LeanAlgorithm(BaseAlgorithm):
     """An algorithm with a faster implementation, the lean path, for supported policies and spaces.
@@ -28,6 +30,7 @@ class LeanAlgorithm(BaseAlgorithm):
 
     def __init__(self, *args: Any, lean: bool | None = None, **kwargs: Any) -> None:
         self._lean_wanted = lean
+        leave_compiler_unloaded()
         super().__init__(*args, **kwargs)
         if lean and kwargs.get("_init_setup_model", True):
             reason = self.why_not_lean()

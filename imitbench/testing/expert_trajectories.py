@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from imitbench.errors import did_you_mean
 from imitbench.policies.serialize import load_policy
 from imitbench.util.util import make_vec_env
 
-_KINDS = ("data_loader", "ducktyped_data_loader", "transitions")
+_KINDS = ("trajectories", "data_loader", "ducktyped_data_loader", "transitions")
 
 
 def generate_expert_trajectories(
@@ -95,17 +96,21 @@ def make_expert_transition_loader(
     env_name: str,
     rng: np.random.Generator,
     num_trajectories: int = 1,
-) -> DataLoader[Any] | Iterable[TransitionMapping] | TransitionsWithRew:
+    shuffle: bool = True,
+) -> (
+    Sequence[TrajectoryWithRew] | DataLoader[Any] | Iterable[TransitionMapping] | TransitionsWithRew
+):
     """Prepares an expert's steps for an algorithm that learns from demonstrations.
 
     Args:
         cache_dir: See `lazy_generate_expert_trajectories`.
         batch_size: Steps per batch.
-        expert_data_type: `data_loader`, a loader of torch that shuffles; `ducktyped_data_loader`,
-            an iterable of the same batches; or `transitions`.
+        expert_data_type: `trajectories`; `transitions`; `data_loader`, a loader of torch; or
+            `ducktyped_data_loader`, an iterable of the same batches.
         env_name: Environment of expert and episodes.
         rng: Generator of the seeds of environments and actions.
-        num_trajectories: Number of episodes.
+        num_trajectories: Number of episodes; more are made if their steps do not fill a batch.
+        shuffle: Whether loaders draw the steps in random order.
 
     Raises:
         ValueError: `expert_data_type` is none of these.
@@ -116,14 +121,20 @@ def make_expert_transition_loader(
             f"expert_data_type: '{expert_data_type}'; {did_you_mean(expert_data_type, _KINDS)}"
         )
     episodes = lazy_generate_expert_trajectories(cache_dir, env_name, num_trajectories, rng)
+    if expert_data_type == "trajectories":
+        return episodes
     transitions = rollout.flatten_trajectories_with_rew(episodes)
+    if len(transitions) < batch_size:
+        enough = math.ceil(batch_size * len(episodes) / len(transitions))
+        episodes = lazy_generate_expert_trajectories(cache_dir, env_name, enough, rng)
+        transitions = rollout.flatten_trajectories_with_rew(episodes)
     if expert_data_type == "transitions":
         return transitions
     loader: DataLoader[Any] = DataLoader(
         transitions,
         batch_size=batch_size,
         collate_fn=transitions_collate_fn,
-        shuffle=True,
+        shuffle=shuffle,
         drop_last=True,
     )
     return loader if expert_data_type == "data_loader" else _Batches(loader)

@@ -3,8 +3,8 @@
 No other module assigns to attributes of other packages' modules and classes, or changes
 `sys.meta_path`; `tests/test_layers.py` asserts it.
 
-- `leave_compiler_unloaded`: torch's optimizers would import its compiler, which takes 1.4 seconds
-  of CPU time in every worker.
+- `leave_compiler_unloaded`: torch's optimizers would import its compiler, 800 modules that take 1.4
+  seconds of CPU time and more, in every worker and in the first algorithm of every script.
 - `make_callable`: `imitbench.report` is a function of the Python API and a package, and importing
   any module of the package would replace the function.
 - `add_finder`: source outside the import path is imported under names that include its digest,
@@ -36,19 +36,35 @@ if TYPE_CHECKING:
 def leave_compiler_unloaded() -> None:
     """Keeps torch's optimizers from importing its compiler.
 
-    They import it only to exclude some of their methods from compilation, and this package does
-    not compile optimizers. Versions of torch with other code are not patched.
+    They import it only to exclude some of their methods from compilation. Where the program itself
+    has imported it, they do so as before. Versions of torch with other code are not patched.
     """
     from torch import optim
 
     for method in vars(optim.Optimizer).values():
         original = getattr(method, "__wrapped__", None)
         if original is not None and not hasattr(original, "__dynamo_disable"):
-            original.__dynamo_disable = original
+            original.__dynamo_disable = _plain_until_compiler(method, original)
     for cls in vars(optim).values():
         step = vars(cls).get("step") if isinstance(cls, type) else None
         if step is not None and getattr(step, "__code__", None) and _is_guarded(step):
-            cls.step = _unguarded(step.__wrapped__)
+            cls.step = _unguarded(step, step.__wrapped__)
+
+
+def _compiler_is_loaded() -> bool:
+    return sys.modules.get("torch._dynamo") is not None
+
+
+def _plain_until_compiler(method: Callable[..., Any], original: Any) -> Callable[..., Any]:
+    """Stands for the function that `torch._compile` would keep in `original.__dynamo_disable`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not _compiler_is_loaded():
+            return original(*args, **kwargs)
+        del original.__dynamo_disable  # torch makes its own
+        return method(*args, **kwargs)
+
+    return call
 
 
 def _is_guarded(step: Callable[..., Any]) -> bool:
@@ -56,11 +72,13 @@ def _is_guarded(step: Callable[..., Any]) -> bool:
     return hasattr(step, "__wrapped__") and "torch._dynamo" in step.__code__.co_names
 
 
-def _unguarded(step: Callable[..., Any]) -> Callable[..., Any]:
+def _unguarded(guarded: Callable[..., Any], step: Callable[..., Any]) -> Callable[..., Any]:
     import torch as th
 
     @wraps(step)
     def plain_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _compiler_is_loaded():
+            return guarded(self, *args, **kwargs)
         with th.set_grad_enabled(self.defaults["differentiable"]):
             return step(self, *args, **kwargs)
 

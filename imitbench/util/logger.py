@@ -64,6 +64,8 @@ class HierarchicalLogger(sb_logger.Logger):
 
     Attributes:
         current_logger: Logger of raw values while accumulating, else `None`.
+        name_to_value: Values recorded since the last dump of the current context, by key.
+        dir: Folder of the default logger's files; `None` without files.
     """
 
     def __init__(
@@ -76,7 +78,17 @@ class HierarchicalLogger(sb_logger.Logger):
         self._accumulate_prefixes: list[str] = []
         self._key_prefixes: list[str] = []
         self._name: str | None = None
-        super().__init__(folder=None, output_formats=[])
+        super().__init__(folder=default_logger.dir, output_formats=[])
+        self._show_values()
+
+    def _show_values(self) -> None:
+        """Makes the recorded values those of the current context.
+
+        Callbacks in the style of Stable-Baselines3 read them from the logger itself.
+        """
+        self.name_to_value = self._logger.name_to_value
+        self.name_to_count = self._logger.name_to_count
+        self.name_to_excluded = self._logger.name_to_excluded
 
     @contextmanager
     def add_accumulate_prefix(self, prefix: str) -> Generator[None, None, None]:
@@ -138,10 +150,12 @@ class HierarchicalLogger(sb_logger.Logger):
                 folder=str(folder) if folder else None, output_formats=formats
             )
         self.current_logger, self._name = self._raw_loggers[path], path
+        self._show_values()
         try:
             yield
         finally:
             self.current_logger, self._name = None, None
+            self._show_values()
 
     def record(self, key: str, val: Any, exclude: str | tuple[str, ...] | None = None) -> None:
         """Records a value; a later one with the same key replaces it until the next dump."""

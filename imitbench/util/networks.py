@@ -249,8 +249,8 @@ def build_mlp(
             Networks by Enforcing Lipschitz Continuity").
 
     Raises:
-        ValueError: `squeeze_output` with more than one output, or `lipschitz` without
-            `spectral_norm`.
+        ValueError: `squeeze_output` with more than one output, `lipschitz` without
+            `spectral_norm`, or `normalize_input_layer` cannot be built from `in_size`.
     """
     if squeeze_output and out_size != 1:
         raise ValueError(f"squeeze_output needs out_size 1, not {out_size}")
@@ -266,7 +266,7 @@ def build_mlp(
     if flatten_input:
         layers[f"{prefix}flatten"] = nn.Flatten()
     if normalize_input_layer is not None:
-        layers[f"{prefix}normalize_input"] = normalize_input_layer(in_size)
+        layers[f"{prefix}normalize_input"] = _normalizer(normalize_input_layer, in_size)
     width = in_size
     for index, size in enumerate(hid_sizes):
         layers[f"{prefix}dense{index}"] = linear(width, size)
@@ -281,6 +281,15 @@ def build_mlp(
     if squeeze_output:
         layers[f"{prefix}squeeze"] = SqueezeLayer()
     return nn.Sequential(layers)
+
+
+def _normalizer(layer: type[nn.Module], in_size: int) -> nn.Module:
+    try:
+        return layer(in_size)
+    except TypeError as error:
+        raise ValueError(
+            f"normalize_input_layer: {layer!r} cannot be built from in_size alone: {error}"
+        ) from error
 
 
 def build_cnn(

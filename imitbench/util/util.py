@@ -10,7 +10,7 @@ import os
 import sys
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -144,10 +144,15 @@ def endless_iter(iterable: Iterable[T]) -> Iterator[T]:
     """Repeats an iterable forever.
 
     Raises:
-        ValueError: `iterable` is an iterator, which can be consumed only once.
+        ValueError: `iterable` is an iterator, which can be consumed only once, or is empty.
     """
-    if iter(iterable) is iterable:
-        raise ValueError("iterable is an iterator, which can be consumed only once")
+    # The length first: iterating over a loader draws random numbers.
+    if not isinstance(iterable, Sized):
+        if iter(iterable) is iterable:
+            raise ValueError("iterable is an iterator, which can be consumed only once")
+        get_first_iter_element(iterable)
+    elif len(iterable) == 0:
+        raise ValueError("iterable has no elements")
     return itertools.chain.from_iterable(itertools.repeat(iterable))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -127,6 +128,19 @@ def test_rounds_save_the_experts_actions_and_whole_episodes(tmp_path):
         steps = np.sign(np.diff(trajectory.obs[:, 0]))
         # The learner acted, and it knows nothing yet.
         assert (steps != 2 * trajectory.acts - 1).any()
+
+
+def test_folders_of_a_round_have_the_documented_names(tmp_path):
+    trainer = make_trainer(tmp_path, expert_trajs=episodes(3))
+    collector = trainer.create_trajectory_collector()
+    collector.reset()
+    for _ in range(20):
+        collector.step(np.zeros(collector.num_envs, np.int64))
+    trainer.train_round(**SMALL_ROUNDS)
+    names = sorted(each.name for each in (tmp_path / "demos" / "round-000").iterdir())
+    assert names == ["demo_000", "demo_001", "initial", "rollouts"]
+    text = (Path(__file__).parents[2] / "docs" / "differences.md").read_text()
+    assert all(f"`{name}`" in text for name in ("demo_NNN", "initial", "rollouts"))
 
 
 def test_beta_follows_the_schedule_round_by_round(tmp_path):

@@ -397,6 +397,35 @@ class Picture(gym.Env):
         return self.np_random.integers(0, 256, (36, 38, 3), np.uint8)
 
 
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize(
+    "kind", [DensityType.STATE_ACTION_DENSITY, DensityType.STATE_STATE_DENSITY]
+)
+@pytest.mark.parametrize("cls", [PPO, sb3.PPO])
+def test_a_policy_of_dictionary_observations_is_trained(quiet, cls, kind, stationary):
+    venv = DummyVecEnv([lambda: DictCounter(Counter())] * 2)
+    trajectories = rollout.generate_trajectories(
+        None, venv, rollout.make_min_episodes(3), np.random.default_rng(0)
+    )
+    model = cls("MultiInputPolicy", venv, n_steps=8, batch_size=8, seed=0, device="cpu")
+    algorithm = density(
+        trajectories,
+        venv,
+        rl_algo=model,
+        density_type=kind,
+        is_stationary=stationary,
+        custom_logger=quiet,
+    )
+    algorithm.train()
+    before = th.nn.utils.parameters_to_vector(algorithm.policy.parameters())
+    algorithm.train_policy(32)
+    assert model.num_timesteps == 32
+    assert not th.equal(th.nn.utils.parameters_to_vector(algorithm.policy.parameters()), before)
+    learnt = algorithm.test_policy(n_trajectories=2, true_reward=False)
+    assert np.isfinite(learnt["return_mean"])
+    assert algorithm.test_policy(n_trajectories=2)["return_mean"] == 15
+
+
 @pytest.mark.parametrize("cls", [PPO, sb3.PPO], ids=["lean", "sb3"])
 def test_images_keep_the_environment_s_format(quiet, cls):
     venv = DummyVecEnv([Picture, Picture])

@@ -494,3 +494,13 @@ def test_squeeze_r_refuses_other_shapes(shape):
 
 def test_policy_is_tabular():
     assert isinstance(make_irl(cliff_world(), None).policy, TabularPolicy)
+
+
+def test_the_default_optimizer_reaches_the_tolerance_of_visits():
+    """As the reference's: Adam with a learning rate of 0.01."""
+    env = small_model(deterministic=False, horizon=10)
+    visits = mce_occupancy_measures(env)[1]
+    net = make_net(env, sizes=())
+    irl = MCEIRL(visits, env, net, np.random.default_rng(0), custom_logger=QUIET)
+    assert irl.optimizer.param_groups[0]["lr"] == 0.01
+    assert np.abs(irl.train() - visits).max() <= irl.linf_eps

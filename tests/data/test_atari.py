@@ -1,5 +1,6 @@
 """Atari games have episodes of fixed length and screens without the score."""
 
+import subprocess
 import sys
 
 import gymnasium as gym
@@ -53,6 +54,16 @@ def test_a_masked_screen_does_not_depend_on_the_score(game):
     # Most of the picture is still there, and still one of its space.
     assert (screens[0] == open_screens[0]).mean() > 0.9
     assert masked.observation_space.contains(screens[0])
+
+
+def test_importing_preference_comparisons_registers_the_games():
+    code = """if True:
+        import gymnasium
+        assert "ALE/Pong-v5" not in gymnasium.registry
+        import imitbench.algorithms.preference_comparisons
+        assert "ALE/Pong-v5" in gymnasium.registry
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_score_is_hidden_by_default():

@@ -61,9 +61,11 @@ def test_arrays_and_dictionaries_do_not_join(join, obs):
         join([])
 
 
-def test_values_must_be_arrays():
-    with pytest.raises(ValueError, match="'a' is a list"):
-        DictObs({"a": [1, 2]})
+def test_values_must_be_arrays_or_numbers():
+    for error in (ValueError, TypeError):  # the reference raises a TypeError
+        with pytest.raises(error, match="'a' is a list"):
+            DictObs({"a": [1, 2]})
+    assert DictObs({"a": 2}).get("a").shape == ()
 
 
 def test_shape_dtype_and_map_work_per_key(obs):

@@ -68,6 +68,33 @@ def test_a_restored_wrapper_continues_like_the_original(venv):
     np.testing.assert_array_equal(*acted)
 
 
+def remembering(obs, state, starts):
+    return np.full(len(obs), WRAPPED), (np.zeros(len(obs)),)
+
+
+def test_policies_with_a_state_are_refused_unless_asked_for(venv):
+    rng = np.random.default_rng(0)
+    obs = venv.reset()
+    for policy, state in ((remembering, None), (constant, (np.zeros(2),))):
+        with pytest.raises(ValueError, match="pass stateful=True"):
+            ExplorationWrapper(policy, venv, 0.0, 0.5, rng)(obs, state)
+    accepting = ExplorationWrapper(remembering, venv, 0.5, 1.0, rng, stateful=True)
+    state = None
+    for _ in range(20):
+        _, state = accepting(obs, state)
+    assert len(state) == 1
+
+
+def test_the_current_policy_is_visible(venv):
+    wrapper = ExplorationWrapper(constant, venv, 0.5, 1.0, np.random.default_rng(0))
+    obs, seen = venv.reset(), set()
+    for _ in range(50):
+        wrapped = wrapper.current_policy is constant
+        seen.add(wrapped)
+        assert (wrapper(observation=obs)[0] == WRAPPED).all() == wrapped
+    assert seen == {True, False}
+
+
 def test_it_collects_rollouts(venv):
     rng = np.random.default_rng(0)
     wrapper = ExplorationWrapper(None, venv, 0.5, 0.5, rng)

@@ -105,6 +105,34 @@ def test_standard_streams_are_the_default(monkeypatch, capsys):
     assert "Choose an action" in capsys.readouterr().out
 
 
+def test_answers_come_from_a_replaced_input(monkeypatch):
+    """Notebooks, and tests of users, replace `input`."""
+    questions, answers = [], iter(["x", "d"])
+
+    def ask(question):
+        questions.append(question)
+        return next(answers)
+
+    monkeypatch.setattr("builtins.input", ask)
+    person = Person("")
+    person._input = person._output = None
+    assert person.predict(np.zeros((1, 2), np.float32))[0].tolist() == [2]
+    assert [text.split(" ")[0] for text in questions] == ["Choose", "'x'"]
+
+    answers = iter(["a"])
+    screen = person._output = io.StringIO()
+    assert person.predict(np.zeros((1, 2), np.float32))[0].tolist() == [0]
+    assert questions[-1] == ""
+    assert "Choose an action" in screen.getvalue()
+
+    def ended(question):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ended)
+    with pytest.raises(EOFError, match="before an action was entered"):
+        person.predict(np.zeros((1, 2), np.float32))
+
+
 @pytest.mark.parametrize(
     ("action_space", "keys", "message"),
     [

@@ -32,6 +32,7 @@ from imitbench.policies.serialize import (
     policy_registry,
     save_stable_model,
 )
+from imitbench.util.registry import load_attr
 
 SMALL = {"net_arch": [8]}
 NORMALIZED = {**SMALL, "features_extractor_class": NormalizeFeaturesExtractor}
@@ -317,6 +318,12 @@ class TestWithStatistics:
             found = policy.predict(raw, deterministic=True)[0]
             np.testing.assert_array_equal(found, wanted)
 
+    def test_statistics_that_cannot_be_read_are_reported_first(self, tmp_path, torque_venv):
+        (tmp_path / "model.zip").touch()
+        (tmp_path / "vec_normalize.pkl").touch()
+        with pytest.raises(FileExistsError, match=r"vec_normalize\.pkl"):
+            load_policy("ppo", torque_venv, path=tmp_path)
+
     def test_resuming_needs_an_environment_that_normalizes(self, model, tmp_path, torque_venv):
         with pytest.raises(FileExistsError, match="wrap the environment"):
             load_stable_baselines_model(PPO, tmp_path, torque_venv)
@@ -389,6 +396,7 @@ def test_real_files_score_as_published(shared_dir, where):
 
 
 def test_each_algorithm_of_stable_baselines_has_its_loaders():
-    assert STABLE_BASELINES_CLASSES["ppo"] is PPO
-    for name in STABLE_BASELINES_CLASSES:
+    assert STABLE_BASELINES_CLASSES["ppo"] == "stable_baselines3:PPO"
+    for name, place in STABLE_BASELINES_CLASSES.items():
+        assert load_attr(place).__name__ == name.upper()
         assert {name, f"{name}-huggingface"} <= set(policy_registry.keys())

@@ -75,6 +75,14 @@ def test_without_an_updater_the_strength_is_constant(weights, log):
             {"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler(), "val_split": 1.0},
             "val_split must lie",
         ),
+        (
+            {"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler(), "val_split": 1e-100},
+            "val_split must lie",
+        ),
+        (
+            {"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler(), "val_split": "0.1"},
+            r"val_split must lie in \(0, 1\), not '0\.1'",
+        ),
     ],
 )
 def test_bad_configurations_are_refused_before_there_is_an_optimizer(options, message):

@@ -5,7 +5,12 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.rewards.reward_nets import BasicRewardNet, CnnRewardNet, cnn_transpose
+from imitbench.rewards.reward_nets import (
+    BasicPotentialCNN,
+    BasicRewardNet,
+    CnnRewardNet,
+    cnn_transpose,
+)
 
 IMAGE = spaces.Box(0, 255, (4, 5, 3), np.uint8)
 CHANNELS_FIRST = spaces.Box(0, 255, (3, 4, 5), np.uint8)
@@ -123,9 +128,24 @@ def test_hidden_channels_can_be_chosen():
     assert not hasattr(net.cnn, "conv1")
 
 
+NO_IMAGES = [
+    spaces.Box(0, 255, (4, 5), np.uint8),
+    spaces.Box(0, 254, (4, 5, 3), np.uint8),
+    spaces.Box(1, 255, (4, 5, 3), np.uint8),
+    spaces.Box(0, 255, (4, 5, 3), np.float32),
+    spaces.Box(0, 255, (4, 5, 3), np.int32),
+    spaces.Box(-np.inf, np.inf, (4, 5, 3)),
+]
+
+
 def test_unsupported_spaces_of_a_convolutional_network_are_refused(vector_space, choice_space):
     with pytest.raises(ValueError, match="observation_space: needs images"):
         CnnRewardNet(vector_space, choice_space)
+    for space in NO_IMAGES:
+        with pytest.raises(ValueError, match="observation_space: needs images"):
+            CnnRewardNet(space, choice_space)
+        with pytest.raises(ValueError, match="observation_space: needs images"):
+            BasicPotentialCNN(space, [4])
     with pytest.raises(ValueError, match="action_space: a CnnRewardNet needs Discrete"):
         CnnRewardNet(IMAGE, vector_space)
     CnnRewardNet(IMAGE, vector_space, use_action=False)

@@ -119,9 +119,33 @@ def test_a_reward_function_of_another_shape_is_refused():
         step(venv)
 
 
-def test_dictionary_observations_are_refused(reward_fn):
-    with pytest.raises(ValueError, match="venv: dictionary observations"):
-        RewardVecEnvWrapper(DummyVecEnv([lambda: DictCounter(Counter())]), reward_fn)
+def test_dictionary_observations_reach_the_function_as_dictionaries():
+    calls = []
+
+    def reward_fn(state, action, next_state, done):
+        calls.append((state, next_state))
+        return next_state["count"][:, 0]
+
+    makers = [lambda: DictCounter(Counter((3,))), lambda: DictCounter(Counter((2, 5)))]
+    venv = RewardVecEnvWrapper(DummyVecEnv(makers), reward_fn)
+    step(venv)
+    obs, rewards, dones, _ = step(venv)
+    assert dones.tolist() == [False, True]
+    assert rewards.tolist() == [2, 2]
+    assert obs["count"].tolist() == [[2], [0]]
+    state, next_state = calls[-1]
+    assert state["count"].tolist() == [[1], [1]]
+    assert next_state["count"].tolist() == [[2], [2]]
+    assert next_state["episode"].tolist() == [0, 0]
+    assert list(venv.episode_rewards) == [3.0]
+
+    state = venv.state_dict()
+    step(venv)
+    assert state["obs"]["count"].tolist() == [[2], [0]]
+    other = RewardVecEnvWrapper(DummyVecEnv(makers), reward_fn)
+    other.load_state_dict(state)
+    step(other)
+    assert calls[-1][0]["count"].tolist() == [[2], [0]]
 
 
 def one_each(state, action, next_state, done):

@@ -215,7 +215,7 @@ def test_a_truncated_description_is_refused(stored):
 def test_missing_files_are_refused(stored):
     with pytest.raises(InputError, match=r"no such file; is .* the folder of a reward network"):
         load_reward_net(stored / "absent")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=r"reward\.json: a file; pass its folder, "):
         load_reward_net(stored / "reward.json")
     (stored / "reward.safetensors").unlink()
     with pytest.raises(InputError, match=r"reward\.safetensors"):
@@ -301,3 +301,38 @@ def test_another_kind_of_file_is_refused_even_with_a_matching_digest(stored):
     (stored / "reward.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match="not a safetensors file"):
         load_reward_net(stored)
+
+
+def test_a_file_of_the_reference_is_explained_in_one_line(tmp_path):
+    path = tmp_path / "reward.pt"
+    path.write_bytes(b"PK")
+    with pytest.raises(InputError, match=r"save its state_dict\(\) there") as caught:
+        load_reward_net(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_the_reference_fit():
+    """Their names and shapes are those of `imitation` 1.0.1."""
+    net = NormalizedRewardNet(
+        BasicShapedRewardNet(VECTOR, spaces.Discrete(2), normalize_input_layer=RunningNorm),
+        RunningNorm,
+    )
+
+    def norm(prefix, size):
+        sizes = {"running_mean": (size,), "running_var": (size,), "count": ()}
+        return {f"{prefix}.{name}": shape for name, shape in sizes.items()}
+
+    def dense(prefix, inputs, outputs):
+        return {f"{prefix}.weight": (outputs, inputs), f"{prefix}.bias": (outputs,)}
+
+    reward, potential = "_base._base.mlp", "_base.potential._potential_net"
+    assert {name: tuple(value.shape) for name, value in net.state_dict().items()} == {
+        **norm(f"{reward}.normalize_input", 5),
+        **dense(f"{reward}.dense0", 5, 32),
+        **dense(f"{reward}.dense_final", 32, 1),
+        **norm(f"{potential}.normalize_input", 3),
+        **dense(f"{potential}.dense0", 3, 32),
+        **dense(f"{potential}.dense1", 32, 32),
+        **dense(f"{potential}.dense_final", 32, 1),
+        **norm("normalize_output_layer", 1),
+    }

@@ -58,13 +58,17 @@ def test_a_filled_cache_is_read_and_not_replaced(places, tmp_path, monkeypatch):
         lazy_generate_expert_trajectories(copy, ENV, 1, np.random.default_rng(7))
 
 
-@pytest.mark.parametrize("kind", ["data_loader", "ducktyped_data_loader", "transitions"])
+@pytest.mark.parametrize(
+    "kind", ["trajectories", "data_loader", "ducktyped_data_loader", "transitions"]
+)
 def test_each_kind_of_data_trains_behavioral_cloning(kind, places):
     rng = np.random.default_rng(0)
     data = make_expert_transition_loader(places[0], 50, kind, ENV, rng, num_trajectories=2)
     assert isinstance(data, DataLoader) == (kind == "data_loader")
     assert isinstance(data, TransitionsWithRew) == (kind == "transitions")
-    if kind != "transitions":
+    if kind == "trajectories":
+        assert [len(each) for each in data] == [500, 500]
+    elif kind != "transitions":
         batches = [len(batch["obs"]) for batch in data]
         assert batches == [50] * 20
         assert len(list(data)) == 20
@@ -77,3 +81,27 @@ def test_each_kind_of_data_trains_behavioral_cloning(kind, places):
         rng=rng,
     )
     trainer.train(n_batches=3, progress_bar=False)
+
+
+@pytest.mark.parametrize("kind", ["data_loader", "ducktyped_data_loader"])
+def test_loaders_shuffle_unless_told_otherwise(kind, places):
+    folder, made, _ = places
+
+    def first_batch(**options):
+        rng = np.random.default_rng(0)
+        loader = make_expert_transition_loader(folder, 50, kind, ENV, rng, **options)
+        return next(iter(loader))["obs"]
+
+    np.testing.assert_array_equal(first_batch(shuffle=False), made[0].obs[:50])
+    assert not np.array_equal(first_batch(), made[0].obs[:50])
+
+
+def test_a_large_batch_gets_enough_episodes(places):
+    rng = np.random.default_rng(0)
+    [batch] = make_expert_transition_loader(places[0], 700, "data_loader", ENV, rng)
+    assert len(batch["obs"]) == 700
+
+
+def test_unknown_kinds_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="expert_data_type: 'trajectory'; did you mean"):
+        make_expert_transition_loader(tmp_path, 2, "trajectory", ENV, np.random.default_rng(0))

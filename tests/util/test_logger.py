@@ -71,6 +71,21 @@ def test_record_mean_averages_in_the_default_logger(log, tmp_path):
     assert rows(tmp_path / "progress.json") == [{"v": 2.0}]
 
 
+def test_callbacks_read_recorded_values_from_the_logger_itself(log, tmp_path):
+    log.record("loss", 3, exclude="csv")
+    log.record_mean("mean", 1.0)
+    assert dict(log.name_to_value) == {"loss": 3, "mean": 1.0}
+    assert log.name_to_count["mean"] == 1
+    assert log.name_to_excluded["loss"] == ("csv",)
+    assert log.dir == str(tmp_path)
+    with log.accumulate_means("x"):
+        log.record("loss", 5)
+        assert dict(log.name_to_value) == {"raw/x/loss": 5}
+    assert dict(log.name_to_value) == {"loss": 3, "mean": 1.0, "mean/x/loss": 5.0}
+    log.dump()
+    assert not log.name_to_value
+
+
 def test_contexts_cannot_be_nested(log):
     with log.accumulate_means("x"):
         with pytest.raises(RuntimeError, match="nested"), log.accumulate_means("y"):

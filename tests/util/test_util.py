@@ -10,6 +10,7 @@ import torch as th
 from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3.common.vec_env import SubprocVecEnv
+from torch.utils.data import DataLoader
 
 from imitbench.util import util
 from imitbench.util.serial_vec_env import SerialVecEnv
@@ -79,6 +80,30 @@ def test_endless_iter_repeats_and_refuses_iterators():
     assert list(itertools.islice(util.endless_iter(range(2)), 5)) == [0, 1, 0, 1, 0]
     with pytest.raises(ValueError, match="iterator"):
         util.endless_iter(iter([1]))
+
+
+class Countdown:
+    """An iterable without a length."""
+
+    def __init__(self, start):
+        self.start = start
+
+    def __iter__(self):
+        return iter(range(self.start, 0, -1))
+
+
+def test_endless_iter_refuses_what_is_empty():
+    for empty in ([], Countdown(0)):
+        with pytest.raises(ValueError, match="no elements"):
+            util.endless_iter(empty)
+    assert list(itertools.islice(util.endless_iter(Countdown(2)), 3)) == [2, 1, 2]
+
+
+def test_endless_iter_draws_no_random_numbers_in_advance():
+    loader = DataLoader([1, 2, 3], shuffle=True)
+    before = th.get_rng_state()
+    util.endless_iter(loader)
+    assert th.equal(th.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("make", [list, iter])

@@ -265,7 +265,7 @@ def compute_train_stats(
 
     Returns:
         Loss, accuracies (`nan` without samples of a kind), entropy in nats, and the expert's
-        share in the labels and in the predictions.
+        share in the labels and in the predictions (`nan` without samples).
     """
     with th.no_grad():
         logits = disc_logits_expert_is_high
@@ -276,7 +276,7 @@ def compute_train_stats(
         entropy = functional.softplus(logits) - logits * th.sigmoid(logits)
         numbers = th.stack(
             [
-                disc_loss,
+                disc_loss.mean(),
                 correct.sum(),
                 (correct * is_expert).sum(),
                 entropy.mean(),
@@ -285,8 +285,8 @@ def compute_train_stats(
             ]
         ).tolist()
     loss, right, right_expert, mean_entropy, n_expert, n_says_expert = numbers
-    n = len(logits)
-    n_generated = n - n_expert
+    n_generated = len(logits) - n_expert
+    n = len(logits) or float("nan")
     return {
         "disc_loss": loss,
         "disc_acc": right / n,

@@ -20,7 +20,6 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.data.buffer import Buffer, Reservoir
-from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.data.wrappers import BufferingWrapper
 from imitbench.rewards.reward_function import RewardFn
@@ -36,11 +35,12 @@ class Experience:
     """The transitions and episodes of a generator in one round.
 
     Attributes:
-        transitions: `obs`, `acts`, `next_obs` and `dones`, each of shape (N, …), oldest first.
+        transitions: `obs`, `acts`, `next_obs` and `dones`, each of shape (N, …), oldest first;
+            observations are a `DictObs` if those of the environment are dictionaries.
         episode_lengths: Steps of each completed episode.
     """
 
-    transitions: dict[str, Array]
+    transitions: dict[str, Any]
     episode_lengths: list[int]
 
 
@@ -161,9 +161,9 @@ class StepRewardGenerator(Generator):
         flat = flatten_trajectories_with_rew(trajectories)
         return Experience(
             {
-                "obs": assert_not_dictobs(flat.obs),
+                "obs": flat.obs,
                 "acts": flat.acts,
-                "next_obs": assert_not_dictobs(flat.next_obs),
+                "next_obs": flat.next_obs,
                 "dones": flat.dones,
             },
             list(lengths),

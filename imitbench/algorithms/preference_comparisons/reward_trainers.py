@@ -29,6 +29,7 @@ from imitbench.algorithms.preference_comparisons.preference_model import (
 from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
 from imitbench.rewards.base import frozen
 from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
+from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.logger import HierarchicalLogger, configure
 from imitbench.util.networks import training
 
@@ -135,6 +136,7 @@ class BasicRewardTrainer(RewardTrainer):
             raise ValueError(f"epochs must be at least 1, not {epochs}")
         self.epochs = epochs
         self.rng = rng
+        leave_compiler_unloaded()
         options = with_fused(th.optim.AdamW, {"lr": lr})
         self.optim = th.optim.AdamW(preference_model.parameters(), **options)
         self.regularizer = (

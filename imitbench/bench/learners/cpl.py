@@ -136,7 +136,9 @@ def spoilt_episodes(task: Task, episodes: int) -> list[TrajectoryWithRew]:
     rng = np.random.default_rng(seed)
     found: list[TrajectoryWithRew] = []
     for rate in RANDOM_RATES:
-        actor = ExplorationWrapper(task.expert, venv, random_prob=rate, switch_prob=1.0, rng=rng)
+        actor = ExplorationWrapper(
+            task.expert, venv, random_prob=rate, switch_prob=1.0, rng=rng, stateful=True
+        )
         found += rollout.generate_trajectories(
             actor, venv, rollout.make_min_episodes(episodes), rng
         )[:episodes]

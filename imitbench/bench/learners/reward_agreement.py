@@ -57,7 +57,9 @@ def held_out_trajectories(
     rng = np.random.default_rng(seed)
     episodes: list[TrajectoryWithRew] = []
     for rate in RANDOM_RATES if rates is None else rates:
-        actor = ExplorationWrapper(policy, venv, random_prob=rate, switch_prob=1.0, rng=rng)
+        actor = ExplorationWrapper(
+            policy, venv, random_prob=rate, switch_prob=1.0, rng=rng, stateful=True
+        )
         episodes += rollout.generate_trajectories(
             actor, venv, rollout.make_min_episodes(_ENVIRONMENTS), rng
         )[:_ENVIRONMENTS]

@@ -38,6 +38,9 @@ def test_statistics_of_a_small_batch():
 
 
 def test_without_samples_of_a_kind_their_accuracy_is_unknown():
+    nothing = compute_train_stats(th.ones(0), th.ones(0), th.ones(0))
+    assert nothing.pop("n_expert") == nothing.pop("n_generated") == 0
+    assert all(math.isnan(value) for value in nothing.values())
     stats = compute_train_stats(th.tensor([1.0]), th.tensor([1]), th.tensor(0.0))
     assert np.isnan(stats["disc_acc_gen"])
     assert stats["disc_acc_expert"] == 1.0
