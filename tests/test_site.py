@@ -56,6 +56,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_the_site_loads_no_external_files(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
@@ -68,6 +69,7 @@ def test_the_site_loads_no_external_files(site):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_the_reference_has_every_command_card_and_public_name(site):
     commands = (site / "reference" / "commands.html").read_text()
     for command in ("imitbench run", "imitbench experts train", "imitbench leaderboard verify"):
@@ -88,6 +90,7 @@ def test_the_reference_has_every_command_card_and_public_name(site):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_names_of_the_library_are_links(site):
     text = (site / "plugins.html").read_text()
     target = "reference/api/policies.html#imitbench.policies.stateful.StatefulPolicy"
