@@ -21,16 +21,17 @@ AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 40_000}
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
 AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
-AMOUNTS |= dict.fromkeys(("dac", "hype", "iq_learn"), 8000)
-AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "pwil": 4000}
+AMOUNTS |= dict.fromkeys(("hype", "iq_learn"), 8000)
+AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
 # Those of a card suit a training that is many times as long.
+SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
-    "gamma": "0.95", "actor_learning_rate": "0.001", "critic_learning_rate": "0.001",
-    "policy_tau": "0.01", "learning_starts": "500",
+    **SOON, "gamma": "0.95", "actor_learning_rate": "0.001", "critic_learning_rate": "0.001",
 }  # fmt: skip
 SETTINGS = {
     "adril": FASTER,
     "csil": {"bc_updates": "1000", "critic_updates": "500"},
+    "dac": SOON,
     "pwil": {**FASTER, "prefill": "1000"},
 }
 TRAINED = [
