@@ -36,6 +36,8 @@ def test_every_page_is_in_the_navigation():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    if "IMITBENCH_SITE" in os.environ:  # built just before, as by continuous integration
+        return Path(os.environ["IMITBENCH_SITE"])
     pytest.importorskip("material", reason="mkdocs-material is missing: pip install '.[docs]'")
     pytest.importorskip("mkdocstrings")
     folder = tmp_path_factory.mktemp("site")
@@ -56,6 +58,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_the_site_loads_no_external_files(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
@@ -68,6 +71,7 @@ def test_the_site_loads_no_external_files(site):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_the_reference_has_every_command_card_and_public_name(site):
     commands = (site / "reference" / "commands.html").read_text()
     for command in ("imitbench run", "imitbench experts train", "imitbench leaderboard verify"):
@@ -88,6 +92,7 @@ def test_the_reference_has_every_command_card_and_public_name(site):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")
 def test_names_of_the_library_are_links(site):
     text = (site / "plugins.html").read_text()
     target = "reference/api/policies.html#imitbench.policies.stateful.StatefulPolicy"

@@ -176,14 +176,20 @@ def test_links_lead_to_files_that_exist(name):
         assert target in MADE or (FOLDER / target).is_file(), target
 
 
+def with_its_worker(name, *values):
+    """Parameters of a test that needs what the program of a tutorial left, which runs once."""
+    return pytest.param(name, *values, marks=pytest.mark.xdist_group(f"tutorial {name}"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", [with_its_worker(name) for name in sorted(SMALL)])
 def test_all_python_of_a_tutorial_runs(ran, name):
     _, printed = ran(name)
     assert printed
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("tutorial preference_comparisons")
 def test_typed_answers_are_stored_as_comparisons(ran):
     folder, printed = ran("preference_comparisons")
     assert "'nonsense' is not an answer" in printed
@@ -195,8 +201,8 @@ def test_typed_answers_are_stored_as_comparisons(ran):
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("preference_comparisons", "pendulum-comparisons.safetensors"),
-        ("preference_comparisons_atari", "atari-comparisons.safetensors"),
+        with_its_worker("preference_comparisons", "pendulum-comparisons.safetensors"),
+        with_its_worker("preference_comparisons_atari", "atari-comparisons.safetensors"),
     ],
 )
 @pytest.mark.slow
@@ -208,7 +214,10 @@ def test_comparisons_are_saved_on_disk(ran, name, file):
 
 @pytest.mark.parametrize(
     ("name", "reward"),
-    [("learnt_reward", "pendulum-reward"), ("preference_comparisons_atari", "atari-reward")],
+    [
+        with_its_worker("learnt_reward", "pendulum-reward"),
+        with_its_worker("preference_comparisons_atari", "atari-reward"),
+    ],
 )
 @pytest.mark.slow
 def test_the_learned_reward_is_saved_on_disk(ran, name, reward):

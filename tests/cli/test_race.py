@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import yaml
+from support.evaluation import short_evaluation
 from support.plugins import write_plugin
 from support.races import LEVELS, Training, carry_out, draw, planned
 from support.short_suite import write_short_suite
@@ -114,10 +115,11 @@ def test_a_race_killed_twice_ends_with_the_same_verdict(here, tmp_path):
 def test_a_copy_of_a_method_is_never_better(here, tmp_path):
     write_plugin(tmp_path / "one", name="one")
     write_plugin(tmp_path / "two", name="two")
-    code, out, _ = here(
-        "race", "./one", "--baseline", "./two", *FAST, "--batch", "2", "--max-seeds", "4",
-        "--executor", "inline", "--json",
-    )  # fmt: skip
+    with short_evaluation():
+        code, out, _ = here(
+            "race", "./one", "--baseline", "./two", *FAST, "--batch", "2", "--max-seeds", "4",
+            "--executor", "inline", "--json",
+        )  # fmt: skip
     assert code == 0
     [verdict] = json.loads(out)["verdicts"]
     assert verdict["verdict"] in ("equivalent", "undecided")

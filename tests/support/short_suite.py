@@ -1,4 +1,4 @@
-"""A suite with one environment of a bundled suite, whose episodes and budgets are short.
+"""A suite with environments of a bundled suite, whose episodes and budgets are short.
 
 Runs of real commands evaluate a hundred episodes each, which takes longer than a short training.
 """
@@ -15,20 +15,21 @@ def write_short_suite(folder, env="Pendulum-v1", suite="classic", steps=10, **bu
 
     Args:
         folder: Folder to write; its name is the name of the suite.
-        env: The environment, whose expert and demonstrations are the bundled ones.
+        env: The environment, whose expert and demonstrations are the bundled ones; `None` for all.
         suite: The bundled suite that has it.
         steps: Length of episodes.
         budget: Amounts of the budget `quick`; by default, 20 batches and 64 steps.
     """
     bundled = suite_directory(suite)
     document = yaml.safe_load((bundled / "suite.yaml").read_text())
-    card = document["environments"][env]
-    card["kwargs"] = {**card.get("kwargs", {}), "max_episode_steps": steps}
-    card["max_episode_steps"] = steps
-    card["budgets"]["quick"] |= {"batches": 20, "env_steps": 64, **budget}
+    chosen = document["environments"] if env is None else {env: document["environments"][env]}
     folder.mkdir(parents=True)
-    document |= {"name": folder.name, "environments": {env: card}}
+    for card in chosen.values():
+        card["kwargs"] = {**card.get("kwargs", {}), "max_episode_steps": steps}
+        card["max_episode_steps"] = steps
+        card["budgets"]["quick"] |= {"batches": 20, "env_steps": 64, **budget}
+        for place in (f"experts/{card['expert']['repo']}", f"demos/{card['demos']['repo']}"):
+            shutil.copytree(bundled / place, folder / place)
+    document |= {"name": folder.name, "environments": chosen}
     (folder / "suite.yaml").write_text(yaml.safe_dump(document))
-    for place in (f"experts/{card['expert']['repo']}", f"demos/{card['demos']['repo']}"):
-        shutil.copytree(bundled / place, folder / place)
     return folder

