@@ -21,6 +21,9 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.util.text_line import one_line
 
+FRESH = 1000
+"""First of the seeds that no search and no look at results may use before they are published."""
+
 Kind = Literal["alike", "smooth", "grid", "repeated", "seeds", "times", "copies"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -29,7 +32,7 @@ MEANINGS: dict[Kind, str] = {
     "smooth": "returns rise, fall or alternate from episode to episode",
     "grid": "returns are rounded",
     "repeated": "episodes occur again, in the same run or in another",
-    "seeds": "seeds are not counted from 0",
+    "seeds": "seeds are not counted from 0, or from 1000",
     "times": "durations, dates or speeds contradict each other",
     "copies": "another submission has the same episodes, or nearly the same",
 }
@@ -298,10 +301,12 @@ def _odd_seeds(runs: Sequence[PublishedRun], raced: set[str]) -> Iterator[Alarm]
         if run.spec.setting not in raced:
             suites[run.spec.suite].add(run.spec.seed)
     for suite, seeds in sorted(suites.items()):
-        unused = next(seed for seed in count() if seed not in seeds)
-        if unused < max(seeds):
-            what = f"seeds are not counted from 0: {unused} is not among them"
-            yield Alarm("seeds", one_line(suite, 60), what)
+        parts = [seed for seed in seeds if seed < FRESH], [seed for seed in seeds if seed >= FRESH]
+        for begin, part in zip((0, FRESH), parts, strict=True):
+            unused = next(seed for seed in count(begin) if seed not in part)
+            if part and unused < max(part):
+                what = f"seeds are not counted from {begin}: {unused} is not among them"
+                yield Alarm("seeds", one_line(suite, 60), what)
 
 
 def find_copies(

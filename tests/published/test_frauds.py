@@ -4,12 +4,14 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.command import call_imitbench
 from support.forge import FINDERS, FRAUDS, PAGE, Forger, table
 
 from imitbench.conformance.reproduction import compare_run, sample_runs
+from imitbench.published import alarms
 from imitbench.published.alarms import KINDS, MEANINGS
 from imitbench.published.results_sources import compare_with, find_results
 from imitbench.published.submission import read_strictly
@@ -158,3 +160,24 @@ def test_the_chance_of_discovery_is_that_on_the_page():
             missed = math.comb(30 - forged, int(drawn)) / math.comb(30, int(drawn))
             assert cell == f"{1 - missed:.0%}"
     assert len(rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        (range(3), []),
+        (range(1000, 1003), []),
+        ([*range(2), *range(1000, 1002)], []),
+        ([0, 2], ["seeds are not counted from 0: 1 is not among them"]),
+        ([1000, 1002], ["seeds are not counted from 1000: 1001 is not among them"]),
+        ([5], ["seeds are not counted from 0: 0 is not among them"]),
+        ([7, 1001], ["seeds are not counted from 0: 0 is not among them",
+                     "seeds are not counted from 1000: 1000 is not among them"]),
+    ],
+)  # fmt: skip
+def test_chosen_seeds_are_noticed(seeds, said):
+    runs = [
+        SimpleNamespace(spec=SimpleNamespace(suite="classic", setting="", seed=seed))
+        for seed in seeds
+    ]
+    assert [alarm.what for alarm in alarms._odd_seeds(runs, set())] == said
