@@ -217,8 +217,7 @@ class PackedPPO:
             flat = policies[0].flatten(obs).reshape(len(policies), -1, features)
             if normalizes:
                 flat = (flat - mean) * scale
-            outputs = self._actors.actor.forward(th.from_numpy(flat))
-            return np.asarray(self._head.sample(outputs, generators).numpy()).reshape(shape)
+            return self._head.sample(self._actors.act(flat), generators).reshape(shape)
 
         return act
 
