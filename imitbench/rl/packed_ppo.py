@@ -78,8 +78,6 @@ def why_not_packed(ppo: PPO) -> str | None:
     normalizer = ppo.current_updater().numpy_policy.normalizer
     if not isinstance(normalizer, RunningNorm | None):
         return f"observations are normalized by a {type(normalizer).__name__}"
-    if ppo.target_kl is not None:
-        return "target_kl ends the update of each seed at another minibatch"
     if ppo.clip_range_vf is not None:
         return "clip_range_vf is set"
     return None
@@ -228,9 +226,10 @@ class PackedPPO:
             Samples.of_buffer(ppo.rollout_buffer, updater.numpy_policy)
             for ppo, updater in zip(self._members, self._updater.updaters, strict=True)
         ]
-        self._updater.update(samples, settings[0], [each.numpy for each in self.generators])
-        for ppo in self._members:
-            ppo._n_updates += ppo.n_epochs
+        generators = [each.numpy for each in self.generators]
+        epochs = self._updater.update(samples, settings[0], generators)
+        for ppo, done in zip(self._members, epochs, strict=True):
+            ppo._n_updates += done
 
 
 def _part(rollout: Rollout, begin: int, end: int) -> Rollout:

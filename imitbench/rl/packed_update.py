@@ -55,13 +55,16 @@ class PackedUpdater:
         samples: Sequence[Samples],
         settings: UpdateSettings,
         generators: Sequence[np.random.RandomState],
-    ) -> None:
+    ) -> list[int]:
         """Updates parameters, optimizer states and statistics of all policies.
 
         Args:
             samples: Samples of each seed's rollout, as many of each.
-            settings: Hyper-parameters; without `clip_range_vf` and `target_kl`.
+            settings: Hyper-parameters, without `clip_range_vf`.
             generators: Each draws the order of its seed's samples, one permutation per epoch.
+
+        Returns:
+            Number of passes over the samples of each seed, including an incomplete one.
 
         Raises:
             ValueError: The gradient of a seed was not finite; all policies are unchanged.
@@ -75,9 +78,15 @@ class PackedUpdater:
         }
         count = len(samples[0])
         rows = count * np.arange(len(samples))[:, None]
+        orders = np.zeros((len(samples), count), dtype=np.int64)
+        epochs = [0] * len(samples)
         with one_thread():
             for _ in range(settings.n_epochs):
-                orders = np.stack([own.permutation(count) for own in generators])
+                if not self._active:
+                    break
+                for seed in self._active:
+                    epochs[seed] += 1
+                    orders[seed] = generators[seed].permutation(count)
                 order = th.from_numpy((rows + orders).ravel()).to(self._device)
                 drawn = {
                     name: each.flatten(0, 1).index_select(0, order).reshape(each.shape)
@@ -85,8 +94,10 @@ class PackedUpdater:
                 }
                 self._run(drawn, settings)
         self._store()
+        return epochs
 
     def _load(self) -> None:
+        self._active = list(range(len(self._policies)))
         for own, policy in zip(self._network.parameters, self._policies, strict=True):
             policy.load()
             own.copy_(policy.vector)
@@ -112,9 +123,10 @@ class PackedUpdater:
             features = self._norm(features, size)
         if settings.normalize_advantage and size > 1:
             advantages = _normalized(advantages, size)
-        for start in range(0, count, size):
+        for number, start in enumerate(range(0, count, size)):
             part = slice(start, start + size)
             self._step(
+                number,
                 features[:, part],
                 drawn["acts"][:, part],
                 drawn["log_probs"][:, part],
@@ -122,9 +134,12 @@ class PackedUpdater:
                 drawn["returns"][:, part],
                 settings,
             )
+            if not self._active:
+                return
 
     def _step(
         self,
+        number: int,
         features: th.Tensor,
         acts: th.Tensor,
         log_probs: th.Tensor,
@@ -132,10 +147,15 @@ class PackedUpdater:
         returns: th.Tensor,
         settings: UpdateSettings,
     ) -> None:
-        """Takes a step; launches only operations on the device, and waits for none."""
+        """Takes a step; without `target_kl`, waits for no operation on the device."""
         network, count = self._network, features.shape[1]
         outputs, values = network.actor.forward(features), network.critic.forward(features)
-        ratio = self._head.log_prob(outputs, acts).sub_(log_probs).exp_()
+        log_ratio = self._head.log_prob(outputs, acts).sub_(log_probs)
+        ratio = log_ratio.exp()
+        if settings.target_kl is not None:
+            self._stop_above(1.5 * settings.target_kl, (ratio - 1 - log_ratio).mean(dim=1), number)
+            if not self._active:
+                return
         gain = advantages * ratio
         bounded = ratio.clamp_(1 - settings.clip_range, 1 + settings.clip_range).mul_(advantages)
         # The gradient is zero where clipping reduced the objective.
@@ -147,6 +167,21 @@ class PackedUpdater:
         if settings.critic_only:
             network.gradient *= self._of_critic
         self._adam.shortened_step(settings.max_grad_norm)
+
+    def _stop_above(self, limit: float, divergences: th.Tensor, number: int) -> None:
+        """Ends the update of seeds whose policies have moved too far.
+
+        Args:
+            limit: Largest KL divergence.
+            divergences: That of each seed, shape (seeds,).
+            number: Number of the minibatch in its pass, from 0.
+        """
+        moved = divergences.tolist()
+        for seed in [each for each in self._active if moved[each] > limit]:
+            self._active.remove(seed)
+            self._adam.stop(seed)
+            if self._norm is not None:
+                self._norm.stop(seed, number)
 
 
 def _minibatches(samples: th.Tensor, size: int) -> list[th.Tensor]:
@@ -196,15 +231,29 @@ class _StackedNorm:
             .to(self._device)
             for name in ("running_mean", "running_var", "count")
         )
+        self._stopped: dict[int, tuple[th.Tensor, ...]] = {}
+
+    def stop(self, seed: int, number: int) -> None:
+        """Keeps a seed's statistics as they are after a minibatch of the latest pass.
+
+        Args:
+            seed: Number of the seed.
+            number: Number of the minibatch, from 0.
+        """
+        if not self._fixed:
+            means, variances, totals = self._trail
+            self._stopped[seed] = means[seed, number], variances[seed, number], totals[seed, number]
 
     def store(self) -> None:
         """Writes the statistics back."""
         if self._fixed:
             return
         for seed, member in enumerate(self._members):
-            member.running_mean.copy_(self._mean[seed, 0])
-            member.running_var.copy_(self._var[seed, 0])
-            member.count.copy_(self._count[seed, 0, 0])
+            latest = self._mean[seed, 0], self._var[seed, 0], self._count[seed, 0]
+            mean, var, count = self._stopped.get(seed, latest)
+            member.running_mean.copy_(mean)
+            member.running_var.copy_(var)
+            member.count.copy_(count[0])
 
     def __call__(self, samples: th.Tensor, size: int) -> th.Tensor:
         """Adds minibatches to the statistics one by one, each before it is normalized.
@@ -246,5 +295,6 @@ class _StackedNorm:
         squares = (weights * (th.cat(spreads, dim=1) + apart.square())).cumsum(dim=1)
         variances = (self._count * self._var + squares) / totals - moved.square()
         means = self._mean + moved
+        self._trail = means, variances, totals
         self._mean, self._var, self._count = means[:, -1:], variances[:, -1:], totals[:, -1:]
         return means, variances

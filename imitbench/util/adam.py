@@ -291,14 +291,15 @@ class StackedAdam:
         self._first, self._second = th.zeros_like(parameters), th.zeros_like(parameters)
         self._counts = th.zeros(len(members), device=parameters.device)
         self.largest = th.zeros_like(parameters[:, :1])
-        matrices = parameters, gradient, self._first, self._second
-        self._rows = [list(matrix.unbind()) for matrix in matrices]
-        self._steps = list(self._counts.unbind())
+        matrices = parameters, gradient, self._first, self._second, self._counts
+        self._all = list(zip(*(matrix.unbind() for matrix in matrices), strict=True))
+        self._active = dict(enumerate(self._all))
         self._group: Mapping[str, Any] = {}
 
     def load(self, optimizers: Sequence[th.optim.Optimizer]) -> None:
         """Copies the settings of the first optimizer, and the state of each."""
         self.largest.zero_()
+        self._active = dict(enumerate(self._all))
         self._group = optimizers[0].param_groups[0]
         for row, (member, optimizer) in enumerate(zip(self._members, optimizers, strict=True)):
             member.load(optimizer)
@@ -315,6 +316,10 @@ class StackedAdam:
     def _of(self, row: int) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         return self._first[row], self._second[row], self._counts[row]
 
+    def stop(self, row: int) -> None:
+        """Takes no further steps with a row until `load`."""
+        del self._active[row]
+
     def shortened_step(self, max_norm: float) -> None:
         """Clips the gradient of each row and takes a step; overwrites the gradient.
 
@@ -324,8 +329,8 @@ class StackedAdam:
         norm = th.linalg.vector_norm(self._gradient, dim=1, keepdim=True)
         th.maximum(self.largest, norm, out=self.largest)
         self._gradient *= norm.add_(1e-6).reciprocal_().mul_(max_norm).clamp_(max=1.0)
-        self._counts += 1
-        settings = _settings(self._group)
-        rate = float(self._group["lr"])
-        values, gradients, first, second = self._rows
-        th._fused_adam_(values, gradients, first, second, [], self._steps, lr=rate, **settings)
+        rows = [list(column) for column in zip(*self._active.values(), strict=True)]
+        values, gradients, first, second, counts = rows
+        th._foreach_add_(counts, 1)
+        rate, settings = float(self._group["lr"]), _settings(self._group)
+        th._fused_adam_(values, gradients, first, second, [], counts, lr=rate, **settings)
