@@ -7,8 +7,11 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from stable_baselines3.common.monitor import Monitor
 from support.evaluation import short_evaluation, short_training
 
+from imitbench.bench.curve import EpisodeLog, SeedEpisodes
+from imitbench.bench.environments import make_packed_environments
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
 from imitbench.bench.learner import PackedLearner
@@ -18,6 +21,7 @@ from imitbench.bench.worker import run_job
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.errors import InputError
+from imitbench.experts.lookup import find_environment
 from imitbench.records.runs import ReferenceScores
 from imitbench.rewards.storage import load_reward_net
 from imitbench.store.run_dir import RunDirectory
@@ -271,3 +275,26 @@ def test_a_pack_without_the_faster_ppo_is_refused(tmp_path, plan_of, job_of):
         assert failure.phase == "setup"
         assert "it needs the lean path, but it was switched off; remove" in failure.message
         assert "or omit --pack" in failure.message
+
+
+def test_a_seed_sees_only_its_own_environments():
+    pendulum = find_environment("Pendulum-v1")
+    log = EpisodeLog(make_packed_environments(pendulum, 2, [0, 10]), 2)
+    own = SeedEpisodes(log, 1, 2)
+    log.set_attr("mark", "first")
+    own.set_attr("mark", "second")
+    assert log.get_attr("mark") == ["first", "first", "second", "second"]
+    assert own.get_attr("mark", 1) == ["second"]
+    assert own.env_method("get_wrapper_attr", "mark") == ["second", "second"]
+    assert own.env_is_wrapped(Monitor) == [True, True]
+    assert own.num_envs == 2
+    own.close()
+    log.reset()
+    for _ in range(200):  # the length of an episode
+        log.step(np.zeros((4, 1), dtype=np.float32))
+    lengths = {log.pop(seed)["rollout/length_mean"] for seed in (0, 1)}
+    assert lengths == {200}
+    assert own.pop() == {}
+    for call in (own.reset, lambda: own.step(np.zeros((2, 1))), own.step_wait):
+        with pytest.raises(RuntimeError, match="of all seeds are"):
+            call()

@@ -50,6 +50,11 @@ class AdversarialPack:
         members = [generator.algorithm for generator in self._generators]
         self._ppo = PackedPPO(members, venv, self._randomness, device)
 
+    @property
+    def venv(self) -> VecEnv:
+        """The environments of all seeds."""
+        return self._ppo.venv
+
     def train_round(self, timesteps: int) -> list[list[Mapping[str, float]]]:
         """Trains the generators, then the discriminators.
 
