@@ -11,6 +11,11 @@ part compares whole trainings in two processes, in packs and alone.
     python benchmarks/packs.py --device cuda
 
 does the same on a GPU, in seconds of wall time, with and without recorded updates.
+
+    python benchmarks/packs.py --only gail
+
+compares rounds of GAIL with the settings of its card, alone and in a pack of 5, on synthetic
+demonstrations.
 """
 
 from __future__ import annotations
@@ -34,7 +39,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.adversarial import AdversarialLearner, GAILLearner
+from imitbench.cards.catalog import load_algorithm
 from imitbench.data import types
+from imitbench.experts.lookup import find_environment
 from imitbench.util.serial_vec_env import SerialVecEnv
 
 ENVIRONMENT = "seals/HalfCheetah-v1"
@@ -42,6 +51,7 @@ SIZES = ((64, 256), (256, 512))  # units of each layer, samples of a batch
 STEPS = 150  # of each seed in a turn
 PACKS = (1, 4, 8)
 GPU_PACKS = (1, 8, 32)
+GAIL_PACK = 5
 SEEDS, PROCESSES = 8, 2
 
 
@@ -233,11 +243,56 @@ def measure_packs(repeats: int, steps: int, device: str) -> None:
     print(comparison.row(f"ratio, pair by pair (target: at least {target})", ratios, 2), flush=True)
 
 
+def make_gail(count: int) -> tuple[AdversarialLearner, int]:
+    """Sets GAIL up for some seeds; returns it with the environment steps of a round."""
+    environment, card = find_environment(ENVIRONMENT), load_algorithm("gail")
+    venv = make_venv(1)
+    obs, acts = venv.observation_space, venv.action_space
+    rng = np.random.default_rng(0)
+    demos = [
+        types.TrajectoryWithRew(
+            obs=rng.normal(size=(1001, *(obs.shape or ()))),
+            acts=rng.uniform(-1, 1, size=(1000, *(acts.shape or ()))).astype(np.float32),
+            infos=None,
+            terminal=False,
+            rews=np.zeros(1000),
+        )
+        for _ in range(10)
+    ]
+    options = card.resolve({})
+    tasks = [Task(environment, obs, acts, options, seed) for seed in range(count)]
+    rngs = [np.random.default_rng(seed) for seed in range(count)]
+    learner = GAILLearner()
+    if count == 1:
+        learner.setup(tasks[0], demos, rngs[0], "cpu")
+    else:
+        learner.setup_pack(tasks, [demos] * count, rngs, "cpu")
+    return learner, learner.ppo.n_envs * learner.ppo.n_steps
+
+
+def measure_gail(repeats: int) -> None:
+    """Prints environment steps per second of CPU time: GAIL, alone and in a pack."""
+    learners = {count: make_gail(count) for count in (1, GAIL_PACK)}
+    turns = []
+    for turn in range(repeats + 1):
+        rates = []
+        for count, (learner, steps) in learners.items():
+            start = time.process_time()
+            learner.train_round(steps)
+            rates.append(count * steps / (time.process_time() - start))
+        if turn:  # the first round allocates memory
+            turns.append(rates)
+    for index, name in enumerate(("GAIL alone", f"GAIL in a pack of {GAIL_PACK}")):
+        print(comparison.row(f"{name}, {ENVIRONMENT}, steps/s", [turn[index] for turn in turns], 0))
+    ratios = [turn[1] / turn[0] for turn in turns]
+    print(comparison.row("ratio, pair by pair (target: at least 1.6)", ratios, 2), flush=True)
+
+
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", choices=["update", "packs"])
+    parser.add_argument("--only", choices=["update", "packs", "gail"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seeds", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=3000)
@@ -249,6 +304,9 @@ def main() -> None:
         train_in_this_process(seeds, 64, 256, options.steps, options.device)
         return
     comparison.print_heading(options.repeats)
+    if options.only == "gail":
+        measure_gail(options.repeats)
+        return
     if options.only != "packs":
         (measure_gpu_updates if options.device == "cuda" else measure_updates)(options.repeats)
     if options.only != "update":

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Collection
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+from stable_baselines3.common.vec_env.base_vec_env import (
+    VecEnvIndices,
+    VecEnvObs,
+    VecEnvStepReturn,
+)
 
 from imitbench.bench.learner import Callback
 from imitbench.util.logger import HierarchicalLogger
@@ -121,3 +127,69 @@ class EpisodeLog(VecEnvWrapper):
             "rollout/length_mean": float(lengths),
             "rollout/termination_rate": float(terminated),
         }
+
+
+class SeedEpisodes(VecEnv):
+    """The environments of one seed in an `EpisodeLog` of several, which steps them all at once.
+
+    It has their spaces and attributes, but cannot step or reset them.
+
+    Args:
+        log: The environments of all seeds.
+        seed: Number of the seed, from 0.
+        count: Number of environments of each seed.
+    """
+
+    def __init__(self, log: EpisodeLog, seed: int, count: int) -> None:
+        self._log = log
+        self._seed = seed
+        self._indices = range(seed * count, (seed + 1) * count)
+        # Copied because algorithms seed their action space.
+        super().__init__(count, log.observation_space, copy.deepcopy(log.action_space))
+
+    def pop(self) -> dict[str, float]:
+        """Returns what `EpisodeLog.pop` does for the seed."""
+        return self._log.pop(self._seed)
+
+    def reset(self) -> VecEnvObs:
+        """Not possible for one seed alone."""
+        raise RuntimeError("the environments of all seeds are reset together")
+
+    def step_async(self, actions: np.ndarray[Any, Any]) -> None:
+        """Not possible for one seed alone."""
+        raise RuntimeError("the environments of all seeds are stepped together")
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Not possible for one seed alone."""
+        raise RuntimeError("the environments of all seeds are stepped together")
+
+    def close(self) -> None:
+        """Does nothing: the other seeds may go on."""
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Returns an attribute of environments."""
+        return self._log.get_attr(attr_name, self._of_log(indices))
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Sets an attribute of environments."""
+        self._log.set_attr(attr_name, value, self._of_log(indices))
+
+    def env_method(
+        self,
+        method_name: str,
+        *method_args: Any,
+        indices: VecEnvIndices = None,
+        **method_kwargs: Any,
+    ) -> list[Any]:
+        """Calls a method of environments."""
+        of_log = self._of_log(indices)
+        return self._log.env_method(method_name, *method_args, indices=of_log, **method_kwargs)
+
+    def env_is_wrapped(
+        self, wrapper_class: type[gym.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
+    ) -> list[bool]:
+        """Whether environments have a wrapper."""
+        return self._log.env_is_wrapped(wrapper_class, self._of_log(indices))
+
+    def _of_log(self, indices: VecEnvIndices) -> list[int]:
+        return [self._indices[index] for index in self._get_indices(indices)]

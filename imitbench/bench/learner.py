@@ -161,8 +161,7 @@ class PackedLearner(Learner):
     Attributes:
         curves: Learning curves of the other seeds, in order; part of `state_dict`.
 
-    Such methods have no measures, no learned reward and no transfer policy, which would be those
-    of one seed.
+    Such methods have no transfer policy, which would be that of one seed.
     """
 
     curves: Sequence[list[Mapping[str, float]]]
@@ -198,6 +197,13 @@ class PackedLearner(Learner):
     @abstractmethod
     def policies(self) -> Sequence[BasePolicy]:
         """Returns the learned policy of each seed."""
+
+    def of_seeds(self) -> Sequence[Learner]:
+        """Returns a learner for each seed, with its learned reward and its measures.
+
+        A method without them, the default, returns itself for each.
+        """
+        return [self] * (1 + len(self.curves))
 
     def policy(self) -> BasePolicy:
         """Returns the learned policy of the first seed."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -396,16 +397,23 @@ def run_trainings(
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
         made = [
-            (member.directory, member.config, policy, curve)
-            for member, policy, curve in zip(
-                members, _policies(learner), _curves(learner, progress), strict=True
+            (member.directory, member.config, own, policy, curve)
+            for member, own, policy, curve in zip(
+                members,
+                _of_seeds(learner),
+                _policies(learner),
+                _curves(learner, progress),
+                strict=True,
             )
             if member.directory is not None
         ]
-        episodes = _evaluate(evaluator, [(policy, config) for _, config, policy, _ in made])
-        measures = learner.measures()
-        if "reward_correlation" in measures:
-            measures |= _step_measures(learner, first, inputs[0].judge(*spaces))
+        trained = generator_states()
+        episodes = _evaluate(evaluator, [(policy, config) for _, config, _, policy, _ in made])
+        measures = []
+        for _, config, own, _, _ in made:
+            if len(members) > 1:  # each seed's must not depend on which others have a directory
+                restore_generators(trained)
+            measures.append(_measures(own, config, partial(inputs[0].judge, *spaces)))
         with hidden_environment_rewards(first.environment.id, first.rewards):
             fresh = learner.transfer_policy() if first.transfer else None
         transfer = None
@@ -418,11 +426,29 @@ def run_trainings(
             )
     monitor.enter("save")
     results = []
-    for (directory, _, policy, curve), own in zip(made, episodes, strict=True):
-        _save(directory, policy, curve, learner.reward(), own)
+    for (directory, _, own, policy, curve), evaluated, measured in zip(
+        made, episodes, measures, strict=True
+    ):
+        _save(directory, policy, curve, own.reward(), evaluated)
         seconds = progress.train_s / len(members)
-        results.append(Trained(*own, env_steps, seconds, measures, transfer))
+        results.append(Trained(*evaluated, env_steps, seconds, measured, transfer))
     return results
+
+
+def _measures(
+    learner: Learner, config: TrainingConfig, judge: Callable[[], BasePolicy | None]
+) -> dict[str, float]:
+    """Returns a learner's measures, and those of its reward on single steps.
+
+    Args:
+        learner: The learner of a seed.
+        config: Configuration of the seed.
+        judge: Loads the expert on whose steps rewards are compared.
+    """
+    measures = learner.measures()
+    if "reward_correlation" in measures:
+        measures |= _step_measures(learner, config, judge())
+    return measures
 
 
 def _step_measures(
@@ -442,6 +468,11 @@ def _step_measures(
     found = step_correlation(net, expert, learner.policy(), config.environment, seed)
     restore_generators(before)
     return found
+
+
+def _of_seeds(learner: Learner) -> Sequence[Learner]:
+    """Returns the learner of each seed."""
+    return learner.of_seeds() if isinstance(learner, PackedLearner) else [learner]
 
 
 def _policies(learner: Learner) -> Sequence[BasePolicy]:

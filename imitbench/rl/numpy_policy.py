@@ -120,6 +120,9 @@ class NumpyPolicy:
         parameters: Parameters of the policy, in the order of `split`.
         vector: Parameters of the network, shape (size,).
         gradient: Gradient of the network, shape (size,).
+        normalizer: Layer that normalizes observations; `None` if there is none.
+        mean: Subtracted from observations in evaluation mode, shape (features,), or a scalar.
+        scale: Then multiplied with them, like `mean`; both are from the last `load`.
     """
 
     def __init__(self, policy: ActorCriticPolicy) -> None:
@@ -132,8 +135,8 @@ class NumpyPolicy:
         self.parameters = [self.named[name] for name in self.network.parameters.named]
         self.vector = th.from_numpy(self.network.parameters.vector)
         self.gradient = th.from_numpy(self.network.gradient.vector)
-        self._normalizer = cast(BaseNorm | None, _normalizer(policy))
-        self._mean, self._scale = np.zeros(()), np.ones(())
+        self.normalizer = cast(BaseNorm | None, _normalizer(policy))
+        self.mean, self.scale = np.zeros(()), np.ones(())
 
     def fits(self, policy: ActorCriticPolicy) -> bool:
         """Whether this is the copy of a policy, and the policy's parameters were not replaced."""
@@ -158,10 +161,10 @@ class NumpyPolicy:
         self.network.parameters.load(self._arrays)
         if not np.isfinite(self.network.parameters.vector).all():
             raise ValueError("the policy has parameters that are not finite: training diverged")
-        if self._normalizer is not None:
-            self._mean = self._normalizer.running_mean.numpy().copy()
-            variance = self._normalizer.running_var.numpy()
-            self._scale = 1 / np.sqrt(variance + variance.dtype.type(self._normalizer.eps))
+        if self.normalizer is not None:
+            self.mean = self.normalizer.running_mean.numpy().copy()
+            variance = self.normalizer.running_var.numpy()
+            self.scale = 1 / np.sqrt(variance + variance.dtype.type(self.normalizer.eps))
 
     def store(self) -> None:
         """Copies the parameters back to the policy."""
@@ -178,7 +181,7 @@ class NumpyPolicy:
             Shape (n, features), normalized by the statistics at the last `load`.
         """
         flat = self.flatten(obs)
-        return flat if self._normalizer is None else (flat - self._mean) * self._scale
+        return flat if self.normalizer is None else (flat - self.mean) * self.scale
 
     def flatten(self, obs: Array) -> Array:
         """Flattens observations to shape (n, observation size), without normalization."""
@@ -186,10 +189,10 @@ class NumpyPolicy:
 
     def training_features(self, flat: Array) -> Array:
         """Computes features of flat observations in training mode, which updates the statistics."""
-        if self._normalizer is None:
+        if self.normalizer is None:
             return flat
         with th.no_grad():
-            features: th.Tensor = self._normalizer(th.from_numpy(flat))
+            features: th.Tensor = self.normalizer(th.from_numpy(flat))
         return features.numpy()
 
 

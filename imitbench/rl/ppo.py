@@ -101,7 +101,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
                 env = self.return_scaling.wrapped(env)
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
         self.policy.set_training_mode(False)
-        numpy_policy = self._current_updater().numpy_policy
+        numpy_policy = self.current_updater().numpy_policy
         numpy_policy.load()
         rollout_buffer.reset()
         callback.on_rollout_start()
@@ -112,7 +112,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         if not self._step_through(env, callback, rollout_buffer, recorder, n_rollout_steps):
             return False
         rollout, cut = recorder.finish(cast(Array, self._last_obs))
-        self._fill(rollout_buffer, rollout, recorder.sampled, cast(Array, last_starts), cut)
+        self.fill(rollout_buffer, rollout, recorder.sampled, cast(Array, last_starts), cut)
         callback.update_locals({"rollout": rollout})
         callback.on_rollout_end()
         return True
@@ -126,7 +126,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         n_rollout_steps: int,
     ) -> bool:
         """Takes all steps of a rollout; returns `False` if the callback stopped it."""
-        numpy_policy = self._current_updater().numpy_policy
+        numpy_policy = self.current_updater().numpy_policy
         shape = (env.num_envs, *(self.action_space.shape or ()))
         box = self.action_space if isinstance(self.action_space, spaces.Box) else None
         locals_ = {
@@ -157,7 +157,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
             self._update_info_buffer(infos, dones)
         return True
 
-    def _fill(
+    def fill(
         self,
         buffer: RolloutBuffer,
         rollout: Rollout,
@@ -165,7 +165,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         last_starts: Array,
         cut: list[tuple[int, int]],
     ) -> None:
-        """Evaluates a rollout and adds it to the buffer.
+        """Evaluates a rollout and adds it to the buffer; the last observation is current.
 
         Args:
             buffer: The rollout buffer.
@@ -173,8 +173,11 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
             sampled: Actions before clipping.
             last_starts: Whether the first step starts an episode, shape (n,).
             cut: (step, environment) of each episode that was truncated by a time limit.
+
+        Raises:
+            ValueError: Outputs of the policy or results of `reward_fn` are not finite.
         """
-        numpy_policy = self._current_updater().numpy_policy
+        numpy_policy = self.current_updater().numpy_policy
         steps, n_envs = rollout.dones.shape
         count = steps * n_envs
         cut_at = tuple(np.array(cut, dtype=np.int64).reshape(-1, 2).T)
@@ -224,6 +227,18 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         if not self.lean:
             self._train_as_it_is()
             return
+        settings = self.begin_update()
+        updater = self.current_updater()
+        samples = Samples.of_buffer(self.rollout_buffer, updater.numpy_policy)
+        result = updater.update(samples, settings)
+        if result.stopped and self.verbose >= 1:
+            divergence = result.log["approx_kl"]
+            print(f"Early stopping at step {result.epochs - 1}: KL divergence {divergence:.2f}")
+        self._n_updates += result.epochs
+        self._log_update(result.log, settings.clip_range, settings.clip_range_vf)
+
+    def begin_update(self) -> UpdateSettings:
+        """Sets the learning rate of the next update; returns the settings of the lean path."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         progress = self._current_progress_remaining
@@ -231,27 +246,18 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         clip_range_vf = self.clip_range_vf
         if clip_range_vf is not None:
             clip_range_vf = float(cast(Any, clip_range_vf)(progress))
-        updater = self._current_updater()
-        result = updater.update(
-            Samples.of_buffer(self.rollout_buffer, updater.numpy_policy),
-            UpdateSettings(
-                clip_range=clip_range,
-                clip_range_vf=clip_range_vf,
-                normalize_advantage=self.normalize_advantage,
-                ent_coef=self.ent_coef,
-                vf_coef=self.vf_coef,
-                max_grad_norm=self.max_grad_norm,
-                target_kl=None if self.critic_only else self.target_kl,
-                n_epochs=self.n_epochs,
-                batch_size=self.batch_size,
-                critic_only=self.critic_only,
-            ),
+        return UpdateSettings(
+            clip_range=clip_range,
+            clip_range_vf=clip_range_vf,
+            normalize_advantage=self.normalize_advantage,
+            ent_coef=self.ent_coef,
+            vf_coef=self.vf_coef,
+            max_grad_norm=self.max_grad_norm,
+            target_kl=None if self.critic_only else self.target_kl,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            critic_only=self.critic_only,
         )
-        if result.stopped and self.verbose >= 1:
-            divergence = result.log["approx_kl"]
-            print(f"Early stopping at step {result.epochs - 1}: KL divergence {divergence:.2f}")
-        self._n_updates += result.epochs
-        self._log_update(result.log, clip_range, clip_range_vf)
 
     def _train_as_it_is(self) -> None:
         """Updates the policy as Stable-Baselines3 does."""
@@ -288,7 +294,7 @@ class PPO(LeanAlgorithm, stable_baselines3.PPO):
         if clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", clip_range_vf)
 
-    def _current_updater(self) -> PPOUpdater:
+    def current_updater(self) -> PPOUpdater:
         """Returns the updater of the current policy, a new one if the policy was replaced."""
         if self._updater is None or not self._updater.numpy_policy.fits(self.policy):
             self._updater = PPOUpdater(NumpyPolicy(self.policy))

@@ -7,6 +7,7 @@ than on the update:
 - `with_fused` selects torch's fused kernel, which updates all parameters in one call.
 - `direct_step` calls that kernel with lists that are collected once.
 - `FlatAdam` updates parameters stored in one vector, with that kernel or in NumPy.
+- `StackedAdam` takes the steps of several of them together.
 
 Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization".
 """
@@ -186,6 +187,11 @@ class FlatAdam:
         ]
         self._group: Mapping[str, Any] = {}
 
+    @property
+    def state(self) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """First and second moments, shape (size,), and the number of steps, a scalar; no copies."""
+        return self._first, self._second, self._count
+
     def load(self, optimizer: th.optim.Optimizer) -> None:
         """Copies the settings and the state of an optimizer."""
         self._group = optimizer.param_groups[0]
@@ -259,3 +265,72 @@ class FlatAdam:
         np.divide(first, change, out=change)
         np.multiply(change, float(self._group["lr"]) * root / (1 - beta1**steps), out=change)
         np.subtract(vector, change, out=vector)
+
+
+class StackedAdam:
+    """Takes the steps of several `FlatAdam` together, with that kernel.
+
+    Steps are `FlatAdam.shortened_step` up to rounding. Learning rate, betas and eps are those of
+    the first optimizer.
+
+    Args:
+        members: Each keeps the state of one row between `store` and `load`.
+        parameters: Shape (members, size), on any device.
+        gradient: Same shape.
+
+    Attributes:
+        largest: Largest norm of each row's gradient before clipping since `load`, shape
+            (members, 1); not finite if one was not.
+    """
+
+    def __init__(
+        self, members: Sequence[FlatAdam], parameters: th.Tensor, gradient: th.Tensor
+    ) -> None:
+        self._members = members
+        self._gradient = gradient
+        self._first, self._second = th.zeros_like(parameters), th.zeros_like(parameters)
+        self._counts = th.zeros(len(members), device=parameters.device)
+        self.largest = th.zeros_like(parameters[:, :1])
+        matrices = parameters, gradient, self._first, self._second, self._counts
+        self._all = list(zip(*(matrix.unbind() for matrix in matrices), strict=True))
+        self._active = dict(enumerate(self._all))
+        self._group: Mapping[str, Any] = {}
+
+    def load(self, optimizers: Sequence[th.optim.Optimizer]) -> None:
+        """Copies the settings of the first optimizer, and the state of each."""
+        self.largest.zero_()
+        self._active = dict(enumerate(self._all))
+        self._group = optimizers[0].param_groups[0]
+        for row, (member, optimizer) in enumerate(zip(self._members, optimizers, strict=True)):
+            member.load(optimizer)
+            for own, theirs in zip(self._of(row), member.state, strict=True):
+                own.copy_(theirs)
+
+    def store(self, optimizers: Sequence[th.optim.Optimizer]) -> None:
+        """Copies the state back to each optimizer."""
+        for row, (member, optimizer) in enumerate(zip(self._members, optimizers, strict=True)):
+            for own, theirs in zip(self._of(row), member.state, strict=True):
+                theirs.copy_(own)
+            member.store(optimizer)
+
+    def _of(self, row: int) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        return self._first[row], self._second[row], self._counts[row]
+
+    def stop(self, row: int) -> None:
+        """Takes no further steps with a row until `load`."""
+        del self._active[row]
+
+    def shortened_step(self, max_norm: float) -> None:
+        """Clips the gradient of each row and takes a step; overwrites the gradient.
+
+        Args:
+            max_norm: Largest norm of a row's gradient, as in `clip_grad_norm_`.
+        """
+        norm = th.linalg.vector_norm(self._gradient, dim=1, keepdim=True)
+        th.maximum(self.largest, norm, out=self.largest)
+        self._gradient *= norm.add_(1e-6).reciprocal_().mul_(max_norm).clamp_(max=1.0)
+        rows = [list(column) for column in zip(*self._active.values(), strict=True)]
+        values, gradients, first, second, counts = rows
+        th._foreach_add_(counts, 1)
+        rate, settings = float(self._group["lr"]), _settings(self._group)
+        th._fused_adam_(values, gradients, first, second, [], counts, lr=rate, **settings)

@@ -1,13 +1,17 @@
 """Seeds that are trained together as one network have the runs that they have alone."""
 
 import functools
+import json
 import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from stable_baselines3.common.monitor import Monitor
 from support.evaluation import short_evaluation, short_training
 
+from imitbench.bench.curve import EpisodeLog, SeedEpisodes
+from imitbench.bench.environments import make_packed_environments
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
 from imitbench.bench.learner import PackedLearner
@@ -17,7 +21,9 @@ from imitbench.bench.worker import run_job
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.errors import InputError
+from imitbench.experts.lookup import find_environment
 from imitbench.records.runs import ReferenceScores
+from imitbench.rewards.storage import load_reward_net
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.state_file import load_state
 
@@ -30,6 +36,20 @@ SMALL = {
     "disc_hidden_size": "8",
     "buffer_size": "20000",
 }
+ON_POLICY = {"n_envs": "2", "n_steps": "100", "hidden_size": "8", "demo_batch_size": "64"}
+SETTINGS = {
+    "dac": SMALL,
+    "gail": ON_POLICY | {"target_kl": "0.01"},
+    # Options that draw random numbers before and during training.
+    "airl": ON_POLICY
+    | {
+        "log_std_source": "expert",
+        "warm_start_batches": "20",
+        "gradient_penalty": "1.0",
+        "disc_history_share": "0.5",
+        "reward_scaling": "running",
+    },
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,8 +58,8 @@ def _short_runs():
         yield
 
 
-def packs_of(plan_of, seeds=range(4), pack=2):
-    return plan_of(["dac"], seeds=seeds, pack=pack, overrides=SMALL)
+def packs_of(plan_of, seeds=range(4), pack=2, name="dac"):
+    return plan_of([name], seeds=seeds, pack=pack, overrides=SETTINGS[name])
 
 
 @pytest.fixture
@@ -73,11 +93,11 @@ def test_cards_say_which_methods_pack(name):
     assert card.packs == issubclass(found, PackedLearner)
 
 
-@pytest.fixture(scope="module")
-def trained(plan_of, sweep, tmp_path_factory):
+@pytest.fixture(scope="module", params=SETTINGS)
+def trained(request, plan_of, sweep, tmp_path_factory):
     """Two packs of two seeds, trained once for all tests."""
     out = tmp_path_factory.mktemp("packs")
-    plan = packs_of(plan_of)
+    plan = packs_of(plan_of, name=request.param)
     outcome = sweep(plan, out)
     assert (outcome.done, outcome.failed, outcome.left) == (4, [], 0)
     return plan, out
@@ -122,6 +142,28 @@ def test_a_missing_seed_is_trained_with_its_pack_and_gives_the_same(tmp_path, tr
     assert [each.outcome_stamp() for each in (kept, *others)] == stamps
 
 
+def points(directory):
+    curve = (directory.path / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in curve.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["gail", "airl"])
+def test_a_seed_learns_the_same_as_alone_at_first(tmp_path, plan_of, sweep, name):
+    packed = packs_of(plan_of, seeds=[0, 1], name=name)
+    alone = plan_of([name], seeds=[0, 1], overrides=SETTINGS[name])
+    for plan in (packed, alone):
+        sweep(plan, tmp_path)
+    pairs = zip(directories(packed, tmp_path), directories(alone, tmp_path), strict=True)
+    for mine, expected in pairs:
+        for own, due in zip(points(mine)[:2], points(expected)[:2], strict=True):
+            assert own == pytest.approx(due, rel=1e-3)
+        assert len(points(mine)) == len(points(expected))
+        measured, due = (each.read_result().measures for each in (mine, expected))
+        assert measured.keys() == due.keys()
+        nets = [load_reward_net(each.reward).state_dict() for each in (mine, expected)]
+        assert nets[0].keys() == nets[1].keys()
+
+
 @pytest.fixture
 def job_of(tmp_path):
     def make(plan, out, **given):
@@ -153,12 +195,13 @@ class StopAfter(StopRequest):
             raise RunStoppedError
 
 
-def test_an_interrupted_pack_continues_bit_for_bit(tmp_path, trained, pack_of, job_of):
-    plan = pack_of(seeds=[0, 1])
+def test_an_interrupted_pack_continues_bit_for_bit(tmp_path, trained, plan_of, job_of):
+    name = next(iter(trained[0])).algo
+    plan = packs_of(plan_of, seeds=[0, 1], name=name)
     outs = [trained[1], tmp_path / "parts"]
     job = job_of(plan, outs[1])
     with pytest.raises(RunStoppedError):
-        run_job(job, StopAfter(20))
+        run_job(job, StopAfter(20 if name == "dac" else 8))
     first = directories(plan, outs[1])[0]
     (checkpoint,) = first.checkpoints.glob("*.state")
     assert load_state(checkpoint)["learner"]["curves"][0]
@@ -188,10 +231,10 @@ def test_a_crash_is_recorded_for_every_seed(tmp_path, pack_of, job_of):
     ("algorithms", "seeds", "pack", "said"),
     [
         (
-            ["gail", "bc"],
+            ["density", "bc"],
             range(4),
             2,
-            "gail, bc cannot train several seeds as one network",
+            "density, bc cannot train several seeds as one network",
         ),
         (["dac"], range(4), 3, "3 does not divide the number of seeds, 4; use --pack 2 or 4"),
         (["dac"], range(4), 8, "use --pack 2 or 4"),
@@ -221,3 +264,37 @@ def test_only_packs_are_trained_with_their_other_seeds(plan_of):
         ("bc", [1], []),
         ("bc", [2], []),
     ]
+
+
+def test_a_pack_without_the_faster_ppo_is_refused(tmp_path, plan_of, job_of):
+    overrides = ON_POLICY | {"lean_ppo": "false"}
+    plan = plan_of(["gail"], seeds=[0, 1], pack=2, overrides=overrides)
+    run_job(job_of(plan, tmp_path))
+    for directory in directories(plan, tmp_path):
+        failure = directory.read_failure()
+        assert failure.phase == "setup"
+        assert "it needs the lean path, but it was switched off; remove" in failure.message
+        assert "or omit --pack" in failure.message
+
+
+def test_a_seed_sees_only_its_own_environments():
+    pendulum = find_environment("Pendulum-v1")
+    log = EpisodeLog(make_packed_environments(pendulum, 2, [0, 10]), 2)
+    own = SeedEpisodes(log, 1, 2)
+    log.set_attr("mark", "first")
+    own.set_attr("mark", "second")
+    assert log.get_attr("mark") == ["first", "first", "second", "second"]
+    assert own.get_attr("mark", 1) == ["second"]
+    assert own.env_method("get_wrapper_attr", "mark") == ["second", "second"]
+    assert own.env_is_wrapped(Monitor) == [True, True]
+    assert own.num_envs == 2
+    own.close()
+    log.reset()
+    for _ in range(200):  # the length of an episode
+        log.step(np.zeros((4, 1), dtype=np.float32))
+    lengths = {log.pop(seed)["rollout/length_mean"] for seed in (0, 1)}
+    assert lengths == {200}
+    assert own.pop() == {}
+    for call in (own.reset, lambda: own.step(np.zeros((2, 1))), own.step_wait):
+        with pytest.raises(RuntimeError, match="of all seeds are"):
+            call()

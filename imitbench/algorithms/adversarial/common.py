@@ -32,6 +32,7 @@ from imitbench.algorithms.adversarial.expert_initialization import (
     PolicyInitializer,
 )
 from imitbench.algorithms.adversarial.generator import (
+    Experience,
     ExperienceStore,
     make_generator,
     steps_per_round,
@@ -86,6 +87,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         start: How demonstrations initialize the generator's policy; not at all by default.
 
     Attributes:
+        generator: The generator.
         venv: The environment without the learned reward.
         venv_train: The environment as the generator sees it.
         gen_train_timesteps: Environment steps of a round.
@@ -150,8 +152,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._disc_step = 0
         self._reward_net = reward_net.to(gen_algo.device)
         reward_fn = None if debug_use_ground_truth else self._generator_reward
-        self._generator = make_generator(gen_algo, venv, reward_fn)
-        self.venv_train = self._generator.venv_train
+        self.generator = make_generator(gen_algo, venv, reward_fn)
+        self.venv_train = self.generator.venv_train
         super().__init__(
             demonstrations=demonstrations,
             custom_logger=custom_logger,
@@ -186,7 +188,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """
         if self.debug_use_ground_truth:
             return self.venv_train
-        return venv_with_rewards(self._generator, self.venv, self._generator_reward)
+        return venv_with_rewards(self.generator, self.venv, self._generator_reward)
 
     def _pass_on_logger(self, logger: HierarchicalLogger) -> None:
         self.gen_algo.set_logger(logger)
@@ -287,11 +289,26 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: Episodes have different lengths without `allow_variable_horizon`.
         """
         steps = self.gen_train_timesteps if total_timesteps is None else total_timesteps
+        self.begin_round()
+        with self.logger.accumulate_means("gen"):
+            experience = self.generator.learn(steps, **(learn_kwargs or {}))
+        self.end_round(experience)
+
+    def begin_round(self) -> None:
+        """What `train_gen` does before the generator learns."""
         if self._global_step == 0:
             self._start.begin(self._expert, self._rng)
         self._start.before_round()
-        with self.logger.accumulate_means("gen"):
-            experience = self._generator.learn(steps, **(learn_kwargs or {}))
+
+    def end_round(self, experience: Experience) -> None:
+        """What `train_gen` does after the generator has learnt.
+
+        Args:
+            experience: What it has gained.
+
+        Raises:
+            ValueError: See `train_gen`.
+        """
         self._start.after_round(self._expert)
         self._global_step += 1
         self._check_fixed_horizon(experience.episode_lengths)
@@ -377,7 +394,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             # The other parts return copies.
             "reward_net": copy.deepcopy(self._reward_net.state_dict()),
             "disc_opt": copy.deepcopy(self._disc_opt.state_dict()),
-            "generator": self._generator.state_dict(),
+            "generator": self.generator.state_dict(),
             "replay_buffer": self._gen_replay_buffer.state_dict(),
             "expert": self._expert.state_dict()
             if isinstance(self._expert, ExpertBatches)
@@ -399,7 +416,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             self._expert.load_state_dict(state["expert"])
         self._reward_net.load_state_dict(state["reward_net"])
         load_optimizer_state(self._disc_opt, state["disc_opt"])
-        self._generator.load_state_dict(state["generator"])
+        self.generator.load_state_dict(state["generator"])
         self._gen_replay_buffer.load_state_dict(state["replay_buffer"])
         self._rng.bit_generator.state = state["rng"]
         self._global_step, self._disc_step = state["steps"]

@@ -191,32 +191,42 @@ class RolloutRewardGenerator(Generator):
         algorithm: PPO whose lean path is in use; its environment is replaced.
         venv: Environments to act in.
         reward_fn: See `StepRewardGenerator`.
+
+    Attributes:
+        recorder: Records each completed rollout; to be called by PPO.
     """
+
+    algorithm: PPO
 
     def __init__(self, algorithm: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
         super().__init__(algorithm)
         algorithm.reward_fn = reward_fn
         self.venv_train = venv
         algorithm.set_env(venv)
-        self._recorder = _RolloutRecorder(venv.num_envs, log_returns=reward_fn is not None)
+        self.recorder = EpisodeRecorder(venv.num_envs, log_returns=reward_fn is not None)
 
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
         """Trains, and records each completed rollout."""
-        continue_learning(self.algorithm, timesteps, self._recorder, learn_kwargs)
-        return self._recorder.pop()
+        continue_learning(self.algorithm, timesteps, self.recorder, learn_kwargs)
+        return self.recorder.pop()
 
     def state_dict(self) -> dict[str, Any]:
         """See `Generator.state_dict`."""
-        return super().state_dict() | self._recorder.state_dict()
+        return super().state_dict() | self.recorder.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         super().load_state_dict(state)
-        self._recorder.load_state_dict(state)
+        self.recorder.load_state_dict(state)
 
 
-class _RolloutRecorder(LearntReturns):
-    """Stores rollouts and the lengths of their episodes."""
+class EpisodeRecorder(LearntReturns):
+    """Stores rollouts and the lengths of their episodes.
+
+    Args:
+        n_envs: Number of environments.
+        log_returns: Whether the mean return of episodes is logged.
+    """
 
     def __init__(self, n_envs: int, log_returns: bool) -> None:
         super().__init__(n_envs)
@@ -228,6 +238,7 @@ class _RolloutRecorder(LearntReturns):
         self._lengths: list[int] = []
 
     def pop(self) -> Experience:
+        """Returns what was stored since the last call."""
         parts = self._transitions
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         experience = Experience(joined, self._lengths)

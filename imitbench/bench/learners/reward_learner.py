@@ -13,7 +13,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.bench.curve import EpisodeLog
+from imitbench.bench.curve import EpisodeLog, SeedEpisodes
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.resumable_env import episode_states, restore_episodes
@@ -93,12 +93,24 @@ class RewardLearner(Learner, Generic[TrainerT]):
         device: str,
     ) -> None:
         """Builds environments, PPO and the algorithm."""
+        options: dict[str, Any] = dict(task.hyperparameters)
+        self._environments = make_training_environments(
+            task.environment, options["n_envs"], task.seed
+        )
+        self.set_up_in(EpisodeLog(self._environments), task, demos, rng, device)
+
+    def set_up_in(
+        self,
+        episodes: EpisodeLog | SeedEpisodes,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds PPO and the algorithm in environments; the other arguments as in `setup`."""
         self.task = task
         self.options: dict[str, Any] = dict(task.hyperparameters)
-        self._environments = make_training_environments(
-            task.environment, self.options["n_envs"], task.seed
-        )
-        self.episodes = EpisodeLog(self._environments)
+        self.episodes = episodes
         self.rounds = 0
         self.ppo = make_ppo(self.episodes, self.options, task.seed, device)
         self.trainer = self.make_trainer(task, demos, rng)

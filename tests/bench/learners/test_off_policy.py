@@ -4,7 +4,11 @@ import pytest
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 
-METHODS = [name for name in algorithm_names() if load_algorithm(name).packs]
+METHODS = [
+    name
+    for name in algorithm_names()
+    if load_algorithm(name).implementation.startswith("imitbench.bench.learners.off_policy:")
+]
 
 
 @pytest.mark.parametrize("end", ["min", "max"])
