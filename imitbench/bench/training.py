@@ -334,23 +334,31 @@ def _task(
     return task, np.random.default_rng(config.derive_training_seed("learner"))
 
 
-def _check_policy_storable(learner: Learner) -> None:
-    """Checks before training that the policy of a learner can be stored.
+def _check_storable(learner: Learner) -> None:
+    """Checks before training that the policy and the reward of a learner can be stored.
 
-    Nothing is checked if the learner has no policy before training. Global generators of random
-    numbers are left as they were.
+    What a learner does not have before training is not checked. Global generators of random numbers
+    are left as they were.
     """
-    from imitbench.policies.storage import check_storable
+    from imitbench.policies import storage as policies
+    from imitbench.rewards import storage as rewards
 
     before = generator_states()
     try:
-        policy = learner.policy()
-    except Exception:  # there may be none before training
-        return
-    else:
-        check_storable(policy)
+        policy, reward = _if_there(learner.policy), _if_there(learner.reward)
+        if policy is not None:
+            policies.check_storable(policy)
+        if reward is not None:
+            rewards.check_storable(reward)
     finally:
         restore_generators(before)
+
+
+def _if_there(give: Callable[[], Any]) -> Any:
+    try:
+        return give()
+    except Exception:  # there may be none before training
+        return None
 
 
 def run_trainings(
@@ -388,7 +396,7 @@ def run_trainings(
             else:
                 learner = set_up_pack([member.config for member in members], inputs, *spaces)
             if inputs[0].folder is not None:
-                _check_policy_storable(learner)
+                _check_storable(learner)
             monitor.enter("train")
             directories = [member.directory for member in members]
             env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
