@@ -204,7 +204,7 @@ def _plugin(
 ) -> AlgorithmCard:
     path = home / ALGORITHM_CARD
     card = gate.checked(
-        lambda: read_yaml_model(path, AlgorithmCard, lambda own: _with_base(own, path)), path
+        lambda: read_yaml_model(path, AlgorithmCard, lambda own: complete_variant(own, path)), path
     )
     if card.name in algorithm_names():
         raise InputError(
@@ -241,7 +241,7 @@ def _plugin(
     return card.found_at(Origin(home, reference, location, digest))
 
 
-def _with_base(own: dict[str, Any], path: Path) -> dict[str, Any]:
+def complete_variant(own: dict[str, Any], path: Path) -> dict[str, Any]:
     """Completes the card of a variant with what the card of its method says.
 
     Args:
