@@ -35,6 +35,10 @@ New = Annotated[
         "NEW...", "Algorithms to compare: names, ./plugin or package.module.", completion.algorithms
     ),
 ]
+NewOption = Annotated[
+    list[str],
+    option("--algo", "More algorithms, as NEW; repeatable.", "NEW", completion.algorithms),
+]
 Baselines = Annotated[
     list[str],
     option(
@@ -74,8 +78,9 @@ Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min
 @with_options_of(RunOptions, force=False, pack=None)
 def race(
     context: typer.Context,
-    new: New,
     baseline: Baselines,
+    new: New = [],  # noqa: B006 (typer copies it)
+    also_new: NewOption = [],  # noqa: B006
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     batch: Batch = 5,
@@ -106,7 +111,7 @@ def race(
 
     Example: imitbench race sqil --baseline bc --env Pendulum-v1 --budget quick --batch 3 --jobs 2
     """
-    from imitbench.bench.plan import parse_demo_counts, parse_overrides
+    from imitbench.bench.plan import parse_overrides
     from imitbench.bench.request import lock_in_use
     from imitbench.executors.registry import resolve
     from imitbench.race.planning import RaceOptions, plan_race
@@ -115,11 +120,8 @@ def race(
     if scores is not None and not simulate:
         raise InputError(f"--scores {scores}: works only with --simulate")
     resolved = resolve(context.obj)
-    count, *others = parse_demo_counts(n_demos)
-    if others:
-        raise InputError(f"--n-demos {n_demos}: a race has one number of demonstrations; give one")
     planned = plan_race(
-        split_names("NEW", new),
+        _named([*new, *also_new], baseline),
         split_names("--baseline", baseline),
         SweepRequest(
             algorithms=[],
@@ -128,7 +130,7 @@ def race(
             seeds=[],
             config=config,
             budget=budget,
-            n_demos=count,
+            n_demos=_single_count(n_demos),
             overrides=parse_overrides(set_),
             source=source,
             lock=lock_in_use(lock, source),
@@ -152,6 +154,26 @@ def race(
         result = carry_on(planned, resolved, out, quiet=quiet)
         show(result, out, json=json, quiet=quiet)
         raise typer.Exit(exit_code(result, resolved))
+
+
+def _single_count(n_demos: str) -> int | None:
+    """Returns the number of demonstrations."""
+    from imitbench.bench.plan import parse_demo_counts
+
+    count, *others = parse_demo_counts(n_demos)
+    if others:
+        raise InputError(f"--n-demos {n_demos}: a race has one number of demonstrations; give one")
+    return count
+
+
+def _named(new: list[str], baseline: list[str]) -> list[str]:
+    """Returns the names of the algorithms to compare."""
+    if not new:
+        raise InputError(
+            "race: name the algorithms to compare with the baseline: imitbench race NEW "
+            f"--baseline {baseline[0]}"
+        )
+    return split_names("NEW", new)
 
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:

@@ -432,9 +432,7 @@ def test_arrays_are_renamed_as_the_user_says(name, tmp_path):
     assert open_trajectories(tmp_path / name, rename={"states": "obs"}).read() == made
     with pytest.raises(InputError, match=r"--rename state=obs: no array 'state' .* 'states'"):
         open_trajectories(tmp_path / name, rename={"state": "obs"})
-    with pytest.raises(
-        InputError, match="--rename states=observation: no such name; Accepted: acts"
-    ):
+    with pytest.raises(InputError, match="states=observation: no such name; Accepted: acts"):
         open_trajectories(tmp_path / name, rename={"states": "observation"})
 
 
