@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -244,6 +245,12 @@ class Monitor:
             LeaseLostError: Ignored.
         """
 
+    resumes_at_once = False
+    """Whether a stop now loses nothing: a checkpoint of the whole training is then saved."""
+
+    def evaluated(self, ended: int, total: int) -> None:
+        """Called when an episode of the evaluation has ended, of `total`."""
+
     def check(self) -> None:
         """Called where training may end, and at every step of an evaluation.
 
@@ -387,7 +394,9 @@ def run_trainings(
     seed_generators(first)
     monitor.enter("load")
     inputs = [member.load() for member in members]
-    with Evaluator(first.evaluated, first.protocol.environments, check=monitor.check) as evaluator:
+    with Evaluator(
+        first.evaluated, first.protocol.environments, monitor.check, progress=monitor.evaluated
+    ) as evaluator:
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
         with hidden_environment_rewards(first.environment.id, first.rewards):
@@ -410,7 +419,8 @@ def run_trainings(
             )
             if member.directory is not None
         ]
-        episodes = _evaluate(evaluator, [(policy, config) for _, config, policy, _ in made])
+        with _saved_if_stopped(monitor, checkpoints, learner, progress):
+            episodes = _evaluate(evaluator, [(policy, config) for _, config, policy, _ in made])
         measures = learner.measures()
         if "reward_correlation" in measures:
             measures |= _step_measures(learner, first, inputs[0].judge(*spaces))
@@ -431,6 +441,32 @@ def run_trainings(
         seconds = progress.train_s / len(members)
         results.append(Trained(*own, env_steps, seconds, measures, transfer))
     return results
+
+
+@contextmanager
+def _saved_if_stopped(
+    monitor: Monitor, checkpoints: CheckpointManager, learner: Learner, progress: RunProgress
+) -> Iterator[None]:
+    """Context of the evaluation, which saves the training if it is stopped there."""
+    trained = generator_states()
+    monitor.resumes_at_once = True
+    try:
+        yield
+    except (RunStoppedError, TimedOut):
+        restore_generators(trained)
+        _save_checkpoint(checkpoints, learner, progress)
+        raise
+    finally:
+        monitor.resumes_at_once = False
+
+
+def _save_checkpoint(
+    checkpoints: CheckpointManager, learner: Learner, progress: RunProgress
+) -> None:
+    try:
+        checkpoints.save(learner, progress)
+    except OSError as error:  # the earlier checkpoint is still there
+        print(f"no checkpoint could be written: {error}", file=sys.stderr)
 
 
 def _step_measures(
@@ -524,10 +560,7 @@ def _train(
         try:
             monitor.check()
         except (RunStoppedError, TimedOut):
-            try:
-                checkpoints.save(learner, timed())
-            except OSError as error:  # the earlier checkpoint is still there
-                print(f"no checkpoint could be written: {error}", file=sys.stderr)
+            _save_checkpoint(checkpoints, learner, timed())
             raise
         if learner.waits:
             checkpoints.save(learner, timed())
