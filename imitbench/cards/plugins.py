@@ -203,9 +203,7 @@ def _plugin(
     home: Path, reference: str, location: SourceLocation, asked: tuple[str, str] | None
 ) -> AlgorithmCard:
     path = home / ALGORITHM_CARD
-    card = gate.checked(
-        lambda: read_yaml_model(path, AlgorithmCard, lambda own: complete_variant(own, path)), path
-    )
+    card = gate.checked(lambda: read_algorithm_card(path), path)
     if card.name in algorithm_names():
         raise InputError(
             f"{path}: name: '{card.name}' is a bundled algorithm; give yours another name"
@@ -239,6 +237,15 @@ def _plugin(
     digest = location.digest
     register(digest, location)
     return card.found_at(Origin(home, reference, location, digest))
+
+
+def read_algorithm_card(path: Path) -> AlgorithmCard:
+    """Reads the card of a plug-in.
+
+    Raises:
+        InputError: The card is malformed, or names no bundled method as `variant_of`.
+    """
+    return read_yaml_model(path, AlgorithmCard, lambda own: complete_variant(own, path))
 
 
 def complete_variant(own: dict[str, Any], path: Path) -> dict[str, Any]:

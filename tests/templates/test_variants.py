@@ -5,7 +5,9 @@ import ast
 import numpy as np
 import pytest
 import torch as th
+from support.command import call_imitbench
 
+from imitbench import load_reward
 from imitbench.bench.training import _check_storable
 from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.plugins import find_algorithm
@@ -133,3 +135,15 @@ def test_an_own_loss_of_behavioral_cloning_is_what_is_minimized(tmp_path):
     ):
         assert th.equal(one, other)
         assert th.equal(one, start)  # a loss without slope changes nothing
+
+
+def test_a_variant_runs_and_its_reward_is_loaded(tmp_path):
+    write_template("gail", "mine", tmp_path)
+    words = "run --algo ./mine --env Pendulum-v1 --seeds 1 --budget quick --executor inline --quiet"
+    done = call_imitbench(*words.split(), "--set", "n_epochs=1", cwd=tmp_path)
+    assert done.code == 0, done.err
+    [result] = (tmp_path / "runs").rglob("result.json")
+    with pytest.raises(InputError, match="only if you name it"):
+        load_reward(result.parent)
+    net = load_reward(result.parent, plugin=str(tmp_path / "mine"))
+    assert type(net.base).__name__ == "MineReward"
