@@ -530,13 +530,23 @@ def load_policy(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
     return load_run_policy(run, out=Path(out), device=device)
 
 
-def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") -> RewardNet:
+def load_reward(
+    run: Any,
+    *,
+    out: AnyPath = DEFAULT_OUT,
+    device: str = "cpu",
+    plugin: str | None = None,
+    trust: bool = False,
+) -> RewardNet:
     """Loads the reward network that a run learned, as GAIL, AIRL and others do.
 
     Args:
         run: Id of a run or its start; the folder of a run; or a row of `results`.
         out: Results folder in which ids are looked up.
         device: Device of the network.
+        plugin: The plug-in method, such as `./my_method`, whose source defines a class of the
+            network; it is imported.
+        trust: Whether that source may have changed since the run.
 
     Returns:
         The network; its `predict` and `predict_processed` give rewards of transitions.
@@ -546,7 +556,7 @@ def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") ->
     """
     from imitbench.experts.loading import load_run_reward
 
-    return load_run_reward(run, out=Path(out), device=device)
+    return load_run_reward(run, out=Path(out), device=device, plugin=plugin, trust=trust)
 
 
 def _results_paths(given: ResultsPaths) -> list[Path]:

@@ -45,6 +45,35 @@ def did_you_mean(wrong: str, accepted: Iterable[str]) -> str:
     names = sorted(accepted)
     # Names from files may have any length and number, and the comparison takes their product.
     shown = [name for name in names if len(name) <= _LONGEST][:_MOST]
-    near = difflib.get_close_matches(wrong[:_LONGEST], shown, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    near = nearest(wrong[:_LONGEST], shown)
+    hint = f"did you mean '{near}'? " if near else ""
     return f"{hint}Accepted: {', '.join(names) or 'nothing'}"
+
+
+def nearest(wrong: str, accepted: Iterable[str]) -> str | None:
+    """Returns the accepted name that was probably meant; `None` if none is near.
+
+    Case does not count, initials stand for words (`lr` for `learning_rate`), and of environments
+    another version or namespace is nearest (`HalfCheetah-v4` to `seals/HalfCheetah-v1`).
+    """
+    names, typed = list(accepted), wrong.lower()
+    for name in names:
+        if typed in (name.lower(), _initials(name.lower())):
+            return name
+    for name in names:
+        if _without_version(name.lower()) == _without_version(typed):
+            return name
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(typed, by_lower, n=1, cutoff=0.5)
+    return by_lower[near[0]] if near else None
+
+
+def _initials(name: str) -> str:
+    words = name.split("_")
+    return "".join(word[:1] for word in words) if len(words) > 1 else name
+
+
+def _without_version(name: str) -> str:
+    """The name of an environment without namespace and version; all of another name."""
+    stem, dash, version = name.rpartition("/")[2].rpartition("-v")
+    return stem if dash and version.isdecimal() else name

@@ -38,11 +38,12 @@ def test_commands_run_in_a_fresh_folder(block, tmp_path):
 
 
 def test_the_guide_covers_algorithms_and_suites():
-    assert [block[0].split()[1] for block in BLOCKS] == ["init-algo", "init-suite"]
+    assert [block[0].split()[1] for block in BLOCKS] == ["init-algo", "init-algo", "init-suite"]
 
 
 def test_cards_in_the_guide_are_valid():
     from imitbench.cards.algorithm import AlgorithmCard
+    from imitbench.cards.plugins import complete_variant
 
     for text in re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL):
         usual = {
@@ -54,4 +55,5 @@ def test_cards_in_the_guide_are_valid():
             "budget_unit": "batches",
             "seconds_per_1000": 1.0,
         }
-        AlgorithmCard.model_validate(usual | yaml.safe_load(text))
+        own = complete_variant(yaml.safe_load(text), Path("card.yaml"))
+        AlgorithmCard.model_validate(usual | own)

@@ -129,7 +129,8 @@ class BehaviorCloningLossCalculator:
             A function of (observations, actions, scale) that adds the gradient of the scaled loss
             to `grad` of the parameters.
         """
-        if not has_short_cut(policy) or self.l2_weight:
+        own_loss = type(self).loss is not BehaviorCloningLossCalculator.loss
+        if own_loss or not has_short_cut(policy) or self.l2_weight:
             return lambda obs, acts, scale: (scale * self.loss(policy, obs, acts)).backward()  # type: ignore[no-untyped-call]
         discrete = isinstance(policy.action_dist, CategoricalDistribution)
         differentiate = self._categorical_gradient if discrete else self._gaussian_gradient

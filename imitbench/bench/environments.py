@@ -14,6 +14,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.util.extras import import_extra
 from imitbench.util.library_patches import report_mujoco_warnings
 from imitbench.util.source_import import forget_module, import_source
 
@@ -36,6 +37,8 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             _import_beside_suite(spec, spec.module_digest)
         elif spec.module:
             importlib.import_module(spec.module)
+        if spec.id.startswith("ALE/"):  # they are registered when it is imported
+            import_extra("ale_py", "atari", f"environment {spec.id}")
         _import_entry_point(spec.id)
         report_mujoco_warnings()
         with warnings.catch_warnings():

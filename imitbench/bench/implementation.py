@@ -6,10 +6,9 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.algorithm import Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cards.plugins import ALGORITHM_CARD, inner_module
-from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.cards.plugins import ALGORITHM_CARD, inner_module, read_algorithm_card
 from imitbench.errors import InputError
 from imitbench.util.source_import import import_source, location_of_source
 
@@ -84,7 +83,7 @@ def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:
     """
     folder = folder_of(spec)
     if folder is not None:
-        card = read_yaml_model(folder / ALGORITHM_CARD, AlgorithmCard)
+        card = read_algorithm_card(folder / ALGORITHM_CARD)
     elif spec.algo in algorithm_names():
         card = load_algorithm(spec.algo)
     else:  # a learner that was passed as an object, without a card

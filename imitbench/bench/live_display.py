@@ -36,6 +36,8 @@ _LABEL, _METRIC = 44, 28
 
 def share_text(run: TrainingProgress) -> str:
     """Returns the share of the budget: `31 %`; the phase when a run does not train."""
+    if run.phase == "evaluate" and run.episodes is not None:
+        return "evaluating, episode {} of {}".format(*run.episodes)
     if run.phase != "train" and run.phase in _PHASES:
         return _PHASES[run.phase]
     return "training" if run.share is None else f"{100 * run.share:.0f} %"

@@ -18,7 +18,7 @@ from imitbench.bench.sweep import SweepObserver, SweepStart
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store.live_runs import LiveRun, finished_time, median_time
 from imitbench.store.run_dir import RunDirectory
-from imitbench.util.quantities import rough_duration
+from imitbench.util.quantities import about, rough_duration
 from imitbench.util.text_line import note
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops immediately"
@@ -84,23 +84,23 @@ class _ShownSweep(SweepObserver):
         self._left_s = max(longest, whole / self._at_once)
         return running
 
-    def head(self) -> RenderableType:
+    def head(self) -> RenderableType | None:
         """Returns the line above the running runs: runs that ended, and the time left."""
+        if not self._total:  # nothing is planned yet
+            return None
         table = Table.grid(padding=(0, 2))
         spent = rough_duration(time.monotonic() - self._begun)
         table.add_row(
             ProgressBar(total=max(1, self._total), completed=self._ended, width=20),
             Text(f"{self._ended}/{self._total}"),
-            Text(f"{spent}, about {rough_duration(self._left_s)} left" if self._total else ""),
+            Text(f"{spent}, {about(self._left_s)} left"),
         )
         return table
 
     def _cost(self) -> str:
         if not self._cells:
             return ""
-        return (
-            f"; about {rough_duration(self._left_s)} of one core ahead, by the costs on the cards"
-        )
+        return f"; {about(self._left_s)} of one core ahead, by the costs on the cards"
 
 
 _Key = tuple[str, ...]

@@ -55,6 +55,7 @@ class Evaluator:
         check: Called at every step; may raise to end an evaluation.
         wrap: Applied to each environment, for example to record it. Without it, MuJoCo steps all
             environments at once where it can, with the same results.
+        progress: Called when episodes have ended, with their number so far and that of all.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Evaluator:
         environments: int,
         check: Callable[[], None] = lambda: None,
         wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]] | None = None,
+        progress: Callable[[int, int], None] = lambda _ended, _total: None,
     ) -> None:
         self.spec = spec
         self._check = check
+        self._progress = progress
         self._count = environments
         first = make_environment(spec)
         self._batched = wrap is None and stepped_in_batches(first, spec)
@@ -115,11 +118,21 @@ class Evaluator:
             InputError: Episode lengths differ though the environment is declared to have a
                 fixed horizon.
         """
-        if self._batched and all(samples_from_torch(each.policy) for each in asked):
-            return self._evaluate_together(asked)
-        return [self._evaluate_together([each])[0] for each in asked]
+        total, ended = sum(each.episodes for each in asked), 0
 
-    def _evaluate_together(self, asked: Sequence[Evaluation]) -> list[Episodes]:
+        def end(count: int) -> None:
+            nonlocal ended
+            if count:
+                ended += count
+                self._progress(ended, total)
+
+        if self._batched and all(samples_from_torch(each.policy) for each in asked):
+            return self._evaluate_together(asked, end)
+        return [self._evaluate_together([each], end)[0] for each in asked]
+
+    def _evaluate_together(
+        self, asked: Sequence[Evaluation], count_ended: Callable[[int], None]
+    ) -> list[Episodes]:
         counts = [min(self._count, each.episodes) for each in asked]
         lanes = self._lanes_for(sum(counts))
         ends = np.cumsum(counts)
@@ -132,11 +145,12 @@ class Evaluator:
                 self._check()
                 actions = np.concatenate([run.act() for run in live])
                 results = lanes.step(np.concatenate([run.live for run in live]), actions)
-                begin = 0
+                begin = ended = 0
                 for run in live:
                     end = begin + len(run.live)
-                    run.take(*(values[begin:end] for values in results))
+                    ended += run.take(*(values[begin:end] for values in results))
                     begin = end
+                count_ended(ended)
         for run in runs:
             self._check_horizon(run.lengths)
         return [run.episodes() for run in runs]
@@ -271,14 +285,18 @@ class _Run:
         self._generator = th.get_rng_state()
         return actions
 
-    def take(self, rewards: Array, terminated: Array, truncated: Array) -> None:
-        """Records a step of the live lanes, and starts the next episodes of those that ended."""
+    def take(self, rewards: Array, terminated: Array, truncated: Array) -> int:
+        """Records a step of the live lanes, and starts the next episodes of those that ended.
+
+        Returns:
+            How many ended.
+        """
         episodes = self._current[self.live - self._first]
         self._returns[episodes] += rewards
         self.lengths[episodes] += 1
         ended = terminated | truncated
         if not ended.any():
-            return
+            return 0
         self._terminated[episodes[ended]] = terminated[ended]
         left = np.ones(len(self.live), dtype=bool)
         lanes_used = len(self._current)
@@ -292,6 +310,7 @@ class _Run:
             else:
                 left[row] = False
         self.live = self.live[left]
+        return int(ended.sum())
 
     def episodes(self) -> Episodes:
         """Returns the episodes in order of their number."""

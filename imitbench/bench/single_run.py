@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
+from imitbench.bench.monitor import Monitor, Phase
 from imitbench.bench.stopping import InterruptFlag, RunStoppedError, catch_interrupts
 from imitbench.bench.training import (
-    Monitor,
-    Phase,
     Trained,
     Training,
     TrainingConfig,

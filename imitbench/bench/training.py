@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,6 +35,7 @@ from imitbench.bench.hidden_rewards import (
 )
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, PackedLearner, Task, never_stop
+from imitbench.bench.monitor import Monitor
 from imitbench.bench.protocol import Evaluation, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError, TimedOut
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.base import RewardNet
-
-Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
 
 @dataclass(frozen=True)
@@ -215,45 +215,6 @@ class Trained:
         }
 
 
-class Monitor:
-    """Receives the progress of a training; this base class does nothing."""
-
-    def enter(self, phase: Phase) -> None:
-        """Called when a phase begins."""
-
-    def begin(self, progress: RunProgress) -> None:
-        """Called when training begins.
-
-        Args:
-            progress: What earlier attempts reached; it grows during training.
-        """
-
-    def point(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Called when the curve has another point, after `step` units of the budget."""
-
-    def flushed(self, step: int, train_s: float) -> None:
-        """Called when the curve was written to its file, from another thread.
-
-        That is when training begins or resumes, and at most a few seconds after a point.
-
-        Args:
-            step: Units of the budget spent so far.
-            train_s: Seconds of training, over all attempts.
-
-        Raises:
-            OSError: Ignored.
-            LeaseLostError: Ignored.
-        """
-
-    def check(self) -> None:
-        """Called where training may end, and at every step of an evaluation.
-
-        Raises:
-            RunStoppedError: The run must end here; during training, a checkpoint is saved first.
-            TimedOut: The same, because the run has taken too long.
-        """
-
-
 def seed_generators(config: TrainingConfig) -> None:
     """Seeds the global random generators, before any part of a training is loaded."""
     repeat_exactly(config.training_device)
@@ -335,23 +296,31 @@ def _task(
     return task, np.random.default_rng(config.derive_training_seed("learner"))
 
 
-def _check_policy_storable(learner: Learner) -> None:
-    """Checks before training that the policy of a learner can be stored.
+def _check_storable(learner: Learner) -> None:
+    """Checks before training that the policy and the reward of a learner can be stored.
 
-    Nothing is checked if the learner has no policy before training. Global generators of random
-    numbers are left as they were.
+    What a learner does not have before training is not checked. Global generators of random numbers
+    are left as they were.
     """
-    from imitbench.policies.storage import check_storable
+    from imitbench.policies import storage as policies
+    from imitbench.rewards import storage as rewards
 
     before = generator_states()
     try:
-        policy = learner.policy()
-    except Exception:  # there may be none before training
-        return
-    else:
-        check_storable(policy)
+        policy, reward = _if_there(learner.policy), _if_there(learner.reward)
+        if policy is not None:
+            policies.check_storable(policy)
+        if reward is not None:
+            rewards.check_storable(reward)
     finally:
         restore_generators(before)
+
+
+def _if_there(give: Callable[[], Any]) -> Any:
+    try:
+        return give()
+    except Exception:  # there may be none before training
+        return None
 
 
 def run_trainings(
@@ -380,7 +349,9 @@ def run_trainings(
     seed_generators(first)
     monitor.enter("load")
     inputs = [member.load() for member in members]
-    with Evaluator(first.evaluated, first.protocol.environments, check=monitor.check) as evaluator:
+    with Evaluator(
+        first.evaluated, first.protocol.environments, monitor.check, progress=monitor.evaluated
+    ) as evaluator:
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
         with hidden_environment_rewards(first.environment.id, first.rewards):
@@ -389,7 +360,7 @@ def run_trainings(
             else:
                 learner = set_up_pack([member.config for member in members], inputs, *spaces)
             if inputs[0].folder is not None:
-                _check_policy_storable(learner)
+                _check_storable(learner)
             monitor.enter("train")
             directories = [member.directory for member in members]
             env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
@@ -408,7 +379,8 @@ def run_trainings(
             if member.directory is not None
         ]
         trained = generator_states()
-        episodes = _evaluate(evaluator, [(policy, config) for _, config, _, policy, _ in made])
+        with _saved_if_stopped(monitor, checkpoints, learner, progress):
+            episodes = _evaluate(evaluator, [(policy, config) for _, config, _, policy, _ in made])
         measures = []
         for _, config, own, _, _ in made:
             if len(members) > 1:  # each seed's must not depend on which others have a directory
@@ -449,6 +421,32 @@ def _measures(
     if "reward_correlation" in measures:
         measures |= _step_measures(learner, config, judge())
     return measures
+
+
+@contextmanager
+def _saved_if_stopped(
+    monitor: Monitor, checkpoints: CheckpointManager, learner: Learner, progress: RunProgress
+) -> Iterator[None]:
+    """Context of the evaluation, which saves the training if it is stopped there."""
+    trained = generator_states()
+    monitor.resumes_at_once = True
+    try:
+        yield
+    except (RunStoppedError, TimedOut):
+        restore_generators(trained)
+        _save_checkpoint(checkpoints, learner, progress)
+        raise
+    finally:
+        monitor.resumes_at_once = False
+
+
+def _save_checkpoint(
+    checkpoints: CheckpointManager, learner: Learner, progress: RunProgress
+) -> None:
+    try:
+        checkpoints.save(learner, progress)
+    except OSError as error:  # the earlier checkpoint is still there
+        print(f"no checkpoint could be written: {error}", file=sys.stderr)
 
 
 def _step_measures(
@@ -547,10 +545,7 @@ def _train(
         try:
             monitor.check()
         except (RunStoppedError, TimedOut):
-            try:
-                checkpoints.save(learner, timed())
-            except OSError as error:  # the earlier checkpoint is still there
-                print(f"no checkpoint could be written: {error}", file=sys.stderr)
+            _save_checkpoint(checkpoints, learner, timed())
             raise
         if learner.waits:
             checkpoints.save(learner, timed())

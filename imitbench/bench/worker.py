@@ -31,6 +31,7 @@ from imitbench.bench.environments import use_simulator_threads
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
+from imitbench.bench.monitor import Monitor, Phase
 from imitbench.bench.provenance import isolation_of
 from imitbench.bench.stopping import (
     GRACE_S,
@@ -40,8 +41,6 @@ from imitbench.bench.stopping import (
     catch_stop_signals,
 )
 from imitbench.bench.training import (
-    Monitor,
-    Phase,
     Trained,
     Training,
     TrainingConfig,
@@ -67,6 +66,7 @@ class UnusableProcessError(BaseException):
 
 
 LearnerOf = Callable[[RunSpec], Learner]
+_TELL_S = 1.0  # between two records of how far an evaluation is
 
 
 def run_job(
@@ -191,6 +191,9 @@ class _RunAttempt(Monitor):
     phase: Phase = "load"
     step: int | None = None
     train_s: float = 0.0
+    episodes: tuple[int, int] | None = None
+    phase_began: float = 0.0
+    told_at: float = 0.0
 
     @property
     def name(self) -> str:
@@ -327,7 +330,7 @@ class _RunAttempt(Monitor):
 
     def enter(self, phase: Phase) -> None:
         """Records what the run is doing."""
-        self.phase = phase
+        self.phase, self.episodes, self.phase_began = phase, None, time.monotonic()
         self.check()
         self._write_status("running")
 
@@ -341,13 +344,21 @@ class _RunAttempt(Monitor):
         self.step, self.train_s = step, train_s
         self._write_status("running")
 
+    def evaluated(self, ended: int, total: int) -> None:
+        """Records how far an evaluation is, about once a second."""
+        now = time.monotonic()
+        if now - self.told_at >= _TELL_S:
+            self.episodes, self.told_at = (ended, total), now
+            with contextlib.suppress(OSError):
+                self._write_status("running")
+
     def check(self) -> None:
         """Raises if the run must stop, unless it is about to be complete."""
         for claim in self.claims:
             claim.directory.check_claim()
         if self.phase != "save":
             grace_s = GRACE_S if self.phase == "evaluate" else 0.0
-            self.stop.check(grace_s)
+            self.stop.check(0.0 if self.resumes_at_once else grace_s)
             self.limit.check(self.phase, grace_s)
 
     def _write_status(self, state: State) -> None:
@@ -358,6 +369,8 @@ class _RunAttempt(Monitor):
             attempt=self.attempt,
             step=self.step,
             train_s=self.train_s,
+            episodes=self.episodes,
+            phase_s=time.monotonic() - self.phase_began if self.episodes else 0.0,
         )
         for claim in self.claims:
             claim.directory.write_status(status)

@@ -12,7 +12,7 @@ import yaml
 from imitbench.cards.algorithm import AlgorithmCard, Origin
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
-from imitbench.errors import InputError, did_you_mean
+from imitbench.errors import InputError, did_you_mean, nearest
 from imitbench.util.files import atomic_write_text
 from imitbench.util.name_lists import Names, matches, split_names
 
@@ -117,6 +117,8 @@ def select_environments(suite: SuiteCard, patterns: Names) -> dict[str, Environm
         if not any(matches(name, [pattern]) for name in suite.environments):
             others = [name for name in suite_names() if name != suite.name and _has(name, pattern)]
             hint = did_you_mean(pattern, suite.environments)
+            if not others and not hint.startswith("did"):
+                hint = _elsewhere(pattern, suite.name) or hint
             if others:
                 hint = f"use --suite {' or --suite '.join(others)}, which has it"
             raise InputError(
@@ -125,6 +127,18 @@ def select_environments(suite: SuiteCard, patterns: Names) -> dict[str, Environm
     return {
         name: card for name, card in suite.environments.items() if not globs or matches(name, globs)
     }
+
+
+def _elsewhere(pattern: str, suite: str) -> str | None:
+    """Names another version of an environment, in another bundled suite."""
+    homes = {
+        env_id: name
+        for name in suite_names()
+        if name != suite
+        for env_id in load_suite(name).environments
+    }
+    found = nearest(pattern, homes)
+    return f"did you mean '{found}' of --suite {homes[found]}?" if found else None
 
 
 def _has(suite: str, pattern: str) -> bool:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from imitbench.cards.algorithm import AlgorithmCard, Origin
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
@@ -26,10 +27,16 @@ from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_text, require_utf8
 from imitbench.util.source_import import SourceLocation, module_file, register
+from imitbench.util.text_line import one_line
 
 ENTRY_POINTS = "imitbench.algorithms"
 ALGORITHM_CARD = "card.yaml"
 SUITE_CARD = "suite.yaml"
+_INHERITED = {
+    "needs", "budget_unit", "packs", "deterministic", "seconds_per_1000", "gpu_speedup",
+    "hyperparameters",
+}  # fmt: skip
+"""Keys of a method's card that hold for its variants, unless their own cards say otherwise."""
 
 
 def is_path(reference: str) -> bool:
@@ -196,7 +203,7 @@ def _plugin(
     home: Path, reference: str, location: SourceLocation, asked: tuple[str, str] | None
 ) -> AlgorithmCard:
     path = home / ALGORITHM_CARD
-    card = gate.checked(lambda: read_yaml_model(path, AlgorithmCard), path)
+    card = gate.checked(lambda: read_algorithm_card(path), path)
     if card.name in algorithm_names():
         raise InputError(
             f"{path}: name: '{card.name}' is a bundled algorithm; give yours another name"
@@ -230,6 +237,45 @@ def _plugin(
     digest = location.digest
     register(digest, location)
     return card.found_at(Origin(home, reference, location, digest))
+
+
+def read_algorithm_card(path: Path) -> AlgorithmCard:
+    """Reads the card of a plug-in.
+
+    Raises:
+        InputError: The card is malformed, or names no bundled method as `variant_of`.
+    """
+    return read_yaml_model(path, AlgorithmCard, lambda own: complete_variant(own, path))
+
+
+def complete_variant(own: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Completes the card of a variant with what the card of its method says.
+
+    Args:
+        own: The variant's card. Its hyper-parameters add to those of the method, or change some of
+            their keys.
+        path: Its file, for messages.
+
+    Raises:
+        InputError: The method is not a bundled one.
+    """
+    if "variant_of" not in own:
+        return own
+    given = dict(own)
+    base, known = given.pop("variant_of"), algorithm_names()
+    if base not in known:
+        hint = one_line(did_you_mean(str(base), known))
+        raise InputError(f"{path}: variant_of: must be a bundled algorithm; {hint}")
+    inherited = load_algorithm(base).model_dump(include=_INHERITED, exclude_unset=True)
+    changes = given.get("hyperparameters") or {}
+    if isinstance(changes, dict):
+        values = inherited.get("hyperparameters", {})
+        merged = {
+            name: {**values.get(name, {}), **change} if isinstance(change, dict) else change
+            for name, change in changes.items()
+        }
+        given["hyperparameters"] = {**values, **merged}
+    return {**inherited, **given}
 
 
 def inner_module(home: Path, module: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,12 +26,17 @@ KeyPath = tuple[str | int, ...]
 _DOTLESS_FLOAT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 
 
-def read_yaml_model(path: Path, model: type[Model]) -> Model:
+def read_yaml_model(
+    path: Path,
+    model: type[Model],
+    complete: Callable[[dict[str, Any]], dict[str, Any]] = lambda document: document,
+) -> Model:
     """Reads and validates one YAML file.
 
     Args:
         path: YAML file.
         model: Pydantic model of the whole document.
+        complete: Changes the document before it is validated.
 
     Returns:
         The validated model.
@@ -63,7 +68,7 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
             raise InputError(f"{path}:{line_number}: duplicate key '{key}'; keep one")
         lines[key_path] = line_number
     try:
-        return model.model_validate(document)
+        return model.model_validate(complete(document))
     except ValidationError as error:
         # A misspelt key is also a missing one; report the misspelling.
         told = sorted(error.errors(), key=lambda found: found["type"] != "extra_forbidden")

@@ -158,6 +158,10 @@ def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
 def _print(found: list[PairwiseComparison], method: Method) -> None:
     from imitbench.report import pairwise_text
 
+    if lines := pairwise_text.overview(found):
+        for line in lines:
+            print_text(line, indent=4)
+        typer.echo()
     for comparison in found:
         for line in pairwise_text.heading(comparison):
             print_text(line)

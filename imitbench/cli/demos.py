@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +43,14 @@ Observation = Annotated[
         "NAME",
     ),
 ]
+Rename = Annotated[
+    list[str] | None,
+    option(
+        "--rename",
+        "Name of an array in .npz or HDF5, and what it is, e.g. observations=obs; repeatable.",
+        "NAME=NAME",
+    ),
+]
 Limit = Annotated[
     int | None, option("--limit", "Only read the first N trajectories [all].", "N", min=1)
 ]
@@ -69,6 +78,7 @@ def convert(
     ] = False,
     infos: Annotated[bool, typer.Option(help="Keep infos, as JSON text.")] = True,
     obs: Observation = None,
+    rename: Rename = None,
     trust: Trust = False,
     download: Annotated[bool, option("--download", "Let Minari download a missing set.")] = False,
     force: Annotated[bool, option("--force", "Replace an existing data set folder OUT.")] = False,
@@ -82,7 +92,9 @@ def convert(
     from imitbench.data.conversion import convert_demonstrations
 
     wanted, target = _input_and_output(names, source)
-    opened = open_set(wanted, trust=trust, download=download, obs=obs or (), limit=limit)
+    opened = open_set(
+        wanted, trust=trust, download=download, obs=obs or (), rename=_choices(rename), limit=limit
+    )
     environment_id = env or getattr(opened, "environment_id", None)
     with (
         environment_of(env, suite) as environment,
@@ -147,6 +159,7 @@ def open_set(
     trust: bool,
     download: bool = False,
     obs: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
     limit: int | None = None,
 ) -> TrajectorySource:
     """Opens a set of demonstrations by path, name of a bundled set, or `minari:NAME`.
@@ -156,6 +169,7 @@ def open_set(
         trust: Whether to open pickles.
         download: Whether Minari may download a missing set.
         obs: Recordings that are the observation, in formats that have several.
+        rename: See `open_trajectories`.
         limit: How many trajectories will be read; `None` for all.
 
     Raises:
@@ -169,16 +183,30 @@ def open_set(
     if name.startswith(PREFIX):
         if obs:
             raise InputError(f"--obs {obs[0]}: {name} has a single observation; leave --obs out")
+        if rename:
+            raise InputError(f"--rename: {name} has its own names; leave --rename out")
         return MinariSource(name.removeprefix(PREFIX), download=download)
+    open_untrusted = partial(open_trajectories, obs=obs, rename=rename or {})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         path = find_demos(name)
         if not trust:  # a pickle would be executed, also in a process with limits
-            gate.try_reading(lambda: _read_all(open_trajectories(path, obs=obs), limit), path)
-        opened = open_trajectories(path, trust=trust, obs=obs)
+            gate.try_reading(lambda: _read_all(open_untrusted(path), limit), path)
+        opened = open_trajectories(path, trust=trust, obs=obs, rename=rename or {})
     for warning in caught:
         note(f"note: {warning.message}")
     return opened
+
+
+def _choices(rename: Sequence[str] | None) -> dict[str, str]:
+    """Reads `--rename`."""
+    found = {}
+    for given in rename or ():
+        name, equals, wanted = given.partition("=")
+        if not (name and equals and wanted):
+            raise InputError(f"--rename {given}: must be NAME=NAME, such as observations=obs")
+        found[name] = wanted
+    return found
 
 
 def _read_all(opened: TrajectorySource, limit: int | None) -> None:

@@ -20,11 +20,11 @@ def init_algo(
     name: Annotated[str, argument("NAME", "Name of the method.")],
     to: To = Path(),
     kind: Annotated[
-        Literal["bc-like", "reward", "chunking", "command"],
+        Literal["bc-like", "reward", "chunking", "command", "bc", "gail", "dac"],
         option(
             "--kind",
-            "Kind of method: supervised learning, a learned reward, an own policy class, or "
-            "an external program in Python and in JavaScript.",
+            "Kind of method: supervised learning, a learned reward, an own policy class, an "
+            "external program in Python and in JavaScript, or a variant of bc, gail or dac.",
         ),
     ] = "bc-like",
 ) -> None:
@@ -39,7 +39,8 @@ def init_algo(
     folder = write_template("algorithm" if kind == "bc-like" else kind, name, to)
     typer.echo(str(folder))
     note(f"next: imitbench check-algo {_typed(folder)}")
-    note(f"then: imitbench run --algo {_typed(folder)} --algo bc --suite classic")
+    other = kind if kind in ("gail", "dac") else "bc"
+    note(f"then: imitbench run --algo {_typed(folder)} --algo {other} --suite classic")
 
 
 def init_suite(

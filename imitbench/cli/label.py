@@ -240,6 +240,7 @@ class _Options:
 
 def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
     from imitbench.labelling.build import build_set
+    from imitbench.labelling.schedule import asked_of_each
 
     start_torch()
     with progress_bar("clips", quiet=quiet) as report:
@@ -248,7 +249,10 @@ def _make(request: SetRequest, folder: Path, *, quiet: bool) -> None:
         return
     obvious = sum(pair.expected is not None for pair in built.header.pairs)
     ordinary = len(built.header.pairs) - obvious
-    note(f"{folder}: {count(ordinary, 'pair')} and {count(obvious, 'obvious pair')}")
+    note(
+        f"{folder}: {count(ordinary, 'pair')} and {count(obvious, 'obvious pair')}; each annotator "
+        f"gets {asked_of_each(built.header)}"
+    )
     if built.unrendered is not None:
         note(f"clips are traces of the observations: {built.unrendered}")
 
@@ -343,7 +347,7 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
     from imitbench.labelling.agreement import agreement
     from imitbench.labelling.exchange import alpha_text, share_text, summaries
     from imitbench.labelling.queue import QueueSet
-    from imitbench.labelling.schedule import schedule
+    from imitbench.labelling.schedule import asked_of_each, schedule
 
     with _opened(folder) as (labels, store):
         people = summaries(labels, store)
@@ -385,6 +389,8 @@ def label_status(folder: _Set, json: options.Json = False) -> None:
         )
     header = ["annotator", "answers", "ties", "skips", "left", "median s", "same again", "obvious"]
     print_table(header, rows)
+    if not isinstance(labels, QueueSet):
+        note(f"each annotator gets {asked_of_each(labels.header)}")
     if len(people) > 1 or not math.isnan(alpha.value):
         typer.echo(f"agreement (Krippendorff's alpha): {alpha_text(alpha)}")
 

@@ -9,7 +9,7 @@ import typer
 
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import command_for, note, print_json
+from imitbench.cli.output import Column, command_for, count, note, print_json, print_table
 from imitbench.errors import InputError
 from imitbench.records.selection import Selection
 from imitbench.untrusted.files import read_end
@@ -34,12 +34,8 @@ def logs(
     tail: Annotated[
         int | None, option("--tail", "Only show the last N lines [all].", "N", min=0)
     ] = None,
-    algo: Annotated[
-        list[str], option("--algo", "With --failed: only these algorithms; repeatable.", "GLOB")
-    ] = [],  # noqa: B006 (typer copies it)
-    env: Annotated[
-        list[str], option("--env", "With --failed: only these environments; repeatable.", "GLOB")
-    ] = [],  # noqa: B006
+    algo: Annotated[list[str], option("--algo", "Only these algorithms; repeatable.", "GLOB")] = [],  # noqa: B006 (typer copies it)
+    env: Annotated[list[str], option("--env", "Only these environments; repeatable.", "GLOB")] = [],  # noqa: B006
     follow: Annotated[
         bool, option("--follow -f", "Show new lines and progress until the run ends, or Ctrl-C.")
     ] = False,
@@ -47,6 +43,8 @@ def logs(
     json: options.Json = False,
 ) -> None:
     """Show the log of a run, with its error if it failed; or all failures, grouped by message.
+
+    Without a run it lists the ids of all runs.
 
     With --follow, lines of the log are printed on stdout as they come, and the step, the share of
     the budget, the main metric and the time left on stderr. It waits while an interrupted run may
@@ -57,12 +55,14 @@ def logs(
 
     Example: imitbench logs --failed --algo 'gail*'
     """
-    if (run is None) == (not failed):
+    if run is not None and failed:
         raise InputError("logs: name one run by the start of its id, or use --failed")
     if run is not None and (algo or env):
-        raise InputError("logs: --algo and --env select failures: use them with --failed")
+        raise InputError("logs: --algo and --env select runs: leave out the id of a run")
     if follow and (failed or json):
         raise InputError(f"logs: --follow and {'--failed' if failed else '--json'}: choose one")
+    if run is None and follow:
+        raise InputError("logs: --follow: name a run by the start of its id")
     if run is not None and follow:
         from imitbench.cli.watching import follow_run
         from imitbench.store.overview import find_run
@@ -70,8 +70,42 @@ def logs(
         follow_run(out, find_run(out, run), tail)
     elif run is not None:
         _show_run(out, run, tail, json)
-    else:
+    elif failed:
         _show_failures(out, Selection.of(env=env, algo=algo), tail, json)
+    else:
+        _list_runs(out, Selection.of(env=env, algo=algo), json)
+
+
+def _list_runs(out: Path, selection: Selection, json: bool) -> None:
+    """Prints the id of each run, sorted by cell."""
+    from imitbench.store.overview import StatusSurvey
+
+    found = sorted(
+        (
+            run
+            for run in StatusSurvey(out).runs()
+            if selection.selects(run.suite, run.env, run.algo)
+        ),
+        key=lambda run: (run.cell, run.path),
+    )
+    rows = [
+        {
+            "run_id": run.path.rpartition("/")[2],
+            "suite": run.suite,
+            "algo": run.algo,
+            "env": run.env,
+            "state": run.state,
+        }
+        for run in found
+    ]
+    if json:
+        print_json(rows)
+        return
+    print_table(
+        ["run", Column("suite", rank=2, above=True), "algorithm", "environment", "state"],
+        [list(row.values()) for row in rows],
+    )
+    note(f"{count(len(rows), 'run')}; `{command_for(out, 'logs', 'RUN')}` shows the log of one")
 
 
 def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:

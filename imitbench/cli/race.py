@@ -35,6 +35,10 @@ New = Annotated[
         "NEW...", "Algorithms to compare: names, ./plugin or package.module.", completion.algorithms
     ),
 ]
+NewOption = Annotated[
+    list[str],
+    option("--algo", "More algorithms, as NEW; repeatable.", "NEW", completion.algorithms),
+]
 Baselines = Annotated[
     list[str],
     option(
@@ -74,8 +78,9 @@ Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min
 @with_options_of(RunOptions, force=False, pack=None)
 def race(
     context: typer.Context,
-    new: New,
     baseline: Baselines,
+    new: New = [],  # noqa: B006 (typer copies it)
+    also_new: NewOption = [],  # noqa: B006
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = [],  # noqa: B006 (typer copies it)
     batch: Batch = 5,
@@ -119,7 +124,7 @@ def race(
     resolved = resolve(context.obj)
     demos = DemoChoice.parse(n_demos, demo_every, regime).only(suite, "a race")
     planned = plan_race(
-        split_names("NEW", new),
+        _named([*new, *also_new], baseline),
         split_names("--baseline", baseline),
         SweepRequest(
             algorithms=[],
@@ -152,6 +157,16 @@ def race(
         result = carry_on(planned, resolved, out, quiet=quiet)
         show(result, out, json=json, quiet=quiet)
         raise typer.Exit(exit_code(result, resolved))
+
+
+def _named(new: list[str], baseline: list[str]) -> list[str]:
+    """Returns the names of the algorithms to compare."""
+    if not new:
+        raise InputError(
+            "race: name the algorithms to compare with the baseline: imitbench race NEW "
+            f"--baseline {baseline[0]}"
+        )
+    return split_names("NEW", new)
 
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:

@@ -13,6 +13,8 @@ from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 from imitbench.util.name_lists import split_names
 
+_MANY_SEEDS = 20  # from which on a single seed may have been meant
+
 
 @with_options_of(RunOptions)
 def run(
@@ -67,7 +69,10 @@ def run(
         )
         for name, environment in by_suite.items()
     ]
-    plans = plan_requests(requests, demos, make_notifier(quiet=quiet))
+    notify = make_notifier(quiet=quiet)
+    plans = plan_requests(requests, demos, notify)
+    if len(seed_list) > _MANY_SEEDS:  # a single seed is written with a comma
+        notify(f"{len(seed_list):,} seeds, {min(seed_list)} to {max(seed_list)}")
     if dry_run:
         print_plans(plans, resolved, out, json=json)
     else:

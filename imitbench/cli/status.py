@@ -96,6 +96,8 @@ def status(
     for race in read_reported_races(list(surveys), Selection(), note):
         note(state_line(race.design, race.found))
     for path, survey in surveys.items():
+        if not watch:
+            note(f"`{command_for(path, 'logs')}` lists the runs with their ids")
         _note_open_runs(path, survey, found[path])
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from imitbench.bench.live_display import describe, shown_runs
+from imitbench.bench.monitor import Monitor, Phase
 from imitbench.bench.single_run import TrainingSetup
-from imitbench.bench.training import Monitor, Phase
 from imitbench.cli.output import note, on_terminal
 from imitbench.records.curves import main_metric
 from imitbench.records.runs import RunTime

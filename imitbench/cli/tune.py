@@ -107,13 +107,14 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
+    from imitbench.tune.storage import require_optuna
+
+    require_optuna()  # first: the other modules import it
     from imitbench.bench.plan import DemoChoice
     from imitbench.cli.tune_launch import TuningTarget, make_tune_request, plan_tuning, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve
-    from imitbench.tune.storage import require_optuna
 
-    require_optuna()
     target = TuningTarget(out, algo, suite, per, objective, budget, name, to, keep_anyway)
     if show:
         print_tuning(target.existing(), as_json=json)

@@ -24,6 +24,7 @@ from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_sta
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import is_active
 from imitbench.untrusted.files import open_ordinary
+from imitbench.util.quantities import about
 from imitbench.util.text_line import printable_log, width_of
 from imitbench.util.text_table import format_table
 
@@ -142,7 +143,8 @@ def summary(cells: Sequence[CellStatus]) -> str:
         return counts
     if not whole.eta_s:
         return f"{counts}; no run has finished, so the time is unknown"
-    return f"{counts}; {'about' if whole.whole else 'at least'} {duration(whole.eta_s)} left"
+    left = about(whole.eta_s) if whole.whole else f"at least {duration(whole.eta_s)}"
+    return f"{counts}; {left} left"
 
 
 def _table(cells: Sequence[CellStatus]) -> Text:

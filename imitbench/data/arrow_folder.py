@@ -68,7 +68,7 @@ def _arrow_files(folder: Path) -> list[Path]:
         )
     entries = state.get("_data_files")
     if not isinstance(entries, list) or not entries:
-        raise InputError(f"{path}: damaged data set (no list _data_files): fetch it again")
+        raise InputError(f"{path}: damaged data set (no list _data_files): write or fetch it again")
     return [_within(folder, entry) for entry in entries]
 
 
@@ -91,11 +91,11 @@ def _within(folder: Path, entry: Any) -> Path:
     if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name:
         raise InputError(
             f"{folder / STATE_FILE}: damaged data set (_data_files holds {one_line(entry, 60)}, "
-            "not a file name in this folder): fetch it again"
+            "not a file name in this folder): write or fetch it again"
         )
     if not (folder / name).is_file():
         raise InputError(
-            f"{folder}: damaged data set (no file {one_line(name, 60)}): fetch it again"
+            f"{folder}: damaged data set (no file {one_line(name, 60)}): write or fetch it again"
         )
     require_ordinary(folder / name, inside=folder)
     return folder / name
@@ -106,10 +106,10 @@ def _read_json(path: Path) -> dict[str, Any]:
         document = json.loads(read_content(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{path}: damaged data set (not JSON: {one_line(error, 80)}): fetch it again"
+            f"{path}: damaged data set (not JSON: {one_line(error, 80)}): write or fetch it again"
         ) from error
     if not isinstance(document, dict):
-        raise InputError(f"{path}: damaged data set (not a JSON object): fetch it again")
+        raise InputError(f"{path}: damaged data set (not a JSON object): write or fetch it again")
     return document
 
 

@@ -76,7 +76,7 @@ class TableRow(NamedTuple):
         try:
             return trajectory_of(self.obs, self.acts, self.terminal, rews, infos)
         except ValueError as error:
-            raise InputError(f"{where}, row {number}: {error}; remove the row") from error
+            raise InputError(f"{where}, episode {number}: {error}; remove the episode") from error
 
 
 def trajectories_to_table(
@@ -191,7 +191,7 @@ def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Table
         )
     if terminal.null_count:
         row = first_row + _first_null(terminal)
-        raise InputError(f"{where}, row {row}: 'terminal' is missing: remove the row")
+        raise InputError(f"{where}, episode {row}: 'terminal' is missing: remove the episode")
     return [TableRow(*row) for row in zip(obs, acts, terminal.to_pylist(), rews, strict=True)]
 
 
@@ -224,12 +224,14 @@ def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array 
         texts.validate(full=True)  # later, the row of invalid UTF-8 would be unknown
     except pa.ArrowInvalid as error:
         row = first_row + _first_invalid(texts)
-        raise InputError(f"{where}, row {row}: infos are not text: remove the row") from error
+        raise InputError(
+            f"{where}, episode {row}: infos are not text: remove the episode"
+        ) from error
     for missing, row_of in ((texts, None), (texts.flatten(), pc.list_parent_indices(texts))):
         if missing.null_count:
             entry = _first_null(missing)
             row = first_row + (entry if row_of is None else row_of[entry].as_py())
-            raise InputError(f"{where}, row {row}: infos are missing: remove the row")
+            raise InputError(f"{where}, episode {row}: infos are missing: remove the episode")
     return texts.cast(pa.list_(pa.string()))
 
 
@@ -270,7 +272,7 @@ def _check_entry_size(kind: pa.DataType, name: str, where: str) -> None:
     if size > _LARGEST_ENTRY:
         raise InputError(
             f"{where}: column '{name}' declares entries of {size} numbers, more than "
-            f"{_LARGEST_ENTRY}: the file is damaged or malicious; fetch it again"
+            f"{_LARGEST_ENTRY}: the file is damaged or malicious; write or fetch it again"
         )
 
 
@@ -346,8 +348,8 @@ def _chunk_to_arrays(chunk: pa.Array, name: str, where: str, first_row: int) -> 
         odd = np.flatnonzero(sizes != size)
         if len(odd):
             raise InputError(
-                f"{where}, row {row_of(int(odd[0]))}: column '{name}' holds entries of length "
-                f"{size} and of length {sizes[odd[0]]}: remove the row, or pad its entries"
+                f"{where}, episode {row_of(int(odd[0]))}: column '{name}' holds entries of length "
+                f"{size} and of length {sizes[odd[0]]}: remove the episode, or pad its entries"
             )
         rest.append(size)
         level = _storage(level.flatten())
@@ -363,7 +365,9 @@ def _refuse_missing(level: pa.Array, row_of: Callable[[int], int], name: str, wh
     if level.null_count:
         what = "entries" if _is_list(level.type) else "numbers"
         row = row_of(_first_null(level))
-        raise InputError(f"{where}, row {row}: column '{name}' has missing {what}: remove the row")
+        raise InputError(
+            f"{where}, episode {row}: column '{name}' has missing {what}: remove the episode"
+        )
 
 
 def _first_null(values: pa.Array | pa.ChunkedArray) -> int:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from imitbench.data.arrow_table import TableRow, trajectories_to_table
 from imitbench.data.csv_source import csv_header, csv_lines
 from imitbench.data.dataset_card import dataset_card
-from imitbench.data.demonstration_checks import NO_REWARDS, describe, row_problem
+from imitbench.data.demonstration_checks import NO_REWARDS, bounds_problem, describe, row_problem
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.json_lines import json_line
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource
@@ -148,12 +148,12 @@ class ConversionSummary:
         ):
             if found != expected:
                 raise InputError(
-                    f"{where}: {name} are {found}, those of the first row are {expected}: "
+                    f"{where}: {name} are {found}, those of the first episode are {expected}: "
                     "convert data of one environment and one data type at a time"
                 )
         if self.rows and (row.rews is not None) != bool(self.returns):
             raise InputError(
-                f"{where}: some rows have rewards and some have none: convert one kind"
+                f"{where}: some episodes have rewards and some have none: convert one kind"
             )
         length = len(row.acts)
         shortest, longest = self.lengths if self.rows else (length, length)
@@ -218,6 +218,7 @@ def convert_demonstrations(
     total = len(source) if limit is None else min(limit, len(source))
     summary = ConversionSummary(Path(source.where).name, source.form, environment_id)
     summary.notes.extend(source.notes)
+    outside = _OutOfBounds()
     narrow = _narrow_columns(source, limit, summary) if float32 else set[str]()
     spaces = (environment.observation_space, environment.action_space) if environment else ()
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -228,16 +229,20 @@ def convert_demonstrations(
                 rows = chunk.rows
                 if source.untyped and environment is not None:
                     rows = [_typed(row, environment) for row in rows]
+                if environment is not None:
+                    rows = [_single(row, environment) for row in rows]
                 rows = [_narrowed(row, narrow) for row in rows]
                 for number, row in enumerate(rows, chunk.first_row):
-                    where = f"{source.where}, row {number}"
+                    where = f"{source.where}, episode {number}"
                     if problem := row_problem(row, *spaces):
                         raise InputError(f"{where}: {problem}")
                     summary.add(row, where)
+                    outside.add(row, number, *spaces)
                 writer.write(_table(chunk._replace(rows=rows), source.where))
                 if progress is not None:
                     progress(summary.rows, total)
         _finish(summary, scratch, source.notes)
+        summary.notes.extend(outside.notes())
         scratch.chmod(0o755)
         if replace and directory.exists():
             _exchange(scratch, directory)
@@ -260,10 +265,47 @@ def _table(chunk: TrajectoryChunk, where: str) -> pa.Table:
         ):
             if texts != len(row.acts):
                 raise InputError(
-                    f"{where}, row {number}: there are {texts} infos for {len(row.acts)} actions; "
-                    "remove the row, or omit the infos"
+                    f"{where}, episode {number}: there are {texts} infos for {len(row.acts)} "
+                    "actions; "
+                    "remove the episode, or omit the infos"
                 )
     return trajectories_to_table(trajectories, infos=chunk.infos)
+
+
+class _OutOfBounds:
+    """Counts episodes whose numbers leave the bounds of the environment by more than rounding."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {"observations": [], "actions": []}
+
+    def add(self, row: TableRow, number: int, *spaces: gym.Space[Any]) -> None:
+        """Adds an episode; without spaces it is not checked."""
+        for (name, found), values, space in zip(
+            self._found.items(), (row.obs, row.acts), spaces, strict=False
+        ):
+            if problem := bounds_problem(name, values, space):
+                found.append(f"episode {number}: {problem}")
+
+    def notes(self) -> list[str]:
+        """Returns a note with the first episode for observations, and one for actions."""
+        return [
+            f"{found[0]} ({len(found)} episodes in all); are they of another version of the "
+            "environment, or scaled in another way?"
+            for found in self._found.values()
+            if found
+        ]
+
+
+def _single(row: TableRow, environment: gym.Env[Any, Any]) -> TableRow:
+    """Makes discrete actions single whole numbers, which some formats store as lists of one."""
+    acts = row.acts
+    if not isinstance(environment.action_space, gym.spaces.Discrete):
+        return row
+    if acts.shape[1:] == (1,):
+        acts = acts.reshape(-1)
+    if acts.dtype.kind == "f" and np.array_equal(acts, np.trunc(acts)):
+        acts = acts.astype(np.int64)
+    return row._replace(acts=acts)
 
 
 def _typed(row: TableRow, environment: gym.Env[Any, Any]) -> TableRow:
@@ -303,8 +345,8 @@ def _narrow_columns(
                 elif error > _FLOAT32_ERROR:
                     narrow.discard(name)
                     summary.notes.append(
-                        f"{name} stay float64: float32 would change a number of row {number} by "
-                        f"{error:.1e}"
+                        f"{name} stay float64: float32 would change a number of episode {number} "
+                        f"by {error:.1e}"
                     )
         if not narrow:
             break
@@ -431,7 +473,7 @@ def export_demonstrations(
     with atomic_stream(target) as stream:
         for chunk in source.chunks(with_infos=False, limit=limit):
             for number, row in enumerate(chunk.rows, chunk.first_row):
-                where = f"{source.where}, row {number}"
+                where = f"{source.where}, episode {number}"
                 if problem := row_problem(row):
                     raise InputError(f"{where}: {problem}")
                 try:

@@ -51,7 +51,7 @@ def validate_demonstrations(
     for row, trajectory in enumerate(trajectories):
         problem = row_problem(_recorded(trajectory), observation_space, action_space)
         if problem:
-            raise InputError(f"{where}, row {row}: {problem}")
+            raise InputError(f"{where}, episode {row}: {problem}")
 
 
 def _recorded(trajectory: TrajectoryWithRew) -> TableRow | TrajectoryWithRew:
@@ -120,16 +120,16 @@ def describe(values: Array) -> str:
 def _length_problem(row: TableRow | TrajectoryWithRew) -> str | None:
     steps = len(row.acts)
     if steps == 0:
-        return "no steps: remove the row"
+        return "no steps: remove the episode"
     if len(row.obs) != steps + 1:
         return (
             f"{len(row.obs)} observations for {steps} actions: there must be one more "
-            "than actions; record it again or remove the row"
+            "than actions; record it again or remove the episode"
         )
     if row.rews is not None and row.rews.shape != (steps,):
         return (
             f"rewards of shape {row.rews.shape} for {steps} actions: there must be one "
-            "each; record it again or remove the row"
+            "each; record it again or remove the episode"
         )
     return None
 
@@ -169,7 +169,7 @@ def _finite_problem(name: str, values: Array) -> str | None:
     if finite.all():
         return None
     step = int(np.argwhere(~finite)[0][0])
-    return f"{name} are not finite at step {step}: record it again or remove the row"
+    return f"{name} are not finite at step {step}: record it again or remove the episode"
 
 
 def _range_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:

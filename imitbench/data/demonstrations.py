@@ -113,7 +113,7 @@ def _read_rows(path: Path, rows: Sequence[int]) -> list[Trajectory]:
         raise ValueError("rows must be increasing numbers from 0")
     if rows and rows[-1] >= len(source):
         raise InputError(
-            f"{path}: has {len(source)} trajectories, so no row {rows[-1]}: request fewer"
+            f"{path}: has {len(source)} trajectories, so no episode {rows[-1]}: request fewer"
         )
     trajectories: list[Trajectory] = []
     for table in source.read_rows(rows, _NUMBERS):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ def entry_of(group: Any, name: str, where: str) -> Any:
     """Returns an entry of a group, unless it is missing or a link, perhaps to another file."""
     link = group.get(name, getlink=True)
     if link is None:
-        raise InputError(f"{where}: no '{one_line(name, 40)}' in it: fetch it again")
+        raise InputError(f"{where}: no '{one_line(name, 40)}' in it: write or fetch it again")
     if not isinstance(link, import_h5py().HardLink):
         raise InputError(f"{where}: '{one_line(name, 40)}' is a link, which is not followed")
     return group[name]
@@ -37,12 +40,12 @@ def group_of(parent: Any, name: str, where: str) -> Any:
     """Returns a group; errors as in `entry_of`."""
     found = entry_of(parent, name, where)
     if not isinstance(found, import_h5py().Group):
-        raise InputError(f"{where}: '{one_line(name, 40)}' is not a group: fetch it again")
+        raise InputError(f"{where}: '{one_line(name, 40)}' is not a group: write or fetch it again")
     return found
 
 
-def numbers_of(group: Any, name: str, where: str) -> Array:
-    """Reads an array of numbers that is stored in the file itself."""
+def array_of(group: Any, name: str, where: str) -> Any:
+    """Returns an array of numbers that is stored in the file itself, without reading it."""
     found = entry_of(group, name, where)
     if (
         not isinstance(found, import_h5py().Dataset)
@@ -58,4 +61,23 @@ def numbers_of(group: Any, name: str, where: str) -> Array:
             f"{where}: '{one_line(name, 40)}' declares {found.nbytes} bytes in {stored}: the file "
             "is damaged or malicious"
         )
-    return np.asarray(found[()])
+    return found
+
+
+def numbers_of(group: Any, name: str, where: str) -> Array:
+    """Reads an array of numbers that is stored in the file itself."""
+    return np.asarray(array_of(group, name, where)[()])
+
+
+@contextmanager
+def opened_hdf5(path: Path) -> Iterator[Any]:
+    """Opens a file, and converts errors of a damaged one to `InputError`."""
+    try:
+        with import_h5py().File(path, "r") as file:
+            yield file
+    except InputError:
+        raise
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, MemoryError) as error:
+        raise InputError(
+            f"{path}: not readable as HDF5 ({one_line(error, 120)}): write or fetch it again"
+        ) from error

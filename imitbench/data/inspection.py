@@ -78,7 +78,7 @@ def inspect_demonstrations(
                     or _infos_problem(row, lengths[index] if lengths is not None else None)
                 )
                 if problem:
-                    found.problems.append(f"row {number}: {problem}")
+                    found.problems.append(f"episode {number}: {problem}")
                 if row.rews is None:
                     unrewarded.append(number)
                 found.rows += 1
@@ -93,14 +93,14 @@ def inspect_demonstrations(
         found.problems.append(str(error))
     if 0 < len(unrewarded) < found.rows:
         found.problems.append(
-            f"row {unrewarded[0]}: no rewards, in {len(unrewarded)} of {found.rows} rows: "
+            f"episode {unrewarded[0]}: no rewards, in {len(unrewarded)} of {found.rows} episodes: "
             "store rows with and without rewards separately"
         )
     elif unrewarded:
         found.notes.append(NO_REWARDS)
     for rows in outside.values():
         if rows:
-            found.notes.append(f"row {rows[0][0]}: {rows[0][1]} ({len(rows)} rows in all)")
+            found.notes.append(f"episode {rows[0][0]}: {rows[0][1]} ({len(rows)} episodes in all)")
     if found.unfinished:
         found.notes.append(
             f"{found.unfinished} of {found.rows} trajectories are not marked as the end of an "
@@ -116,7 +116,8 @@ def _difference(row: TableRow, first: TableRow) -> str | None:
     ):
         if describe(values) != describe(others):
             return (
-                f"{name} are {describe(values)}, those of the first row are {describe(others)}: "
+                f"{name} are {describe(values)}, those of the first episode are "
+                f"{describe(others)}: "
                 "store them separately"
             )
     return None
@@ -138,4 +139,4 @@ def _flag_problem(row: TableRow, horizon: int | None) -> str | None:
 def _infos_problem(row: TableRow, infos: int | None) -> str | None:
     if infos is None or infos == len(row.acts):
         return None
-    return f"there are {infos} infos for {len(row.acts)} actions: remove the row"
+    return f"there are {infos} infos for {len(row.acts)} actions: remove the episode"

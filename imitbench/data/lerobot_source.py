@@ -66,7 +66,7 @@ class LeRobotSource(EpisodeSource):
                 key=lambda file: natural(file.relative_to(path).as_posix()),
             )
         if not self._files:
-            raise InputError(f"{path}: no file data/**/*.parquet in it: fetch it again")
+            raise InputError(f"{path}: no file data/**/*.parquet in it: write or fetch it again")
         with opened_parquet(self._files[0]) as parquet:
             schema = parquet.schema_arrow
             if not is_lerobot(schema.names):
@@ -133,7 +133,7 @@ class LeRobotSource(EpisodeSource):
             table = parquet.read(columns=columns)
             table.validate()
         if not len(table):
-            raise InputError(f"{file}: has no frames: fetch it again")
+            raise InputError(f"{file}: has no frames: write or fetch it again")
         return table
 
 
@@ -160,11 +160,11 @@ def _matrix(column: pa.ChunkedArray, name: str, file: Path) -> Array:
         whole = pa.concat_arrays(whole.chunks)
     if _is_number(whole.type) or pa.types.is_boolean(whole.type):
         if whole.null_count:
-            raise InputError(f"{file}: column '{name}' lacks values: fetch it again")
+            raise InputError(f"{file}: column '{name}' lacks values: write or fetch it again")
         return np.array(numpy_view(whole))
     try:
         lists = pa.LargeListArray.from_arrays([0, len(whole)], whole)
     except pa.ArrowException as error:
-        raise InputError(f"{file}: column '{name}' is damaged: fetch it again") from error
+        raise InputError(f"{file}: column '{name}' is damaged: write or fetch it again") from error
     [values] = lists_to_arrays(pa.chunked_array([lists]), name, where=str(file))
     return values

@@ -76,7 +76,7 @@ class MinariSource(EpisodeSource):
     def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
         """See `EpisodeSource.episodes`; infos are empty, as Minari stores none per step."""
         for number in self._dataset.episode_indices:
-            with _damage_of(f"{self.where}, row {number}"):
+            with _damage_of(f"{self.where}, episode {number}"):
                 (episode,) = self._dataset.iterate_episodes([number])
                 ended = bool(episode.terminations[-1] or episode.truncations[-1])
                 trajectory = TrajectoryWithRew(
@@ -180,7 +180,7 @@ def _metadata(file: Path, name: str) -> dict[str, Any]:
         reason = "not an object"
     except (OSError, ValueError, RecursionError) as error:
         reason = one_line(error, 80)
-    raise InputError(f"{PREFIX}{name}: {file} is damaged ({reason}): fetch it again")
+    raise InputError(f"{PREFIX}{name}: {file} is damaged ({reason}): write or fetch it again")
 
 
 def _check_metadata(file: Path, name: str) -> None:
@@ -191,7 +191,7 @@ def _check_metadata(file: Path, name: str) -> None:
         if type(stated) is not int or stated < 0:
             raise InputError(
                 f"{PREFIX}{name}: {file} states {count}: {one_line(repr(stated), 40)}, which is no "
-                "count: fetch it again"
+                "count: write or fetch it again"
             )
     for space in ("observation_space", "action_space"):
         if not isinstance(document.get(space), str):
@@ -213,7 +213,7 @@ def _check_episodes(data: Path, name: str) -> None:
     if stated != found:
         raise InputError(
             f"{PREFIX}{name}: its metadata state {stated:,} episodes, and {found:,} are there: "
-            "fetch it again"
+            "write or fetch it again"
         )
 
 
@@ -247,7 +247,7 @@ def _damage_of(where: str) -> Iterator[None]:
         raise
     except Exception as error:
         missing = isinstance(error, ImportError)
-        fix = "pip install 'minari[hdf5]'" if missing else "fetch it again"
+        fix = "pip install 'minari[hdf5]'" if missing else "write or fetch it again"
         raise InputError(
             f"{where}: cannot be read ({type(error).__name__}: {one_line(error)}): {fix}"
         ) from error

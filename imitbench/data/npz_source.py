@@ -103,18 +103,20 @@ class NpzSource(EpisodeSource):
     def _check_cuts(self, cuts: Array, steps: int, sizes: dict[str, int]) -> list[int]:
         """Checks the cuts and returns the lengths of the trajectories."""
         if cuts.ndim != 1 or (len(cuts) and cuts.dtype.kind not in "iu"):
-            raise InputError(f"{self.where}: 'indices' is not a list of steps: fetch it again")
+            raise InputError(
+                f"{self.where}: 'indices' is not a list of steps: write or fetch it again"
+            )
         lengths = np.diff(cuts.astype(np.int64), prepend=0, append=steps)
         wrong = np.flatnonzero(lengths <= 0)
         if len(wrong):
             raise InputError(
-                f"{self.where}, row {wrong[0]}: length {lengths[wrong[0]]} by 'indices', but a "
-                "trajectory needs at least one action: fetch it again"
+                f"{self.where}, episode {wrong[0]}: length {lengths[wrong[0]]} by 'indices', but a "
+                "trajectory needs at least one action: write or fetch it again"
             )
         if len(lengths) != len(self._terminal):
             raise InputError(
                 f"{self.where}: damaged .npz file ({len(lengths)} trajectories by 'indices', "
-                f"{len(self._terminal)} by 'terminal'): fetch it again"
+                f"{len(self._terminal)} by 'terminal'): write or fetch it again"
             )
         expected = {"obs": steps + len(lengths), "rews": steps}
         for name, size in sizes.items():
@@ -122,7 +124,7 @@ class NpzSource(EpisodeSource):
                 raise InputError(
                     f"{self.where}: damaged .npz file ('{name}' has {size} entries for "
                     f"{steps} actions in {len(lengths)} trajectories, not {expected[name]}): "
-                    "fetch it again"
+                    "write or fetch it again"
                 )
         return [int(length) for length in lengths]
 
@@ -136,7 +138,8 @@ class NpzSource(EpisodeSource):
         infos = unpickle_infos(self._path)
         if len(infos) != sum(self._lengths):
             raise InputError(
-                f"{self.where}: {len(infos)} infos for {sum(self._lengths)} actions: fetch it again"
+                f"{self.where}: {len(infos)} infos for {sum(self._lengths)} actions: write "
+                "or fetch it again"
             )
         return infos
 
@@ -153,7 +156,9 @@ def opened_npz(path: Path) -> Iterator[zipfile.ZipFile]:
         raise
     except DAMAGED_NPZ as error:
         reason = f"no array {error}" if isinstance(error, KeyError) else one_line(error)
-        raise InputError(f"{path}: damaged .npz file ({reason}): fetch it again") from error
+        raise InputError(
+            f"{path}: damaged .npz file ({reason}): write or fetch it again"
+        ) from error
 
 
 class NpzMember:

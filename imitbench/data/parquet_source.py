@@ -180,7 +180,9 @@ def check_size(parquet: pq.ParquetFile, file: Path) -> None:
     packed = sum(max(column.total_compressed_size, 1) for group in columns for column in group)
     if size > _ALWAYS_BYTES + limits().ratio * packed:
         told = beyond("ratio", f"declares {size:,} bytes of numbers in {packed:,}")
-        raise InputError(f"{file}: {told}; the file is damaged or malicious; fetch it again")
+        raise InputError(
+            f"{file}: {told}; the file is damaged or malicious; write or fetch it again"
+        )
 
 
 def _width(parquet: pq.ParquetFile, index: int) -> int:

@@ -8,9 +8,9 @@ these names in a folder; `imitbench.data.csv_source` reads the same names as col
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +26,72 @@ from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
 
-NAMES = ("obs", "acts", "dones", "rewards", "next_obs", "episode")
-"""Names of the arrays; `episode` numbers the episodes, in place of `dones` or in addition."""
+NAMES = ("obs", "acts", "dones", "rewards", "next_obs", "episode", "timeouts")
+"""Names of the arrays. `episode` numbers the episodes, and `timeouts` is true where a time limit
+ended one: both in place of `dones` or in addition."""
+
+OTHER_NAMES = {
+    "observations": "obs",
+    "actions": "acts",
+    "terminals": "dones",
+    "next_observations": "next_obs",
+    "episode_terminals": "timeouts",
+}
+"""Names that D4RL and d3rlpy use."""
 
 LAYOUT = (
     "obs, acts and dones of one row per step, dones true at the end of an episode; optional "
-    "rewards, next_obs, episode"
+    "rewards, next_obs, episode, timeouts; --rename NAME=obs for another name"
 )
 """The arrays, for messages."""
+
+
+def stored_names(found: Sequence[str], rename: Mapping[str, str], where: str) -> dict[str, str]:
+    """Returns the name under which a file has each of `NAMES`, where it has one.
+
+    Args:
+        found: Names of the arrays in the file.
+        rename: The user's own choices: names of `NAMES` by names in the file.
+        where: Name of the file in messages.
+
+    Raises:
+        InputError: A choice is not possible.
+    """
+    for name, wanted in rename.items():
+        typed = one_line(f"--rename {name}={wanted}", 80)
+        if name not in found:
+            raise InputError(f"{typed}: no array '{name}' in {where}; {did_you_mean(name, found)}")
+        if wanted not in NAMES:
+            raise InputError(f"{typed}: no such name; {did_you_mean(wanted, NAMES)}")
+    own = {name: name for name in NAMES if name in found and name not in rename}
+    others = {ours: theirs for theirs, ours in OTHER_NAMES.items() if theirs in found}
+    chosen = others | own | {wanted: name for name, wanted in rename.items()}
+    return {name: chosen[name] for name in NAMES if name in chosen}
+
+
+NO_CHOICES: Mapping[str, str] = {}
+
+
+class Column(Protocol):
+    """An array that is read in order."""
+
+    def take(self, count: int) -> Array:
+        """Returns the next `count` rows."""
+
+
+class Reader(Protocol):
+    """The arrays of a data set."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of each array, by its name in `NAMES`."""
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Names of arrays that are not read."""
+
+    def opened(self) -> AbstractContextManager[Mapping[str, Column]]:
+        """Opens the arrays at their first rows."""
 
 
 class MemoryColumn:
@@ -72,24 +130,31 @@ class MemoryReader:
 class NpzReader:
     """The arrays of an `.npz` archive, as `MemoryReader`; others than `NAMES` are not read.
 
+    Args:
+        path: The archive.
+        rename: See `stored_names`.
+
     Raises:
         InputError: The archive is damaged.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rename: Mapping[str, str] = NO_CHOICES) -> None:
         self._path = path
         with opened_npz(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             if not names:
                 raise ValueError("no arrays in it")
-            self.others = sorted(set(names) - set(NAMES))
-            self.shapes = {name: NpzMember(archive, name).shape for name in NAMES if name in names}
+            self._stored = stored_names(names, rename, str(path))
+            self.others: Sequence[str] = sorted(set(names) - set(self._stored.values()))
+            self.shapes = {
+                name: NpzMember(archive, stored).shape for name, stored in self._stored.items()
+            }
 
     @contextmanager
     def opened(self) -> Iterator[Mapping[str, NpzMember]]:
         """Opens the arrays at their first rows."""
         with opened_npz(self._path) as archive:
-            yield {name: NpzMember(archive, name) for name in self.shapes}
+            yield {name: NpzMember(archive, stored) for name, stored in self._stored.items()}
 
 
 def open_npy_folder(folder: Path, *, single: bool = False) -> ArraysSource:
@@ -125,6 +190,9 @@ def open_npy_folder(folder: Path, *, single: bool = False) -> ArraysSource:
     return ArraysSource(MemoryReader(arrays), where=str(folder), form=".npy arrays", single=single)
 
 
+_ENDS = {"dones", "episode", "timeouts"}  # any of them says where episodes end
+
+
 class ArraysSource(EpisodeSource):
     """Plain arrays of one row per step.
 
@@ -145,7 +213,7 @@ class ArraysSource(EpisodeSource):
 
     def __init__(
         self,
-        reader: MemoryReader | NpzReader,
+        reader: Reader,
         *,
         where: str,
         form: str,
@@ -156,7 +224,7 @@ class ArraysSource(EpisodeSource):
         self._reader = reader
         self._check_names(single)
         steps = reader.shapes["acts"][0]
-        ends = {"dones", "episode"} & set(reader.shapes)
+        ends = _ENDS & set(reader.shapes)
         self._has_last = not ends and reader.shapes["obs"][0] == steps + 1
         self._check_rows(steps)
         self._ends, self._terminal = self._cut(steps)
@@ -185,7 +253,7 @@ class ArraysSource(EpisodeSource):
     def _check_names(self, single: bool) -> None:
         found = self._reader.shapes
         missing = [name for name in ("obs", "acts") if name not in found]
-        if not single and not {"dones", "episode"} & set(found):
+        if not single and not _ENDS & set(found):
             missing.append("dones")
         if missing:
             names = [*found, *self._reader.others]
@@ -204,7 +272,7 @@ class ArraysSource(EpisodeSource):
                     f"{self.where}: {name} has {shape[0]} rows and acts {steps}: store one row of "
                     "each per step"
                 )
-            if name in ("dones", "rewards", "episode") and shape[1:] not in ((), (1,)):
+            if name in (*_ENDS, "rewards") and shape[1:] not in ((), (1,)):
                 raise InputError(
                     f"{self.where}: {name} has shape {shape}: store one number per step"
                 )
@@ -220,21 +288,27 @@ class ArraysSource(EpisodeSource):
     def _cut(self, steps: int) -> tuple[Array, Array]:
         """Returns where episodes end, and whether each is marked as a whole one."""
         with self._reader.opened() as columns:
-            dones = columns["dones"].take(steps).reshape(-1) if "dones" in columns else None
-            number = columns["episode"].take(steps).reshape(-1) if "episode" in columns else None
+            number, *marks = (
+                columns[name].take(steps).reshape(-1) if name in columns else None
+                for name in ("episode", "dones", "timeouts")
+            )
         last = np.zeros(steps, bool)
         last[-1] = True
         if number is not None:
             last[:-1] |= number[1:] != number[:-1]
-        if dones is None:
+        done = np.zeros(steps, bool)
+        for name, values in zip(("dones", "timeouts"), marks, strict=True):
+            if values is None:
+                continue
+            odd = np.flatnonzero(~np.isin(values, (0, 1)))
+            if len(odd):
+                raise InputError(
+                    f"{self.where}: {name} is {values[odd[0]]} at step {odd[0]}: it must be 1 at "
+                    "the last step of each episode and 0 elsewhere"
+                )
+            done |= values.astype(bool)
+        if all(values is None for values in marks):
             return np.flatnonzero(last) + 1, np.ones(int(last.sum()), bool)
-        odd = np.flatnonzero(~np.isin(dones, (0, 1)))
-        if len(odd):
-            raise InputError(
-                f"{self.where}: dones is {dones[odd[0]]} at step {odd[0]}: it must be 1 at the "
-                "last step of each episode and 0 elsewhere"
-            )
-        done = dones.astype(bool)
         last |= done
         return np.flatnonzero(last) + 1, done[last]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.episode_folder import natural
-from imitbench.data.hdf5 import group_of, import_h5py, numbers_of
+from imitbench.data.hdf5 import group_of, import_h5py, numbers_of, opened_hdf5
 from imitbench.data.trajectories import Trajectory, trajectory_of
 from imitbench.data.trajectory_source import (
     LAST_REPEATED,
@@ -39,21 +38,14 @@ class RobomimicSource(EpisodeSource):
             numbers, sorted by name.
 
     Raises:
-        InputError: h5py is missing; or the file is damaged, is not of robomimic, or refers to
-            other files.
+        InputError: h5py is missing; or the file is damaged, or refers to other files.
     """
 
     form = "robomimic HDF5"
 
     def __init__(self, path: Path, obs: Sequence[str] = ()) -> None:
         self.where, self._path = str(path), path
-        with self._opened() as file:
-            if "data" not in file:
-                names = one_line(", ".join(file), 80) or "nothing"
-                raise InputError(
-                    f"{path}: holds {names} and no group 'data', so it is not of robomimic; for a "
-                    "Minari data set, pass minari:NAME"
-                )
+        with opened_hdf5(self._path) as file:
             data = group_of(file, "data", self.where)
             self._demos = sorted(data, key=natural)
             if not self._demos:
@@ -79,7 +71,7 @@ class RobomimicSource(EpisodeSource):
 
     def episodes(self, *, with_infos: bool) -> Iterator[Trajectory]:
         """See `EpisodeSource.episodes`."""
-        with self._opened() as file:
+        with opened_hdf5(self._path) as file:
             for name in self._demos:
                 where = f"{self.where}, {one_line(name, 40)}"
                 demo = group_of(group_of(file, "data", where), name, where)
@@ -107,19 +99,6 @@ class RobomimicSource(EpisodeSource):
         if len({len(values) for values in parts}) > 1:
             raise InputError(f"{where}: sensors of {part} differ in length: remove it")
         return np.column_stack(parts)
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        try:
-            with import_h5py().File(self._path, "r") as file:
-                yield file
-        except InputError:
-            raise
-        except (OSError, RuntimeError, ValueError, LookupError, TypeError, MemoryError) as error:
-            raise InputError(
-                f"{self.where}: not readable as HDF5 of robomimic ({one_line(error, 120)}): fetch "
-                "it again"
-            ) from error
 
 
 def _flat_size(sensors: Any, name: str) -> int | None:

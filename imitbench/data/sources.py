@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from imitbench.data.arrow_folder import STATE_FILE, ArrowSource
 from imitbench.data.csv_source import open_csv
 from imitbench.data.episode_folder import EpisodeFolder, episode_paths, is_array_folder
+from imitbench.data.hdf5_source import open_hdf5
 from imitbench.data.json_lines import JsonLinesSource
 from imitbench.data.lerobot_source import INFO_FILE, LeRobotSource, is_lerobot
 from imitbench.data.npz_source import NpzSource
 from imitbench.data.parquet_source import ParquetSource, opened_parquet
-from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
+from imitbench.data.plain_arrays import NO_CHOICES, ArraysSource, NpzReader, open_npy_folder
 from imitbench.data.robomimic_source import RobomimicSource
 from imitbench.data.trajectory_source import MemorySource, TrajectorySource
 from imitbench.errors import InputError, MissingPathError
@@ -52,7 +53,11 @@ _SPLITS_FILE = "dataset_dict.json"
 
 
 def open_trajectories(
-    path: Path, *, trust: bool = False, obs: Sequence[str] = ()
+    path: Path,
+    *,
+    trust: bool = False,
+    obs: Sequence[str] = (),
+    rename: Mapping[str, str] = NO_CHOICES,
 ) -> TrajectorySource:
     """Opens a data set of trajectories in any supported format.
 
@@ -61,29 +66,41 @@ def open_trajectories(
             saved, or its split `train` if it has several; a folder of LeRobot; a folder of `.npy`
             files, see `imitbench.data.plain_arrays`; a folder of episodes; a `.parquet`, `.arrow`,
             `.csv` or `.jsonl` file; an `.npz` archive of plain arrays, or of older versions of the
-            reference library; HDF5 of robomimic; or a pickle of older versions of the reference.
+            reference library; HDF5 of robomimic, D4RL or d3rlpy; or a pickle of older versions of
+            the reference.
         trust: Whether to open pickles, and infos that are pickled or written by jsonpickle,
             which can execute any code.
         obs: For HDF5 of robomimic and for LeRobot, the recordings that are the observation; empty
             for all of flat numbers.
+        rename: For plain arrays in `.npz` or HDF5, names that they should have, by their own names.
 
     Returns:
         The data set, which is read on iteration.
 
     Raises:
-        InputError: The path is missing, its format is unknown, it is damaged, `obs` does not
-            apply to it, or it is a pickle and `trust` is false.
+        InputError: The path is missing, its format is unknown, it is damaged, `obs` or
+            `rename` does not apply to it, or it is a pickle and `trust` is false.
     """
-    opened = _open_folder(path, trust, obs) if path.is_dir() else _open_file(path, trust, obs)
+    if path.is_dir():
+        opened = _open_folder(path, trust, obs)
+    else:
+        opened = _open_file(path, trust, obs, rename)
     if obs and not isinstance(opened, RobomimicSource | LeRobotSource):
         raise InputError(
             f"--obs {one_line(obs[0], 60)}: {path} ({opened.form}) has a single observation; "
             "leave --obs out"
         )
+    if rename and not (isinstance(opened, ArraysSource) and path.suffix != ".csv"):
+        raise InputError(
+            f"--rename {one_line(next(iter(rename)), 60)}: {path} ({opened.form}) has its own "
+            "names; --rename is for arrays in .npz and HDF5 files"
+        )
     return opened
 
 
-def _open_file(path: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
+def _open_file(
+    path: Path, trust: bool, obs: Sequence[str], rename: Mapping[str, str]
+) -> TrajectorySource:
     if not path.exists():
         raise MissingPathError(f"{path}: no such file or folder: check the path")
     require_ordinary(path)
@@ -97,19 +114,19 @@ def _open_file(path: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
     if kind == "arrow":
         return _with_rows(ArrowSource(path, trust=trust))
     if kind == "npz":
-        return _open_npz(path, trust)
+        return _open_npz(path, trust, rename)
     if kind == "csv":
         return open_csv(path)
     if kind == "jsonl":
         return JsonLinesSource(path)
     if kind == "hdf5":
-        return RobomimicSource(path, obs)
+        return open_hdf5(path, obs, rename)
     return _open_pickle(path, trust)
 
 
-def _open_npz(path: Path, trust: bool) -> TrajectorySource:
+def _open_npz(path: Path, trust: bool, rename: Mapping[str, str]) -> TrajectorySource:
     """Opens trajectories of the reference library, which have `terminal`, or plain arrays."""
-    arrays = NpzReader(path)
+    arrays = NpzReader(path, rename)
     if {"terminal", "indices"} & set(arrays.others):
         return NpzSource(path, trust=trust)
     return ArraysSource(arrays, where=str(path), form=".npz arrays")
@@ -149,7 +166,7 @@ def _open_train_split(folder: Path, trust: bool) -> TrajectorySource:
     except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
         raise InputError(
             f"{folder / _SPLITS_FILE}: damaged data set ({one_line(repr(error), 80)}): "
-            "fetch it again"
+            "write or fetch it again"
         ) from error
     if not (folder / "train" / STATE_FILE).is_file():
         raise InputError(f"{folder}: no split 'train' among {found}: pass the folder of a split")

@@ -162,13 +162,15 @@ def _chunks_of(
     """Groups trajectories of a sequential format into chunks, with their infos as texts."""
     first_row, rows, texts, size = 0, list[TableRow](), list[list[str]](), 0
     for number, trajectory in enumerate(trajectories):
-        row = _row(trajectory, f"{where}, row {number}")
+        row = _row(trajectory, f"{where}, episode {number}")
         rows.append(row)
         if with_infos:
             try:
                 texts.append(encode_infos(infos_of(trajectory)))
             except ValueError as error:
-                raise InputError(f"{where}, row {number}: {error}, or omit the infos") from error
+                raise InputError(
+                    f"{where}, episode {number}: {error}, or omit the infos"
+                ) from error
         size += row.obs.nbytes + row.acts.nbytes
         if size >= CHUNK_BYTES:
             yield TrajectoryChunk(first_row, rows, _infos(texts))

@@ -191,7 +191,7 @@ def unpickle_trajectories(path: Path) -> list[Trajectory]:
             trajectories.append(_trajectory(held))
         except Exception as error:  # fields may have any value
             raise InputError(
-                f"{path}, row {row}: not a trajectory ({one_line(error)}); remove the row"
+                f"{path}, episode {row}: not a trajectory ({one_line(error)}); remove the episode"
             ) from error
     return trajectories
 

@@ -92,13 +92,22 @@ def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     return load_subject(named, spec, trust=False, plugin=None).to(device)
 
 
-def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> RewardNet:
+def load_run_reward(
+    run: Any,
+    *,
+    out: Path,
+    device: th.device | str = "cpu",
+    plugin: str | None = None,
+    trust: bool = False,
+) -> RewardNet:
     """Loads the reward network that a run learned.
 
     Args:
         run: Id of a run or its start, a row of results, or the folder of a run or of a network.
         out: Results folder in which ids are looked up.
         device: Device of the network.
+        plugin: See `load_reward_net`; also `trust`.
+        trust: As above.
 
     Raises:
         InputError: There is no such run, or it has no stored reward.
@@ -109,7 +118,9 @@ def load_run_reward(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     folder = next((at for at in folders if (at / DESCRIPTION_FILE).is_file()), None)
     if folder is None:
         raise InputError(f"{path}: has no stored reward; methods such as gail and airl learn one")
-    return gate.checked(lambda: load_reward_net(folder, device), folder)
+    load = partial(load_reward_net, folder, device, plugin=plugin, trust=trust)
+    # The code of a plug-in is trusted by naming it, and may need more than the limits.
+    return gate.checked(load, folder, trusted=plugin is not None)
 
 
 def run_name(run: Any) -> str:

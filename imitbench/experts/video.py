@@ -18,6 +18,7 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 from imitbench.util.video_wrapper import VideoWrapper, import_encoder
 
@@ -77,6 +78,8 @@ def check_rendering(spec: EnvironmentSpec) -> RenderedEnvironment:
             raise TypeError("it does not render images")
         return RenderedEnvironment(rendered, float(environment.metadata.get("render_fps") or 30))
     except Exception as error:  # drivers, missing libraries and environments raise any type
+        if isinstance(error, gym.error.DependencyNotInstalled) and "pygame" in str(error):
+            import_extra("pygame", "video", f"rendering {spec.id}")
         problem = one_line(str(error))[:200] or type(error).__name__
         raise InputError(
             f"{spec.id} cannot be rendered here ({problem}); MuJoCo needs MUJOCO_GL=egl "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,17 @@ def schedule(header: SetHeader, stream: int) -> list[PresentedPair]:
             sequence.
     """
     return sequence(header.pairs, [header.seed, stream])
+
+
+def asked_of_each(header: SetHeader) -> str:
+    """Says what each annotator is asked: `12 questions: 10 pairs, 1 of them twice, 1 obvious`."""
+    shown = Counter(pair.purpose for pair in schedule(header, 0))
+    parts = [f"{shown['new']} pairs"]
+    if shown["repeat"]:
+        parts.append(f"{shown['repeat']} of them twice")
+    if shown["obvious"]:
+        parts.append(f"{shown['obvious']} obvious")
+    return f"{shown.total()} questions: {', '.join(parts)}"
 
 
 def sequence(pairs: Sequence[Pair], seed: Sequence[int]) -> list[PresentedPair]:

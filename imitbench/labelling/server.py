@@ -120,7 +120,8 @@ class LabellingApp:
         return {
             "name": annotator.name,
             "question": header.question,
-            "goal": header.goal,
+            # A set has no more questions than these; the queue of a training grows.
+            "goal": header.goal if self._queue is not None else min(header.goal, len(pairs)),
             "rendered": header.rendered,
             "done": done,
             "total": len(pairs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from imitbench.cards.catalog import suite_directory, suite_names
 from imitbench.errors import InputError
 from imitbench.util import hub_client
 
@@ -64,7 +65,15 @@ def fetch_policy(organization: str, algo: str, env_name: str, revision: str | No
         InputError: Repository, revision or files are missing, or the hub cannot be reached.
     """
     repo = f"{organization}/{algo}-{env_name.rpartition(':')[2].replace('/', '-')}"
-    fetched = hub_client.fetch(repo, files=policy_file_names(repo), revision=revision)
+    try:
+        fetched = hub_client.fetch(repo, files=policy_file_names(repo), revision=revision)
+    except InputError as error:
+        name = repo.partition("/")[2]
+        if not any((suite_directory(suite) / "experts" / name).is_dir() for suite in suite_names()):
+            raise
+        raise type(error)(
+            f"{error}; an expert of this environment is bundled: imitbench.load_policy('{name}')"
+        ) from error
     policy = find_policy(fetched.folder, repo)
     if policy is None:
         raise InputError(

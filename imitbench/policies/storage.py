@@ -19,6 +19,13 @@ from safetensors import torch as safetensors_torch
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import ConstantSchedule
 
+from imitbench.cards.plugin_classes import (
+    PluginCodec,
+    PluginSource,
+    accepts,
+    choose_source,
+    constructor_arguments,
+)
 from imitbench.errors import InputError
 from imitbench.policies.action_heads import (
     DeterministicPolicy,
@@ -30,13 +37,6 @@ from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.observation_statistics import NormalizedPolicy
-from imitbench.policies.plugin_classes import (
-    PluginSource,
-    PolicyCodec,
-    accepts,
-    choose_source,
-    constructor_arguments,
-)
 from imitbench.policies.sb3_objects import EXTRACTORS, POLICIES
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
@@ -189,7 +189,7 @@ def _describe(policy: BasePolicy) -> tuple[_Description, bytes]:
         clip = policy.clip_obs if math.isfinite(policy.clip_obs) else None
         normalization = _Normalization(epsilon=policy.epsilon, clip_obs=clip)
         policy = policy.policy
-    codec = PolicyCodec(_TYPES)
+    codec = PluginCodec("policy", _TYPES)
     name, kwargs = _class_and_arguments(policy, codec)
     weights = weights_to_bytes(whole)
     description = _Description(
@@ -205,13 +205,13 @@ def _describe(policy: BasePolicy) -> tuple[_Description, bytes]:
     return description, weights
 
 
-def _class_and_arguments(policy: BasePolicy, codec: PolicyCodec) -> tuple[str, dict[str, Any]]:
+def _class_and_arguments(policy: BasePolicy, codec: PluginCodec) -> tuple[str, dict[str, Any]]:
     """Returns the name of a policy's class, and the encoded arguments of its constructor."""
     name = type(policy).__name__
     own = _class_of(name) is not type(policy)
     if own:
         name = _name_of_own(type(policy), codec)
-        kwargs = constructor_arguments(policy)
+        kwargs = constructor_arguments(policy, policy._get_constructor_parameters())
     else:
         kwargs = policy._get_constructor_parameters()
         shared = getattr(policy, "share_features_extractor", None)
@@ -232,7 +232,7 @@ def _class_and_arguments(policy: BasePolicy, codec: PolicyCodec) -> tuple[str, d
     return name, encoded
 
 
-def _name_of_own(cls: type, codec: PolicyCodec) -> str:
+def _name_of_own(cls: type, codec: PluginCodec) -> str:
     try:
         return codec.name_of(cls)
     except ValueError as error:
@@ -273,7 +273,10 @@ def load_policy(
     description = read_description(path, _Description, "policy")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
     if description.plugin is not None:
-        source = choose_source(description.plugin, path, plugin=plugin, trust=trust)
+        source = choose_source(
+            description.plugin, path, what="policy", plugin=plugin, trust=trust,
+            name_it=f"--algo ./{description.plugin.name}",
+        )  # fmt: skip
         description = description.model_copy(update={"plugin": source})
     name = description.policy_class
     if name in _OF_SB3_CONTRIB and _class_of(name) is None:
@@ -298,7 +301,7 @@ def load_policy(
 
 def _rebuild(description: _Description, weights: dict[str, th.Tensor]) -> BasePolicy:
     """Builds the policy and gives it its weights; raises any error that classes may raise."""
-    codec = PolicyCodec(_TYPES, description.plugin)
+    codec = PluginCodec("policy", _TYPES, description.plugin)
     policy_class = _class_of(description.policy_class)
     if policy_class is None:
         found = codec.type_of(description.policy_class)
@@ -331,7 +334,7 @@ def _class_of(name: str) -> type[BasePolicy] | None:
 
 
 def _build(
-    policy_class: type[BasePolicy], description: _Description, codec: PolicyCodec
+    policy_class: type[BasePolicy], description: _Description, codec: PluginCodec
 ) -> BasePolicy:
     kwargs: dict[str, Any] = {
         "observation_space": space_from_json(description.observation_space),

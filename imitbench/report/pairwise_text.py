@@ -45,6 +45,27 @@ ENVIRONMENT_COLUMNS = (
 )
 
 
+_AGAINST = {"better": "better than", "worse": "worse than", "undecided": "undecided:"}
+
+
+def overview(found: Sequence[PairwiseComparison]) -> list[str]:
+    """Returns a line for each set of conditions, with all its verdicts; none for one verdict.
+
+    For example `classic, default: better than bc, gail; undecided: sqil`.
+    """
+    if sum(len(comparison.verdicts) for comparison in found) < 2:
+        return []
+    lines = []
+    for comparison in found:
+        parts = []
+        for decision, against in _AGAINST.items():
+            names = [v.second for v in comparison.verdicts if v.decision == decision]
+            if names:
+                parts.append(f"{against} {text.one_line(', '.join(names))}")
+        lines.append(f"{text.one_line(comparison.conditions.title)}: {'; '.join(parts)}")
+    return [f"{text.one_line(found[0].algorithm)} in typical runs:", *(f"  {x}" for x in lines)]
+
+
 def heading(comparison: PairwiseComparison) -> list[str]:
     """Returns lines with the conditions that all runs share, and what flags their scores."""
     flag = text.score_one_flag(comparison.score_one)
@@ -66,7 +87,7 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
         count = len(verdict.coverage.environments)
         lines.append(
             f"  over {count} environment{'' if count == 1 else 's'}, {_runs(verdict)} runs of each "
-            "on each"
+            "algorithm on each"
         )
     for way, found in ways.items():
         if len(ways) == 1 and way == "sampled":
@@ -144,16 +165,24 @@ def _environment_row(
         f"{_signed(ways[-1].difference.difference)} {_ends(ways[-1].difference)}",
         text.fixed(found.improvement, 2),
         _p_value(found.test.adjusted),
-        _decision(found, list(comparison.by_acting), ways),
+        _decision(verdict, found, list(comparison.by_acting), ways),
         _more(undecided[0]) if undecided else "",
         *raw,
     )
 
 
 def _decision(
-    found: EnvironmentVerdict, names: Sequence[Acting], ways: Sequence[EnvironmentVerdict]
+    verdict: Verdict,
+    found: EnvironmentVerdict,
+    names: Sequence[Acting],
+    ways: Sequence[EnvironmentVerdict],
 ) -> str:
-    """Returns the decision; with the way of acting in which it holds, if only in one."""
+    """Returns the decision; with the way of acting in which it holds, if only in one.
+
+    On a single environment it is that of the whole, which is also corrected for baselines.
+    """
+    if len(verdict.environments) == 1 and found.decision not in (verdict.decision, "undecided"):
+        return f"{verdict.decision}: {found.decision} if it were the only comparison"
     if found.reason != "ways of acting differ":
         return found.decision
     held = [
@@ -276,7 +305,7 @@ def _numbers_of(verdict: Verdict) -> dict[str, Any]:
 def _runs(verdict: Verdict) -> str:
     counts = [count for pair in verdict.coverage.runs for count in pair]
     low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low}-{high}"
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _signed(value: float) -> str:

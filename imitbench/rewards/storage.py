@@ -2,19 +2,28 @@
 
 A stored network is a folder with `reward.json` and `reward.safetensors`. Wrappers, ensembles and
 potentials are stored with their contents. Reading builds only classes named in this module and
-in `imitbench.util.tensor_storage`; no code from the file is executed.
+in `imitbench.util.tensor_storage`, and classes in the source of a method that the user named; no
+code from the file is executed.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import gymnasium as gym
 import torch as th
-from pydantic import BaseModel
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+from safetensors import torch as safetensors_torch
 from torch import nn
 
+from imitbench.cards.plugin_classes import (
+    PluginCodec,
+    PluginSource,
+    choose_source,
+    constructor_arguments,
+)
 from imitbench.errors import InputError
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.networks import (
@@ -34,13 +43,13 @@ from imitbench.rewards.wrappers import (
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
-    ArgumentCodec,
     digest,
     read_description,
     read_weights,
     weights_to_bytes,
     write_network,
 )
+from imitbench.util.text_line import one_line
 
 DESCRIPTION_FILE = "reward.json"
 WEIGHTS_FILE = "reward.safetensors"
@@ -70,6 +79,7 @@ _TYPES: dict[str, type] = {
 }
 
 
+@runtime_checkable
 class _Storable(Protocol):
     def arguments(self) -> dict[str, Any]: ...
 
@@ -80,74 +90,143 @@ class _Weights(BaseModel, extra="forbid", strict=True):
 
 
 class _Description(BaseModel, extra="forbid", strict=True):
-    """`reward.json`."""
+    """`reward.json`.
+
+    `plugin` is the source of classes that are not of this package.
+    """
 
     format: Literal["imitbench-reward"] = "imitbench-reward"
     version: Literal[1] = 1
     net: dict[str, Any]
     weights: _Weights
+    plugin: PluginSource | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None}
 
 
-class _Codec(ArgumentCodec):
+class _Codec(PluginCodec):
     """Also encodes spaces and networks."""
+
+    def __init__(self, plugin: PluginSource | None = None) -> None:
+        super().__init__("reward network", _TYPES, plugin)
 
     def encode(self, value: Any) -> Any:
         if isinstance(value, gym.Space):
             return {"$space": space_to_json(value)}
         if isinstance(value, nn.Module):
-            name = type(value).__name__
-            if _MODULES.get(name) is not type(value):
-                raise ValueError(
-                    f"reward network: class {type(value).__module__}.{name} cannot be stored "
-                    f"without pickle; storable: {', '.join(_MODULES)}"
-                )
-            arguments = cast(_Storable, value).arguments()
+            name, arguments = self._class_and_arguments(value)
             return {"$module": name, "arguments": super().encode(arguments)}
         return super().encode(value)
+
+    def _class_and_arguments(self, net: nn.Module) -> tuple[str, dict[str, Any]]:
+        name = type(net).__name__
+        if _MODULES.get(name) is type(net):
+            return name, cast(_Storable, net).arguments()
+        try:
+            name = self.name_of(type(net))
+        except ValueError as error:
+            raise ValueError(
+                f"reward network: class {type(net).__module__}.{name} cannot be stored without "
+                "pickle; define it at the top of a module of a plug-in method, next to the card; "
+                f"of this library these can be stored: {', '.join(_MODULES)}"
+            ) from error
+        of_bases = net.arguments() if isinstance(net, _Storable) else {}
+        return name, constructor_arguments(net, of_bases, "reward network")
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, dict) and set(value) == {"$space"}:
             return space_from_json(value["$space"])
         if isinstance(value, dict) and set(value) == {"$module", "arguments"}:
-            name = value["$module"]
-            if name not in _MODULES:
-                raise ValueError(f"class {name!r} is not known; accepted: {', '.join(_MODULES)}")
-            return _MODULES[name](**super().decode(value["arguments"]))
+            return self._module_of(value["$module"])(**super().decode(value["arguments"]))
         return super().decode(value)
 
-
-_CODEC = _Codec("reward network", _TYPES)
+    def _module_of(self, name: Any) -> type[nn.Module]:
+        if isinstance(name, str) and name in _MODULES:
+            return _MODULES[name]
+        if self.plugin is not None and isinstance(name, str) and ":" in name:
+            return self.type_of(name)
+        raise ValueError(f"class {name!r} is not known; accepted: {', '.join(_MODULES)}")
 
 
 def save_reward(net: RewardNet, directory: Path) -> None:
     """Writes a reward network with its contents to `directory`.
 
     Args:
-        net: A network of classes that this module supports.
+        net: A network of classes that this module supports, or that the source of a plug-in method
+            defines.
         directory: Created if missing; an existing network in it is replaced.
 
     Raises:
         ValueError: A class, layer, space or potential cannot be stored; the message names it.
     """
     directory = Path(directory)
-    weights = weights_to_bytes(net)
-    description = _Description(net=_CODEC.encode(net), weights=_Weights(sha256=digest(weights)))
+    description, weights = _describe(net)
     write_network(directory / WEIGHTS_FILE, weights, directory / DESCRIPTION_FILE, description)
 
 
-def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardNet:
+def check_storable(net: RewardNet) -> None:
+    """Checks that a reward network can be stored and built again, without writing it.
+
+    Raises:
+        InputError: It cannot be stored, or what is stored does not determine it.
+    """
+    if not isinstance(net, RewardNet):
+        raise InputError(
+            f"reward network: is a {type(net).__qualname__}; make its class a subclass of "
+            "imitbench.rewards.reward_nets.RewardNet"
+        )
+    try:
+        description, weights = _describe(net)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    try:
+        _rebuild(description, safetensors_torch.load(weights))
+    except InputError:
+        raise
+    except Exception as error:  # classes of users may raise any error
+        raise InputError(
+            f"reward network: {type(net).__qualname__} is not built again from its stored "
+            f"arguments and weights ({one_line(error) or type(error).__name__})"
+        ) from error
+
+
+def _describe(net: RewardNet) -> tuple[_Description, bytes]:
+    """Returns the content of both files.
+
+    Raises:
+        ValueError: As `save_reward`.
+    """
+    codec = _Codec()
+    encoded, weights = codec.encode(net), weights_to_bytes(net)
+    stated = _Weights(sha256=digest(weights))
+    return _Description(net=encoded, weights=stated, plugin=codec.plugin), weights
+
+
+def load_reward_net(
+    directory: Path,
+    device: th.device | str = "cpu",
+    *,
+    plugin: str | None = None,
+    trust: bool = False,
+) -> RewardNet:
     """Reads a reward network written by `save_reward`.
 
     Args:
         directory: Folder with both files.
         device: Device of the loaded network.
+        plugin: The method whose source defines a class of the network, in any form that
+            `imitbench.cards.plugins.find_algorithm` accepts: its modules are imported. Not needed
+            for other networks.
+        trust: Whether the class may also come from source that has changed since.
 
     Returns:
         The network, wrappers included, in evaluation mode and in its stored data type.
 
     Raises:
-        InputError: A file is missing, truncated, altered or describes something unknown; or the
-            path is a file.
+        InputError: A file is missing, truncated, altered or describes something unknown; the path
+            is a file; or a class is of a plug-in that is not named, or not of this one.
     """
     directory = Path(directory)
     if directory.is_file():
@@ -155,14 +234,16 @@ def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardN
     path = directory / DESCRIPTION_FILE
     description = read_description(path, _Description, "reward network")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
+    if description.plugin is not None:
+        source = choose_source(
+            description.plugin, path, what="reward network", plugin=plugin, trust=trust,
+            name_it=f"plugin='./{description.plugin.name}' of imitbench.load_reward",
+        )  # fmt: skip
+        description = description.model_copy(update={"plugin": source})
     try:
-        # On the meta device nothing is allocated or sampled; the weights are assigned later.
-        with th.device("meta"):
-            net = _CODEC.decode(description.net)
-        if not isinstance(net, RewardNet):
-            raise ValueError("net: not a reward network")
-        _check_types(net, weights)
-        net.load_state_dict(weights, assign=True)
+        net = _rebuild(description, weights)
+    except InputError:
+        raise
     except Exception as error:  # with invalid arguments a constructor may fail in any way
         problem = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"{path}: does not describe its weights ({problem})") from error
@@ -178,6 +259,19 @@ def _how_to_read(file: Path) -> str:
         "its state_dict() there, load that into the same network here, and write it with "
         'imitbench.rewards.storage.save_reward (see "From imitation to here")'
     )
+
+
+def _rebuild(description: _Description, weights: dict[str, th.Tensor]) -> RewardNet:
+    """Builds the network and gives it its weights; raises any error that classes may raise."""
+    # On the meta device nothing is allocated or sampled; the weights are assigned later. Classes of
+    # users may keep tensors that are not stored, so they are built in full.
+    with th.device("meta") if description.plugin is None else nullcontext():
+        net = _Codec(description.plugin).decode(description.net)
+    if not isinstance(net, RewardNet):
+        raise ValueError("net: not a reward network")
+    _check_types(net, weights)
+    net.load_state_dict(weights, assign=True)
+    return net
 
 
 def _check_types(net: nn.Module, weights: dict[str, th.Tensor]) -> None:

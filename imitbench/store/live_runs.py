@@ -43,6 +43,7 @@ class TrainingProgress:
             latest value; `None` before the first point.
         left_s: Expected seconds until the run is finished; `None` if unknown.
         message: Last line of its log; empty if the method has printed nothing.
+        episodes: Episodes of the evaluation that have ended, and all of them; `None` if unknown.
     """
 
     label: str
@@ -52,6 +53,7 @@ class TrainingProgress:
     metric: tuple[str, float] | None = None
     left_s: float | None = None
     message: str = ""
+    episodes: tuple[int, int] | None = None
 
     @property
     def key(self) -> str:
@@ -109,11 +111,11 @@ def read_live_run(
     if status is None or status.state != "running":
         return replace(run, left_s=expected.total_s if expected else None)
     since_s = _seconds_since(status.updated_at)
-    run = replace(run, phase=status.phase, step=status.step)
+    run = replace(run, phase=status.phase, step=status.step, episodes=status.episodes)
     return replace(
         run,
         metric=main_metric(_last_points(directory.curve)),
-        left_s=seconds_left(run, status.train_s, since_s, expected),
+        left_s=seconds_left(run, status.train_s, since_s, expected, status.phase_s),
         message=_last_message(directory.log),
     )
 
@@ -130,7 +132,11 @@ def expected_times(out: Path) -> dict[str, RunTime]:
 
 
 def seconds_left(
-    run: TrainingProgress, train_s: float, since_s: float, expected: RunTime | None
+    run: TrainingProgress,
+    train_s: float,
+    since_s: float,
+    expected: RunTime | None,
+    phase_s: float = 0.0,
 ) -> float | None:
     """Estimates the seconds until a training is finished.
 
@@ -139,13 +145,18 @@ def seconds_left(
         train_s: Seconds of training until that step, over all attempts.
         since_s: Seconds since that step, or since the phase began.
         expected: Expected time of the whole, used until the training has a speed of its own.
+        phase_s: Seconds of evaluation until `episodes` of the run.
 
     Returns:
         The estimate; `None` if there is none, or if it has turned out to be wrong.
     """
     other_s = expected.other_s if expected else 0.0
     if run.phase in ("evaluate", "save"):
-        return max(0.0, other_s - since_s) if expected else None
+        ended, total = run.episodes or (0, 0)
+        if ended:
+            return max(0.0, phase_s * (total - ended) / ended - since_s)
+        left_s = other_s - since_s
+        return left_s if expected and left_s >= 0 else None
     if run.share and train_s:
         return max(0.0, train_s * (1 - run.share) / run.share - since_s) + other_s
     if expected is None:

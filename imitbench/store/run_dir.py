@@ -40,10 +40,12 @@ class RunStatus(Record):
         state: `interrupted` runs received a request to stop and resume from where they stopped.
         job: Id of the latest job that includes the run.
         attempt: Number of the current attempt in that job, counted from 1.
-        updated_at: ISO 8601 time in UTC at which the phase began, or the latest point of the
-            learning curve was written.
+        updated_at: ISO 8601 time in UTC at which the phase began, the latest point of the learning
+            curve was written, or the latest number of episodes.
         step: Units of the budget spent at the latest point; `None` before training.
         train_s: Seconds of training until that point, over all attempts.
+        episodes: Episodes of the evaluation that have ended, and all of them; `None` outside of it.
+        phase_s: Seconds from the beginning of the evaluation until then.
     """
 
     state: State
@@ -55,6 +57,8 @@ class RunStatus(Record):
     attempt: int = 1
     step: int | None = None
     train_s: float = 0.0
+    episodes: tuple[int, int] | None = None
+    phase_s: float = 0.0
 
     @classmethod
     def now(cls, state: State, phase: str, **values: Any) -> RunStatus:

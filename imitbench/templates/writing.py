@@ -14,7 +14,9 @@ from typing import Literal
 from imitbench.cards.catalog import algorithm_names, suite_names
 from imitbench.errors import InputError
 
-Template = Literal["algorithm", "chunking", "command", "demonstrations", "reward", "suite"]
+Template = Literal[
+    "algorithm", "bc", "chunking", "command", "dac", "demonstrations", "gail", "reward", "suite"
+]
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LEFT_OUT = ("__init__.py", "__pycache__")
 
@@ -26,8 +28,9 @@ def write_template(
 
     Args:
         template: `algorithm` for supervised learning, `reward` for a learned reward, `chunking` for
-            a policy class of the method's own, `command` for an external program, `suite`, or
-            `demonstrations` for a suite without an expert.
+            a policy class of the method's own, `command` for an external program; `gail`, `dac` or
+            `bc` for a variant of that method; `suite`, or `demonstrations` for a suite without an
+            expert.
         name: Name of the method or suite, and of its folder.
         to: Parent of the new folder, created if missing.
         fill: Adds files to the folder before readers see it.

@@ -99,6 +99,12 @@ def rough_duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def about(seconds: float) -> str:
+    """Formats an estimate: `about 8 s`, or `under 1 s`."""
+    text = rough_duration(seconds)
+    return text if text.startswith("under") else f"about {text}"
+
+
 def json_value(value: Any) -> Any:
     """Returns a value that JSON has; numbers that it lacks become null."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -29,6 +29,10 @@ FULL = live(step=61_440, metric=("rollout/return_mean", -842.123), left_s=130.0,
         (FULL, "step 61,440 of 200,000 (31 %), return_mean -842.1, 2 min left"),
         (live(phase="setup", left_s=5.0), "setting up, 5 s left"),
         (live(phase="evaluate", step=200_000), "evaluating"),
+        (
+            live(phase="evaluate", step=200_000, episodes=(12, 100)),
+            "evaluating, episode 12 of 100",
+        ),
         (live(amount=0, step=0), "training"),
     ],
 )

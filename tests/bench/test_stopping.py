@@ -14,6 +14,7 @@ from support.observer import Recorder
 
 from imitbench.bench import worker
 from imitbench.bench.job import Job
+from imitbench.bench.learners.bc import BCLearner
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
 from imitbench.bench.sweep import run_sweeps
@@ -209,25 +210,36 @@ def test_an_idle_process_stops_immediately():
 
 
 @pytest.mark.usefixtures("short_runs")
-def test_an_evaluation_that_takes_too_long_is_ended(tmp_path, job_of, plan_of, monkeypatch):
-    monkeypatch.setattr(worker, "GRACE_S", 0.0)
-    evaluate = Evaluator.evaluate
+def test_a_stop_during_the_evaluation_ends_it_and_keeps_the_training(
+    tmp_path, job_of, plan_of, monkeypatch
+):
+    evaluate, trained = Evaluator.evaluate_all, []
 
-    def asked_meanwhile(self, *arguments, **options):
+    def asked_meanwhile(self, asked):
         os.kill(os.getpid(), signal.SIGTERM)
-        return evaluate(self, *arguments, **options)
+        return evaluate(self, asked)
 
-    monkeypatch.setattr(Evaluator, "evaluate", asked_meanwhile)
-    job = job_of(tmp_path, runs=list(plan_of(["random"], seeds=[0, 1])))
-    assert worker.main([str(job.write())]) == STOPPED
+    def train(self, *arguments, original=BCLearner.train, **options):
+        trained.append(self._batches)
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(BCLearner, "train", train)
+    runs = list(plan_of(["bc"], seeds=[0]))
+    whole = job_of(tmp_path / "whole", runs=runs)
+    assert worker.main([str(whole.write())]) == 0
+    job = job_of(tmp_path / "stopped", runs=runs)
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "evaluate_all", asked_meanwhile)
+        assert worker.main([str(job.write())]) == STOPPED
     status = json.loads((directory_of(job).path / "status.json").read_text())
     assert (status["state"], status["phase"]) == ("interrupted", "evaluate")
     assert not directory_of(job).has_outcome
-    assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
-    monkeypatch.setattr(worker, "GRACE_S", 60.0)  # now it is fast enough, but stops there
-    assert worker.main([str(job.write())]) == STOPPED
-    assert directory_of(job).is_done
-    assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
+    assert worker.main([str(job.write())]) == 0
+    assert trained == [0, 0, runs[0].budget.amount]  # all of it was in the checkpoint
+    one, other = (directory_of(each).read_result() for each in (whole, job))
+    assert (one.raw_return, one.deterministic_return) == (
+        other.raw_return, other.deterministic_return,
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("short_runs")

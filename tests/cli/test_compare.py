@@ -91,6 +91,24 @@ def test_a_better_algorithm_is_called_better_everywhere(compare, monkeypatch):
     assert "the larger of means and of ranks, corrected by Holm" in answer.stderr
 
 
+def test_several_verdicts_begin_with_a_summary(compare):
+    first, second, third, *_ = compare("dagger").stdout.splitlines()
+    assert first == "dagger in typical runs:"
+    assert second.endswith("source bundled: better than bc; undecided: gail")
+    assert third == ""
+    assert "in typical runs:" not in compare("dagger", "--baseline", "bc").stdout
+
+
+def test_a_single_environment_has_one_verdict(compare):
+    """Also where only the correction for several baselines leaves it undecided."""
+    shown = compare("gail", "--env", "Pendulum-v1").stdout.splitlines()
+    overall = [line.split(": ")[1].split()[0] for line in shown if " against " in line]
+    rows = [line for line in shown if line.startswith("Pendulum-v1")]
+    assert len(overall) == len(rows) == 2
+    for decision, row in zip(overall, rows, strict=True):
+        assert f" {decision}" in row
+
+
 def test_the_json_says_the_same(verdict):
     found = verdict("dagger", "--baseline", "bc")
     assert (found["verdict"], found["reason"]) == ("better", "decided")

@@ -11,6 +11,7 @@ import pytest
 from support.minari_sets import record
 
 from imitbench.data.demonstrations import read_demonstrations
+from imitbench.data.sources import open_trajectories
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_bad_input_is_one_line(refused, tmp_path, archive):
     (tmp_path / "rollouts.pkl").write_bytes(pickle.dumps([1]))
     assert "--trust" in refused("demos", "convert", "rollouts.pkl", "out")
     line = refused("demos", "convert", "ppo-seals-CartPole-v0", "out", "--env", "Pendulum-v1")
-    assert "row 0: observations have shape (4,) each, the environment has (3,)" in line
+    assert "episode 0: observations have shape (4,) each, the environment has (3,)" in line
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "x").touch()
     assert "exists already" in refused("demos", "convert", "ppo-seals-CartPole-v0", "there")
@@ -73,9 +74,9 @@ def test_validate_names_rows_with_exit_code_1(imitbench, tmp_path):
     answer = imitbench("demos", "validate", "a.parquet", "--env", "CartPole-v1")
     assert answer.code == 1
     first, second = answer.out.splitlines()
-    assert first.startswith("row 1: observations are not finite at step 0")
-    assert second.startswith("row 2: actions hold 2 at step 1")
-    assert "note: row 2: observations leave the bounds" in answer.err
+    assert first.startswith("episode 1: observations are not finite at step 0")
+    assert second.startswith("episode 2: actions hold 2 at step 1")
+    assert "note: episode 2: observations leave the bounds" in answer.err
     document = json.loads(imitbench("demos", "validate", "a.parquet", "--json", "--limit", 1).out)
     assert document["valid"] is True
     bounded = imitbench("demos", "validate", "a.parquet", "--json", "--env", "CartPole-v1")
@@ -105,3 +106,30 @@ def test_sets_of_minari(imitbench, refused, tmp_path, monkeypatch):
     assert imitbench("demos", "validate", "minari:test/cartpole-v0").code == 0
     line = refused("demos", "convert", "minari:test/cartpole-v9", "other")
     assert "did you mean 'test/cartpole-v0'" in line
+
+
+def test_actions_beyond_the_bounds_of_the_environment_are_noted(imitbench, tmp_path):
+    ends = np.arange(6) % 3 == 2
+    arrays = {"observations": np.zeros((6, 3), np.float32), "terminals": ends}
+    np.savez(tmp_path / "a.npz", actions=np.full((6, 1), 6.0, np.float32), **arrays)
+    answer = imitbench("demos", "convert", "a.npz", "out", "--env", "Pendulum-v1")
+    assert answer.code == 0
+    assert "note: episode 0: actions leave the bounds of the environment: 6 at" in answer.err
+    assert "bounds -2 to 2 (2 episodes in all)" in answer.err
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_discrete_actions_in_lists_of_one_are_accepted(kind, imitbench, tmp_path):
+    arrays = {"obs": np.zeros((4, 4), np.float32), "dones": np.arange(4) == 3}
+    np.savez(tmp_path / "a.npz", chosen=np.ones((4, 1), kind), **arrays)
+    rename = ("--rename", "chosen=acts")
+    answer = imitbench("demos", "convert", "a.npz", "out", "--env", "CartPole-v1", *rename)
+    assert answer.code == 0, answer.err
+    [episode] = open_trajectories(tmp_path / "out").read()
+    assert (episode.acts.dtype, episode.acts.shape) == (np.int64, (4,))
+
+
+def test_rename_needs_two_names(refused):
+    assert "--rename obs: must be NAME=NAME" in refused(
+        "demos", "convert", "a.npz", "out", "--rename", "obs"
+    )

@@ -26,7 +26,8 @@ def test_a_set_is_made_answered_and_exported(imitbench, tmp_path):
         "label", "--env", "Pendulum-v1", "--pairs", "2", "--length", "5", "--make-only"
     )
     assert made.code == 0, made.err
-    assert "labels/Pendulum-v1: 2 pairs and 1 obvious pair" in made.err
+    assert "labels/Pendulum-v1: 2 pairs and 1 obvious pair; each annotator gets " in made.err
+    assert "3 questions: 2 pairs, 1 obvious" in made.err
     folder = tmp_path / "labels" / "Pendulum-v1"
     labels = LabelSet(folder)
     store = AnswerStore(labels.answers_path, labels.set_id)
@@ -41,7 +42,9 @@ def test_a_set_is_made_answered_and_exported(imitbench, tmp_path):
     assert added.err == f"{folder}: 3 answers added\n"
     told = json.loads(imitbench("label", "status", str(folder), "--json").out)
     assert [(each["name"], each["answers"]) for each in told["annotators"]] == [("Ada", 3)]
-    assert "annotator" in imitbench("label", "status", str(folder)).out
+    shown = imitbench("label", "status", str(folder))
+    assert "annotator" in shown.out
+    assert "each annotator gets 3 questions: 2 pairs, 1 obvious" in shown.err
     exported = imitbench("label", "export", str(folder), "out", "--json")
     assert json.loads(exported.out) == {"to": "out", "pairs": 3, "answers": 3}
     for env, trace in ((), True), (("--env", "Pendulum-v1"), False):

@@ -35,6 +35,14 @@ def here(tmp_path, monkeypatch, capsys):
     return call
 
 
+def test_methods_may_also_be_given_as_for_run(here):
+    code, out, err = here("race", "--algo", "sqil", "--baseline", "bc", *FAST, "--dry-run")
+    assert code == 0, err
+    assert "sqil" in out
+    code, _, err = here("race", "--baseline", "bc", *FAST)
+    assert (code, "imitbench race NEW --baseline bc" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -1,6 +1,7 @@
 """`imitbench run` imports its summary during the sweep, and always ends cleanly."""
 
 import importlib
+import json
 import threading
 
 import pytest
@@ -28,3 +29,22 @@ def test_bad_input_is_reported_after_background_imports_end(tmp_path, monkeypatc
     told.set()
     assert begun.is_set()
     assert loaded == [False]  # it was over before
+
+
+def test_many_seeds_are_counted_before_they_begin(imitbench):
+    command = ("run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick", "--dry-run")
+    assert "100 seeds, 0 to 99" in imitbench(*command, "--seeds", 100).err
+    assert "seeds" not in imitbench(*command, "--seeds", 20).err
+
+
+def test_logs_list_the_runs_with_their_ids(real_sweep, imitbench, tmp_path):
+    real_sweep(tmp_path)
+    rows = json.loads(imitbench("logs", "--json").out)
+    assert [(row["algo"], row["env"], row["state"]) for row in rows] == [
+        (algo, "Pendulum-v1", "done") for algo in ("bc", "random") for _ in range(3)
+    ]
+    shown = imitbench("logs", "--algo", "bc")
+    assert rows[0]["run_id"] in shown.out
+    assert rows[3]["run_id"] not in shown.out
+    assert imitbench("logs", rows[0]["run_id"][:8], "--json").code == 0
+    assert "`imitbench logs` lists the runs" in imitbench("status").err

@@ -67,14 +67,6 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_optuna_the_extra_is_named(here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    code, _, err = here("tune", "--algo", "bc")
-    assert code == 2
-    assert err.startswith("error: tuning needs optuna, which ")
-    assert err.endswith(": pip install 'imitbench[tune]'\n")
-
-
 def test_runs_refuse_an_invalid_file_of_values(here, tmp_path):
     code, _, err = here("run", "--algo", "bc", "--config", "absent.yaml")
     assert code == 2

@@ -80,9 +80,9 @@ def test_all_failures_are_grouped(imitbench, failures):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["logs"], "or use --failed"),
+        (["logs", "--follow"], "--follow: name a run by the start of its id"),
         (["logs", "abc", "--failed"], "or use --failed"),
-        (["logs", "abc", "--algo", "bc"], "use them with --failed"),
+        (["logs", "abc", "--algo", "bc"], "leave out the id of a run"),
         (["logs", "zzz"], "no run of runs starts with it"),
         (["resume", "--out", "absent"], "imitbench run --out absent"),
         (["verify-resume", "--algo", "bd", "--env", "Pendulum-v1"], "did you mean 'bc'"),

@@ -56,8 +56,8 @@ def test_other_list_types_are_read(kind):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([[[1.0, 2.0]], [[1.0, 2.0], [3.0]]], "row 8: .*length 2 and of length 1"),
-        ([[[[1.0], [2.0]]], [[[3.0], []]]], "row 8: .*length 1 and of length 0"),
+        ([[[1.0, 2.0]], [[1.0, 2.0], [3.0]]], "episode 8: .*length 2 and of length 1"),
+        ([[[[1.0], [2.0]]], [[[3.0], []]]], "episode 8: .*length 1 and of length 0"),
         ([[1.0], None], "missing entries"),
         ([[1.0], [None]], "missing numbers"),
         ([["a"]], "string, not numbers"),
@@ -136,7 +136,7 @@ def test_invalid_rows_are_named():
             "rews": [[0.0] * 2, [0.0]],
         }
     )
-    with pytest.raises(InputError, match=r"file, row 5: .*3 observations and 1 actions"):
+    with pytest.raises(InputError, match=r"file, episode 5: .*3 observations and 1 actions"):
         table_to_trajectories(table, where="file", first_row=4)
     (good,) = table_to_trajectories(table[:1], where="file")
     assert isinstance(good, TrajectoryWithRew)
@@ -147,10 +147,10 @@ def test_invalid_rows_are_named():
     ("column", "values", "message"),
     [
         ("terminal", [1], "'terminal' holds int64"),
-        ("terminal", [None], "row 0: 'terminal' is missing"),
+        ("terminal", [None], "episode 0: 'terminal' is missing"),
         ("infos", [[1]], "not lists of text"),
-        ("infos", [[None]], "row 0: infos are missing"),
-        ("infos", [["{}", "{}"]], "row 0: .*2 infos for 1 actions"),
+        ("infos", [[None]], "episode 0: infos are missing"),
+        ("infos", [["{}", "{}"]], "episode 0: .*2 infos for 1 actions"),
     ],
 )
 def test_columns_of_the_wrong_type_are_refused(column, values, message):

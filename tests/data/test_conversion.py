@@ -131,7 +131,7 @@ def test_infos_are_copied_unchanged_or_dropped(tmp_path, trajectories):
     bare = pq.read_table(tmp_path / "bare" / "data")["infos"].to_pylist()
     assert {each for row in bare for each in row} == {"{}"}
     odd = [dataclasses.replace(trajectories()[0], infos=np.array([{}, {}, {"x": object()}]))]
-    assert "row 0: infos of step 2, key 'x'" in refusal(source(odd), tmp_path / "odd")
+    assert "episode 0: infos of step 2, key 'x'" in refusal(source(odd), tmp_path / "odd")
     convert_demonstrations(source(odd), tmp_path / "odd", with_infos=False)
 
 
@@ -149,7 +149,7 @@ def test_float32_is_used_where_no_number_changes_by_more_than_a_millionth(tmp_pa
     summary = convert_demonstrations(source(made), tmp_path / "c", float32=True)
     assert (summary.observation, summary.action) == ("float64[2]", "float32[2]")
     assert any(
-        "obs stay float64: float32 would change a number of row 1" in n for n in summary.notes
+        "obs stay float64: float32 would change a number of episode 1" in n for n in summary.notes
     )
     assert np.array_equal(read_demonstrations(tmp_path / "c")[1].obs, made[1].obs)
 
@@ -178,20 +178,23 @@ def test_rows_are_checked_and_a_failure_leaves_nothing(tmp_path, trajectories):
     nan[2] = np.nan
     plain = Trajectory(bad.obs, bad.acts, None, True)
     for wrong, message in (
-        (dataclasses.replace(bad, obs=nan), "row 1: observations are not finite at step 2"),
-        (dataclasses.replace(bad, rews=bad.rews * np.inf), "row 1: rewards are not finite"),
+        (dataclasses.replace(bad, obs=nan), "episode 1: observations are not finite at step 2"),
+        (dataclasses.replace(bad, rews=bad.rews * np.inf), "episode 1: rewards are not finite"),
         (
             dataclasses.replace(bad, obs=np.zeros((5, 3), "f4")),
-            r"row 1: observations are float32[3]",
+            r"episode 1: observations are float32[3]",
         ),
-        (dataclasses.replace(bad, obs=bad.obs.astype(float)), "row 1: observations are float64[2]"),
-        (plain, "row 1: some rows have rewards and some have none"),
+        (
+            dataclasses.replace(bad, obs=bad.obs.astype(float)),
+            "episode 1: observations are float64[2]",
+        ),
+        (plain, "episode 1: some episodes have rewards and some have none"),
     ):
         assert message in refusal(source([good, wrong, last]), tmp_path / "out")
         assert list(tmp_path.iterdir()) == []
     environment = gym.make("CartPole-v1")
     line = refusal(source([good]), tmp_path / "out", environment=environment)
-    assert "row 0: observations have shape (2,) each, the environment has (4,)" in line
+    assert "episode 0: observations have shape (2,) each, the environment has (4,)" in line
     assert list(tmp_path.iterdir()) == []
 
 

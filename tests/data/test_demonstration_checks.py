@@ -44,7 +44,7 @@ def test_good_demonstrations_pass_also_beyond_the_bounds_of_the_box(trajectories
     ],
 )
 def test_the_first_misfit_is_named_with_its_row(trajectories, fields, message):
-    with pytest.raises(InputError, match=rf"^demos\.parquet, row 1: .*{message}"):
+    with pytest.raises(InputError, match=rf"^demos\.parquet, episode 1: .*{message}"):
         check(changed(trajectories(), **fields))
 
 
@@ -59,7 +59,7 @@ def test_the_first_misfit_is_named_with_its_row(trajectories, fields, message):
 def test_lengths_of_any_row_object_are_checked(trajectories, fields, message):
     good, other, _ = trajectories()
     record = SimpleNamespace(**{"obs": other.obs, "acts": other.acts, "rews": other.rews} | fields)
-    with pytest.raises(InputError, match=rf"row 1: {message}"):
+    with pytest.raises(InputError, match=rf"episode 1: {message}"):
         check([good, record])
 
 

@@ -135,10 +135,10 @@ def test_pickled_infos_are_skipped(tmp_path, canary):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"indices": np.array([-1])}, "row 0: length -1"),
-        ({"indices": np.array([3])}, "row 1: length 0"),
-        ({"indices": np.array([2, 1]), "terminal": np.ones(3, bool)}, "row 1: length -1"),
-        ({"indices": np.array([9])}, "row 1: length -6"),
+        ({"indices": np.array([-1])}, "episode 0: length -1"),
+        ({"indices": np.array([3])}, "episode 1: length 0"),
+        ({"indices": np.array([2, 1]), "terminal": np.ones(3, bool)}, "episode 1: length -1"),
+        ({"indices": np.array([9])}, "episode 1: length -6"),
         ({"indices": np.array([1.0])}, "not a list of steps"),
         ({"indices": np.array([], int)}, "1 trajectories by 'indices', 2 by 'terminal'"),
         ({"obs": np.zeros((4, 1))}, "'obs' has 4 entries for 3 actions"),
@@ -227,20 +227,20 @@ def nested(depth):
         ({"obs": [[{"a": 1}], [{"a": 2}]]}, "'obs' holds struct<a: int64>, not numbers"),
         ({"obs": [["x"], ["y"]]}, "'obs' holds string, not numbers"),
         ({"obs": [[b"\x80\x04"], [b""]]}, "'obs' holds binary, not numbers"),
-        ({"obs": [[[0.0]] * 3, None]}, "row 1: column 'obs' has missing entries"),
-        ({"obs": [[[0.0]] * 3, [[1.0], None]]}, "row 1: column 'obs' has missing entries"),
-        ({"obs": [[[0.0]] * 3, [[1.0], [None]]]}, "row 1: column 'obs' has missing numbers"),
-        ({"obs": [[[0.0]] * 3, [[1.0], [1.0, 2.0]]]}, "row 1: .*length 1 and of length 2"),
-        ({"obs": [[[0.0]] * 2, [[1.0]] * 2]}, "row 0: .*2 observations"),
-        ({"acts": [[0, 1], []], "rews": [[1.0, 1.0], []]}, "row 1: "),
-        ({"rews": [[1.0, 1.0], [1.0, 2.0]]}, "row 1: reward"),
-        ({"rews": [[1.0, 1.0], None]}, "row 1: column 'rews' has missing entries"),
+        ({"obs": [[[0.0]] * 3, None]}, "episode 1: column 'obs' has missing entries"),
+        ({"obs": [[[0.0]] * 3, [[1.0], None]]}, "episode 1: column 'obs' has missing entries"),
+        ({"obs": [[[0.0]] * 3, [[1.0], [None]]]}, "episode 1: column 'obs' has missing numbers"),
+        ({"obs": [[[0.0]] * 3, [[1.0], [1.0, 2.0]]]}, "episode 1: .*length 1 and of length 2"),
+        ({"obs": [[[0.0]] * 2, [[1.0]] * 2]}, "episode 0: .*2 observations"),
+        ({"acts": [[0, 1], []], "rews": [[1.0, 1.0], []]}, "episode 1: "),
+        ({"rews": [[1.0, 1.0], [1.0, 2.0]]}, "episode 1: reward"),
+        ({"rews": [[1.0, 1.0], None]}, "episode 1: column 'rews' has missing entries"),
         ({"terminal": ["yes", "no"]}, "'terminal' holds string"),
-        ({"terminal": [True, None]}, "row 1: 'terminal' is missing"),
+        ({"terminal": [True, None]}, "episode 1: 'terminal' is missing"),
         ({"infos": [[1, 2], [3]]}, "'infos' holds .*not lists of text"),
-        ({"infos": [["{}", "{}"], None]}, "row 1: infos are missing"),
-        ({"infos": [["{}", "{}"], [None]]}, "row 1: infos are missing"),
-        ({"infos": [["{}", "{}"], ["{}", "{}"]]}, "row 1: .*2 infos for 1 actions"),
+        ({"infos": [["{}", "{}"], None]}, "episode 1: infos are missing"),
+        ({"infos": [["{}", "{}"], [None]]}, "episode 1: infos are missing"),
+        ({"infos": [["{}", "{}"], ["{}", "{}"]]}, "episode 1: .*2 infos for 1 actions"),
     ],
 )
 @pytest.mark.parametrize("form", ["parquet", "folder"])
@@ -271,7 +271,7 @@ def test_control_characters_in_column_names_are_not_printed(tmp_path):
 def test_a_deeply_nested_column_is_refused(tmp_path):
     table = columns(obs=None).slice(0, 1).append_column("obs", nested(40))
     pq.write_table(table, tmp_path / "a.parquet")
-    assert "row 0" in refusal(tmp_path / "a.parquet")
+    assert "episode 0" in refusal(tmp_path / "a.parquet")
 
 
 def test_a_type_that_declares_a_huge_entry_is_refused(tmp_path):
@@ -329,7 +329,7 @@ def test_infos_that_are_not_utf_8_are_refused(tmp_path):
         infos.offsets, pa.StringArray.from_buffers(3, *raw.buffers()[1:])
     )
     pq.write_table(columns().set_column(2, "infos", text), tmp_path / "a.parquet")
-    assert "row 0: infos are not text" in refusal(tmp_path / "a.parquet")
+    assert "episode 0: infos are not text" in refusal(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("kept", [0, 0.2, 0.6, 0.99])

@@ -46,7 +46,7 @@ def test_each_wrong_row_is_named(environment, changed, problem):
     bad = dataclasses.replace(cartpole(12), **changed)
     made = [cartpole(12), bad, cartpole(12), bad]
     found = inspect(made, environment=environment)
-    assert [text.split(":")[0] for text in found.problems] == ["row 1", "row 3"]
+    assert [text.split(":")[0] for text in found.problems] == ["episode 1", "episode 3"]
     assert re.search(problem, found.problems[0])
 
 
@@ -56,8 +56,10 @@ def test_episode_ends_are_checked_against_the_time_limit(environment):
     ]  # fmt: skip
     found = inspect(made, environment=environment)
     assert len(found.problems) == 2
-    assert "row 0: not marked as the end of an episode" in found.problems[0]
-    assert "row 1: 501 steps, but episodes of the environment end after 500" in found.problems[1]
+    assert "episode 0: not marked as the end of an episode" in found.problems[0]
+    assert (
+        "episode 1: 501 steps, but episodes of the environment end after 500" in found.problems[1]
+    )
     assert any("2 of 4 trajectories" in note for note in found.notes)
     assert inspect(made).problems == []
 
@@ -66,20 +68,23 @@ def test_values_out_of_bounds_give_a_note(environment):
     found = inspect([cartpole(5), cartpole(5, scale=6.0)] * 2, environment=environment)
     assert found.problems == []
     (note,) = found.notes
-    assert "row 1: observations leave the bounds" in note
-    assert "6 at step 0, bounds -4.8 to 4.8 (2 rows in all)" in note
+    assert "episode 1: observations leave the bounds" in note
+    assert "6 at step 0, bounds -4.8 to 4.8 (2 episodes in all)" in note
 
 
 def test_missing_rewards_are_a_problem():
     plain = [Trajectory(t.obs, t.acts, None, True) for t in [cartpole(3), cartpole(4)]]
     (problem,) = inspect([cartpole(3), *plain]).problems
-    assert "row 1: no rewards, in 2 of 3 rows" in problem
+    assert "episode 1: no rewards, in 2 of 3 episodes" in problem
 
 
 def test_rows_of_different_shapes_are_a_problem():
     other = dataclasses.replace(cartpole(3), obs=np.zeros((4, 4)))
     (problem,) = inspect([cartpole(3), other]).problems
-    assert "row 1: observations are float64[4], those of the first row are float32[4]" in problem
+    assert (
+        "episode 1: observations are float64[4], those of the first episode are float32[4]"
+        in problem
+    )
 
 
 def test_rows_of_wrong_lengths_are_all_named(tmp_path):
@@ -94,7 +99,11 @@ def test_rows_of_wrong_lengths_are_all_named(tmp_path):
     )
     pq.write_table(table, tmp_path / "a.parquet")
     found = inspect_demonstrations(open_trajectories(tmp_path / "a.parquet"))
-    assert [text.split(":")[0] for text in found.problems] == ["row 1", "row 2", "row 3"]
+    assert [text.split(":")[0] for text in found.problems] == [
+        "episode 1",
+        "episode 2",
+        "episode 3",
+    ]
     assert "2 observations for 2 actions" in found.problems[0]
     assert "no steps" in found.problems[1]
     assert "there are 1 infos for 2 actions" in found.problems[2]
@@ -105,4 +114,4 @@ def test_damage_that_stops_the_reading_is_the_last_problem(tmp_path):
                       "terminal": [True, True], "rews": [[0.0, 0.0], [0.0]]})  # fmt: skip
     pq.write_table(table, tmp_path / "a.parquet")
     found = inspect_demonstrations(open_trajectories(tmp_path / "a.parquet"))
-    assert "row 1: column 'obs' holds entries of length 1 and of length 2" in found.problems[-1]
+    assert "episode 1: column 'obs' holds entries of length 1 and of length 2" in found.problems[-1]

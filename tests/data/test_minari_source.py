@@ -145,7 +145,7 @@ def test_damaged_metadata_are_refused(played, datasets_path, damage):
 def test_damaged_episodes_are_refused(played, datasets_path):
     for path in (datasets_path / NAME / "data" / "1").glob("*.arrow"):
         path.write_bytes(path.read_bytes()[:100])
-    assert f"minari:{NAME}, row 1: cannot be read" in refusal(MinariSource(NAME).read)
+    assert f"minari:{NAME}, episode 1: cannot be read" in refusal(MinariSource(NAME).read)
 
 
 def test_dictionary_observations_are_refused(datasets_path):

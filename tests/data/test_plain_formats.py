@@ -269,7 +269,7 @@ def test_hdf5_that_is_not_of_robomimic_is_refused(tmp_path):
         open_trajectories(path)
     with h5py.File(path, "w") as file:
         file["episodes"] = np.zeros(3)
-    with pytest.raises(InputError, match="holds episodes and no group 'data'"):
+    with pytest.raises(InputError, match=r"holds episodes and no group 'data', .* --rename"):
         open_trajectories(path)
     with h5py.File(path, "w") as file:
         file.create_group("data/demo_0")["actions"] = np.zeros((3, 1))
@@ -366,3 +366,88 @@ def test_obs_is_refused_where_there_is_one_observation(tmp_path):
     write_csv(tmp_path / "set.csv", steps(episodes()))
     with pytest.raises(InputError, match=r"--obs arm: .*has a single observation"):
         open_trajectories(tmp_path / "set.csv", obs=["arm"])
+
+
+NAMES_OF_D4RL = {
+    "obs": "observations",
+    "acts": "actions",
+    "dones": "terminals",
+    "next_obs": "next_observations",
+    "rewards": "rewards",
+}
+
+
+def write_arrays(path, arrays):
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+        return
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
+        file.create_group("metadata")["algorithm"] = "SAC"
+
+
+@pytest.mark.parametrize("name", ["set.hdf5", "set.npz"])
+@pytest.mark.parametrize("next_obs", [True, False])
+def test_arrays_are_read_under_the_names_of_d4rl(name, next_obs, tmp_path):
+    made = episodes((3, 5, 2), acts=2)
+    arrays = {NAMES_OF_D4RL[key]: values for key, values in steps(made, next_obs=next_obs).items()}
+    ends = arrays["terminals"]
+    arrays["timeouts"] = ends & (np.arange(len(ends)) < 5)  # the first ended by a time limit
+    arrays["terminals"] = ends & ~arrays["timeouts"]
+    write_arrays(tmp_path / name, arrays)
+    found = open_trajectories(tmp_path / name).read()
+    assert found == (made if next_obs else repeated(made))
+    del arrays["terminals"]
+    write_arrays(tmp_path / f"timeouts-{name}", arrays)
+    first, rest = open_trajectories(tmp_path / f"timeouts-{name}").read()
+    assert (len(first), first.terminal, len(rest), rest.terminal) == (3, True, 7, False)
+
+
+def test_numbered_arrays_of_d3rlpy_are_episodes(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    made = episodes([2] * 11, acts=1)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number, episode in enumerate(made):
+            file[f"observations_{number}"] = episode.obs[:-1]
+            file[f"actions_{number}"] = episode.acts
+            file[f"rewards_{number}"] = episode.rews.reshape(-1, 1)
+            file[f"terminated_{number}"] = True
+    assert open_trajectories(tmp_path / "a.h5").read() == repeated(made)
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file["actions_3"]
+        file["actions_3"] = np.zeros((5, 1))
+    with pytest.raises(InputError, match="episode 3: 2 observations for 5 actions"):
+        open_trajectories(tmp_path / "a.h5").read()
+
+
+@pytest.mark.parametrize("name", ["set.hdf5", "set.npz"])
+def test_arrays_are_renamed_as_the_user_says(name, tmp_path):
+    made = episodes()
+    arrays = steps(made)
+    write_arrays(tmp_path / name, {"states": arrays.pop("obs"), **arrays})
+    with pytest.raises(InputError, match="no obs among"):
+        open_trajectories(tmp_path / name)
+    assert open_trajectories(tmp_path / name, rename={"states": "obs"}).read() == made
+    with pytest.raises(InputError, match=r"--rename state=obs: no array 'state' .* 'states'"):
+        open_trajectories(tmp_path / name, rename={"state": "obs"})
+    with pytest.raises(InputError, match="states=observation: no such name; Accepted: acts"):
+        open_trajectories(tmp_path / name, rename={"states": "observation"})
+
+
+def test_arrays_of_hdf5_do_not_lead_to_other_files(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    arrays = steps(episodes())
+    write_arrays(tmp_path / "a.hdf5", arrays)
+    with h5py.File(tmp_path / "a.hdf5", "a") as file:
+        del file["acts"]
+        file["acts"] = h5py.ExternalLink("other.hdf5", "/acts")
+    with pytest.raises(InputError, match="'acts' is a link, which is not followed"):
+        open_trajectories(tmp_path / "a.hdf5")
+
+
+def test_rename_is_refused_where_names_are_given(tmp_path):
+    write_csv(tmp_path / "a.csv", steps(episodes()))
+    with pytest.raises(InputError, match=r"--rename a: .* has its own names"):
+        open_trajectories(tmp_path / "a.csv", rename={"a": "obs"})

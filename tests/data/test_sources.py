@@ -79,7 +79,7 @@ def test_formats_are_detected_by_content(tmp_path, trajectories):
     [
         (b"", r"unknown format '.dat' (empty): expected a folder"),
         (b"hello world", "starts with b'hello '"),
-        (b"\x89HDF\r\n", "not readable as HDF5 of robomimic"),
+        (b"\x89HDF\r\n", "not readable as HDF5"),
         (b"\x80\x04]", "can execute any code"),
     ],
 )
@@ -148,8 +148,8 @@ def test_pickles_without_rewards_are_read(tmp_path, reference_types, trajectorie
     [
         (pickle.dumps({"a": 1}), "holds a dict, not a list of trajectories"),
         (pickle.dumps([]), "no trajectories in it"),
-        (pickle.dumps([1, 2]), "row 0: not a trajectory (a int)"),
-        (pickle.dumps([np.zeros(3)]), "row 0: not a trajectory (a ndarray)"),
+        (pickle.dumps([1, 2]), "episode 0: not a trajectory (a int)"),
+        (pickle.dumps([np.zeros(3)]), "episode 0: not a trajectory (a ndarray)"),
         (b"\x80\x04", "not pickled trajectories"),
         (b"", "not pickled trajectories"),
         (b"garbage", "not pickled trajectories"),
@@ -165,7 +165,7 @@ def test_an_invalid_row_of_a_pickle_is_named(tmp_path, reference_types, trajecto
     bad = reference_types.TrajectoryWithRew(first.obs[1:], first.acts, None, True, first.rews)
     good = reference_types.TrajectoryWithRew(first.obs, first.acts, None, True, first.rews)
     (tmp_path / "a.pkl").write_bytes(pickle.dumps([good, bad]))
-    assert "row 1: not a trajectory" in refusal(tmp_path / "a.pkl", trust=True)
+    assert "episode 1: not a trajectory" in refusal(tmp_path / "a.pkl", trust=True)
 
 
 def test_saved_folders_have_the_state_file_of_datasets(tmp_path, trajectories):

@@ -143,7 +143,7 @@ def test_rows_are_counted_over_all_shards(tmp_path, small_chunks):
     rows = [0, 24, 25, 40, 59]
     assert read_demonstrations(tmp_path, rows=rows) == [made[row] for row in rows]
     assert read_demonstrations(tmp_path, rows=[]) == []
-    with pytest.raises(InputError, match="60 trajectories, so no row 60"):
+    with pytest.raises(InputError, match="60 trajectories, so no episode 60"):
         read_demonstrations(tmp_path, rows=[1, 60])
     for wrong in ([1, 1], [2, 1], [-1, 3]):
         with pytest.raises(ValueError, match="increasing"):

@@ -301,7 +301,7 @@ def test_bad_demonstrations_are_refused(hub, tmp_path):
     rews[3][0] = float("nan")
     column = pa.array(rews, table.schema.field("rews").type)
     pq.write_table(table.set_column(table.schema.get_field_index("rews"), "rews", column), path)
-    with pytest.raises(InputError, match=r"row 3: .*demos validate"):
+    with pytest.raises(InputError, match=r"episode 3: .*demos validate"):
         push_demos(tmp_path / "demos", "me/demos")
     assert hub.requests == []
 

@@ -52,6 +52,14 @@ def test_an_answer_is_stored_with_its_sides(page, server):
     assert answer.preference == (0.0 if answer.swapped else 1.0)
 
 
+def test_the_goal_is_not_above_the_number_of_questions(page, server):
+    state = page.state()
+    assert state["goal"] == 5 < state["total"]
+    labels = server.app.labels
+    labels.header = labels.header.model_copy(update={"goal": 1000})
+    assert page.state()["goal"] == state["total"]
+
+
 def test_the_page_is_not_told_why_a_pair_is_shown(page):
     page.answer(0)
     state = page.state()

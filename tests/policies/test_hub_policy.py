@@ -153,3 +153,13 @@ def test_the_settings_of_the_client_are_respected(tmp_path, files):
         )
         assert json.loads(done.stdout) == "ActorCriticPolicy"
         assert list((tmp_path / "home").rglob(ZIP))
+
+
+def test_without_the_hub_a_bundled_expert_is_named(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    told = r"; an expert of this environment is bundled: imitbench.load_policy\('ppo-seals-Ca"
+    with pytest.raises(InputError, match=told):
+        load_policy("ppo-huggingface", drift_venv(), env_name="seals/CartPole-v0")
+    with pytest.raises(InputError) as other:
+        load_policy("ppo-huggingface", drift_venv(), env_name="seals/Drift-v0")
+    assert "bundled" not in str(other.value)

@@ -9,6 +9,7 @@ import sys
 
 import duckdb
 import pytest
+from support.results import write_finished_run
 from support.runs import make_spec
 
 from imitbench.errors import InputError
@@ -412,3 +413,24 @@ def test_an_edited_environment_supersedes_older_runs_on_it(tmp_path, finished):
     finished(again, raw_return=2.0, at="2026-01-02T00:00:00.000+00:00")
     collect(tmp_path)
     assert [row.run_id for row in scores(tmp_path)] == [again.run_id]
+
+
+def test_a_full_disk_is_one_line_that_says_where_the_results_are(tmp_path, monkeypatch):
+    write_finished_run(tmp_path)
+
+    def fill(*arguments, **options):
+        raise duckdb.FatalException(
+            "FATAL Error: Failed: database has been invalidated because of a previous fatal "
+            'error\nCould not write file "results.duckdb": No space left on device'
+        )
+
+    monkeypatch.setattr(database, "revision", fill)
+    with pytest.raises(InputError) as told:
+        collect(tmp_path)
+    assert "FATAL" not in str(told.value)
+    assert str(told.value).endswith(
+        "the disk is full; all results are in the folders of their runs; free some space, then: "
+        f"imitbench collect --out {tmp_path}"
+    )
+    monkeypatch.undo()
+    assert collect(tmp_path).added == 1

@@ -17,14 +17,16 @@ SPEC = make_spec(budget=Budget(name="quick", unit="env_steps", amount=1000))
 EXPECTED = RunTime(train_s=80.0, other_s=20.0)
 
 
-def write_run(out, *, phase="train", step=None, train_s=0.0, ago_s=0.0, points=(), log=""):
+def write_run(
+    out, *, phase="train", step=None, train_s=0.0, ago_s=0.0, points=(), log="", **evaluation
+):
     directory = RunDirectory.of(out, SPEC)
     directory.begin(SPEC)
     moment = datetime.now(timezone.utc) - timedelta(seconds=ago_s)
     directory.write_status(
         RunStatus(
             state="running", phase=phase, pid=1, host="a", updated_at=moment.isoformat(),
-            step=step, train_s=train_s,
+            step=step, train_s=train_s, **evaluation,
         )
     )  # fmt: skip
     directory.write_curve(list(points))
@@ -61,10 +63,17 @@ def test_the_time_left_comes_from_the_costs_until_the_run_has_a_speed(tmp_path):
     assert left_s(tmp_path, phase="evaluate", step=1000, ago_s=5.0) == pytest.approx(15.0, **near)
 
 
+def test_the_time_left_of_an_evaluation_comes_from_the_episodes_that_have_ended(tmp_path):
+    half = {"phase": "evaluate", "step": 1000, "episodes": (25, 100), "phase_s": 30.0}
+    assert left_s(tmp_path, ago_s=2.0, **half) == pytest.approx(90.0 - 2.0, abs=1.0)
+    assert left_s(tmp_path, expected=None, **half) == pytest.approx(90.0, abs=1.0)
+
+
 def test_the_time_left_is_unknown_without_costs_and_when_they_were_wrong(tmp_path):
     assert left_s(tmp_path, expected=None, phase="setup") is None
     assert left_s(tmp_path, expected=None, phase="evaluate", step=1000) is None
     assert left_s(tmp_path, step=0, ago_s=1000.0) is None
+    assert left_s(tmp_path, phase="evaluate", step=1000, ago_s=1000.0) is None
     late = left_s(tmp_path, step=500, train_s=10.0, ago_s=1000.0)
     assert late == EXPECTED.other_s
 

@@ -18,7 +18,7 @@ FREE = {
     "lock": "written by prefetch; JSON of limited size", "profile": "YAML of limited size",
     "config": "YAML of limited size", "card_file": "a suite card that is changed, as `suite`",
     "best": "YAML of limited size", "external": "results that `import` wrote",
-    "new": "as `algo`", "baseline": "as `algo`", "figure": "is written",
+    "new": "as `algo`", "also_new": "as `algo`", "baseline": "as `algo`", "figure": "is written",
     "copies": "SQLite of the same set, whose rows are validated",
     "record": "is written",
     "card": "is changed; text of limited size",
@@ -34,10 +34,10 @@ env episodes epochs eval_episodes every executor fail_fast fail_if failed failed
 follow force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills
 kind length level license likely limit log_format make_only margin max_episodes max_mem max_seeds
 message min_task_minutes n_demos name names newest no_browser objective obs open pack pairs per
-per_gpu points port private prune public_seed query question queue quiet race regime replicates
-retries revision run runs score_one scores search_seeds seed seeds set_ show simulate steps strict
-tail threads timeout title total_comparisons total_timesteps trials trust video_episodes wait
-wandb_project watch weights with_policies without_curves yes by url submit_to
+per_gpu points port private prune public_seed query question queue quiet race regime rename
+replicates retries revision run runs score_one scores search_seeds seed seeds set_ show simulate
+steps strict tail threads timeout title total_comparisons total_timesteps trials trust
+video_episodes wait wandb_project watch weights with_policies without_curves yes by url submit_to
 """
 PLAIN = frozenset(_PLAIN.split())
 

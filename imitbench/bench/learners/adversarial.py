@@ -120,7 +120,7 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer], PackedLearner):
         self.curves = [list(curve) for curve in state["curves"]]
 
     @abstractmethod
-    def _make_reward_net(self, task: Task) -> RewardNet:
+    def make_reward_net(self, task: Task) -> RewardNet:
         """Creates the network of the discriminator and the reward."""
 
     def make_trainer(
@@ -146,7 +146,7 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer], PackedLearner):
             gen_replay_buffer_capacity=options["replay_rounds"]
             * options["n_envs"]
             * options["n_steps"],
-            reward_net=self._make_reward_net(task),
+            reward_net=self.make_reward_net(task),
             allow_variable_horizon=task.environment.horizon == "variable",
             custom_logger=silent_logger(),
             rng=rng,
@@ -194,7 +194,8 @@ class GAILLearner(AdversarialLearner):
 
     algorithm = GAIL
 
-    def _make_reward_net(self, task: Task) -> RewardNet:
+    def make_reward_net(self, task: Task) -> RewardNet:
+        """Creates the network of the discriminator's logit."""
         options = self.options
         return BasicRewardNet(
             task.observation_space,
@@ -231,7 +232,8 @@ class AIRLLearner(AdversarialLearner):
             "bounded_density": None if self.options["disc_density"] == "bounded" else False,
         }
 
-    def _make_reward_net(self, task: Task) -> RewardNet:
+    def make_reward_net(self, task: Task) -> RewardNet:
+        """Creates a network with potential-based shaping."""
         options = self.options
         sizes = [options["reward_hidden_size"]] * options["reward_hidden_layers"]
         net: RewardNet = BasicShapedRewardNet(

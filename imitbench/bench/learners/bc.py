@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.algorithms.bc import BC
+from imitbench.algorithms.bc_loss import BehaviorCloningLossCalculator
 from imitbench.bench.curve import CurveWriter, curve_logger
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.rollout import flatten_trajectories
@@ -56,7 +57,13 @@ CURVE_POINTS = 20
 
 
 class BCLearner(Learner):
-    """Maximizes the likelihood of the expert's actions with batches of transitions."""
+    """Maximizes the likelihood of the expert's actions with batches of transitions.
+
+    Attributes:
+        loss_class: What `BC` minimizes.
+    """
+
+    loss_class: ClassVar[type[BehaviorCloningLossCalculator]] = BehaviorCloningLossCalculator
 
     def setup(
         self,
@@ -93,13 +100,16 @@ class BCLearner(Learner):
             **shared: Arguments of `BC` and of its subclasses.
         """
         options: dict[str, Any] = dict(task.hyperparameters)
-        return BC(
+        trainer = BC(
             observation_space=task.observation_space,
             action_space=task.action_space,
             policy=make_clone_policy(task),
             ent_weight=options["ent_weight"],
             **shared,
         )
+        usual = trainer.loss_calculator
+        trainer.loss_calculator = self.loss_class(usual.ent_weight, usual.l2_weight)
+        return trainer
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint

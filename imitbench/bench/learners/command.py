@@ -37,8 +37,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.cards.algorithm import AlgorithmCard, CommandRecipe, Scalar
-from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.cards.algorithm import CommandRecipe, Scalar
+from imitbench.cards.plugins import read_algorithm_card
 from imitbench.data.arrow_table import TableRow
 from imitbench.data.demonstrations import write_demonstrations
 from imitbench.data.json_lines import json_line
@@ -394,7 +394,7 @@ def read_recipe(folder: Path) -> CommandRecipe:
         InputError: The card has no command.
     """
     path = folder / "card.yaml"
-    recipe = read_yaml_model(path, AlgorithmCard).command
+    recipe = read_algorithm_card(path).command
     if recipe is None:
         raise InputError(f"{path}: command: CommandLearner needs one, `command: {{run: […]}}`")
     return recipe

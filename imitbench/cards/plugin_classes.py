@@ -1,8 +1,9 @@
-"""Classes of policies that a plug-in method defines: how they are stored and found again.
+"""Classes of networks that a plug-in method defines: how they are stored and found again.
 
-A stored policy names such a class as `module:Class`, relative to the source of the method, with the
-name of the method and the digest of its source. Nothing is imported because a file names it: the
-class is only found in source that the user has named, see `imitbench.cards.plugins`.
+A stored policy or reward network names such a class as `module:Class`, relative to the source of
+the method, with the name of the method and the digest of its source. Nothing is imported because a
+file names it: the class is only found in source that the user has named, see
+`imitbench.cards.plugins`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, Field
-from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
 from imitbench.cards.plugins import find_algorithm
@@ -24,7 +24,7 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class PluginSource(BaseModel, extra="forbid", strict=True, frozen=True):
-    """The source of the method that defines classes of a stored policy.
+    """The source of the method that defines classes of a stored network.
 
     Attributes:
         name: Name of the method.
@@ -35,10 +35,11 @@ class PluginSource(BaseModel, extra="forbid", strict=True, frozen=True):
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class PolicyCodec(ArgumentCodec):
-    """Converts arguments of policies to JSON and back; knows classes of one method, too.
+class PluginCodec(ArgumentCodec):
+    """Converts arguments of networks to JSON and back; knows classes of one method, too.
 
     Args:
+        what: Kind of network, for messages.
         types: Classes of libraries, by their name in the file.
         plugin: Source in which other classes are found; when storing, that of the first one.
 
@@ -46,8 +47,10 @@ class PolicyCodec(ArgumentCodec):
         plugin: Source of the classes so far; `None` if all are of libraries.
     """
 
-    def __init__(self, types: Mapping[str, type], plugin: PluginSource | None = None) -> None:
-        super().__init__("policy", types)
+    def __init__(
+        self, what: str, types: Mapping[str, type], plugin: PluginSource | None = None
+    ) -> None:
+        super().__init__(what, types)
         self.plugin = plugin
 
     def name_of(self, cls: type) -> str:
@@ -62,8 +65,8 @@ class PolicyCodec(ArgumentCodec):
         source = PluginSource(name=found.method, digest=found.digest)
         if self.plugin not in (None, source):
             raise ValueError(
-                f"policy: {cls.__qualname__} is of method {found.method}, and another class is of "
-                f"{self.plugin.name}; define both in the same source"
+                f"{self.what}: {cls.__qualname__} is of method {found.method}, and another class "
+                f"is of {self.plugin.name}; define both in the same source"
             )
         self.plugin = source
         return found.reference
@@ -78,7 +81,9 @@ class PolicyCodec(ArgumentCodec):
         if self.plugin is None or not isinstance(name, str) or ":" not in name:
             return super().type_of(name)
         module, _, own = name.partition(":")
-        source = import_source(self.plugin.digest, module, f"policy of method {self.plugin.name}")
+        source = import_source(
+            self.plugin.digest, module, f"{self.what} of method {self.plugin.name}"
+        )
         found = getattr(source, own, None)
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise ValueError(f"{name}: method {self.plugin.name} has no such class of networks")
@@ -86,15 +91,17 @@ class PolicyCodec(ArgumentCodec):
 
 
 def choose_source(
-    stated: PluginSource, where: object, *, plugin: str | None, trust: bool
+    stated: PluginSource, where: object, *, what: str, plugin: str | None, trust: bool, name_it: str
 ) -> PluginSource:
-    """Returns the source from which the classes of a stored policy are imported.
+    """Returns the source from which the classes of a stored network are imported.
 
     Args:
         stated: Source that the file states.
         where: Path of the file, for messages.
+        what: Kind of network, for messages.
         plugin: The method, as the user typed it; `None` if the process was told of it before.
         trust: Whether source that has changed since may be used.
+        name_it: How to name the method, for messages.
 
     Raises:
         InputError: The method is not named; or `plugin` is another one, or does not exist, or its
@@ -103,49 +110,55 @@ def choose_source(
     if plugin is None:
         if not is_registered(stated.digest):
             raise InputError(
-                f"{where}: the policy's class is in the source of method {stated.name}, which is "
-                f"imported only if you name it: --algo ./{stated.name}"
+                f"{where}: the {what}'s class is in the source of method {stated.name}, which is "
+                f"imported only if you name it: {name_it}"
                 f"{'' if trust else ', or --trust'}"
             )
         return stated
     card = find_algorithm(plugin)
     if card.name != stated.name or card.origin.digest is None:
         raise InputError(
-            f"--algo {plugin}: is method {card.name}; the policy in {where} is of {stated.name}"
+            f"--algo {plugin}: is method {card.name}; the {what} in {where} is of {stated.name}"
         )
     if card.origin.digest != stated.digest and not trust:
         raise InputError(
-            f"--algo {plugin}: its source has changed since it made the policy (digest "
+            f"--algo {plugin}: its source has changed since it made the {what} (digest "
             f"{card.origin.digest[:12]}, then {stated.digest[:12]}); restore it, or pass --trust "
-            "to load the policy with the present source"
+            f"to load the {what} with the present source"
         )
     return PluginSource(name=card.name, digest=card.origin.digest)
 
 
-def constructor_arguments(policy: BasePolicy) -> dict[str, Any]:
-    """Returns the arguments with which a policy of a user's class is constructed again.
+def constructor_arguments(
+    net: nn.Module, saved: Mapping[str, Any], what: str = "policy"
+) -> dict[str, Any]:
+    """Returns the arguments with which a network of a user's class is constructed again.
 
-    They are those that Stable-Baselines3 would save (`_get_constructor_parameters`), as far as the
-    constructor accepts them, and, for every other parameter, the attribute of the same name.
+    They are those that its bases would save, as far as the constructor accepts them, and, for every
+    other parameter, the attribute of the same name.
+
+    Args:
+        net: The network.
+        saved: Arguments that its bases would save.
+        what: Kind of network, for messages.
 
     Raises:
-        ValueError: The policy does not keep an argument.
+        ValueError: The network does not keep an argument.
     """
-    cls = type(policy)
+    cls = type(net)
     parameters = _parameters(cls)
-    saved = policy._get_constructor_parameters()
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        saved = {name: value for name, value in saved.items() if name in parameters}
+    passes_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    arguments = {name: value for name, value in saved.items() if passes_on or name in parameters}
     for name, parameter in parameters.items():
-        if name in saved or parameter.kind in _OPEN or name == "lr_schedule":
+        if name in arguments or parameter.kind in _OPEN or name == "lr_schedule":
             continue
-        if not hasattr(policy, name):
+        if not hasattr(net, name):
             raise ValueError(
-                f"policy: {cls.__qualname__}.__init__ takes '{name}', which the policy does not "
+                f"{what}: {cls.__qualname__}.__init__ takes '{name}', which the {what} does not "
                 f"keep; set `self.{name} = {name}` there, so that it can be stored"
             )
-        saved[name] = getattr(policy, name)
-    return saved
+        arguments[name] = getattr(net, name)
+    return arguments
 
 
 def accepts(cls: type, name: str) -> bool:

@@ -1,0 +1,1 @@
+"""Template of a variant of DAC."""
