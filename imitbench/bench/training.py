@@ -386,16 +386,7 @@ def run_trainings(
             if len(members) > 1:  # each seed's must not depend on which others have a directory
                 restore_generators(trained)
             measures.append(_measures(own, config, partial(inputs[0].judge, *spaces)))
-        with hidden_environment_rewards(first.environment.id, first.rewards):
-            fresh = learner.transfer_policy() if first.transfer else None
-        transfer = None
-        if fresh is not None:
-            transfer = evaluator.evaluate(
-                _where_evaluated(fresh, first),
-                episodes=first.protocol.episodes,
-                seed=first.seed,
-                deterministic=False,
-            )
+        transfer = _transferred(evaluator, learner, first) if first.transfer else None
     monitor.enter("save")
     results = []
     for (directory, _, own, policy, curve), evaluated, measured in zip(
@@ -405,6 +396,16 @@ def run_trainings(
         seconds = progress.train_s / len(members)
         results.append(Trained(*evaluated, env_steps, seconds, measured, transfer))
     return results
+
+
+def _transferred(evaluator: Evaluator, learner: Learner, config: TrainingConfig) -> Episodes | None:
+    """Returns episodes of a policy that is trained on the learned reward, if there is one."""
+    with hidden_environment_rewards(config.environment.id, config.rewards):
+        fresh = learner.transfer_policy()
+    if fresh is None:
+        return None
+    fresh, episodes = _where_evaluated(fresh, config), config.protocol.episodes
+    return evaluator.evaluate(fresh, episodes=episodes, seed=config.seed, deterministic=False)
 
 
 def _measures(

@@ -154,9 +154,7 @@ def race(
             note("at most; a race ends as soon as all is decided:")
         print_plans([planned.plan], resolved, out, json=json)
     else:
-        result = carry_on(planned, resolved, out, quiet=quiet)
-        show(result, out, json=json, quiet=quiet)
-        raise typer.Exit(exit_code(result, resolved))
+        _finish(planned, resolved, out, json=json, quiet=quiet)
 
 
 def _named(new: list[str], baseline: list[str]) -> list[str]:
@@ -167,6 +165,15 @@ def _named(new: list[str], baseline: list[str]) -> list[str]:
             f"--baseline {baseline[0]}"
         )
     return split_names("NEW", new)
+
+
+def _finish(
+    planned: PlannedRace, options: RunOptions, out: Path, *, json: bool, quiet: bool
+) -> None:
+    """Runs the race, and prints its verdicts."""
+    result = carry_on(planned, options, out, quiet=quiet)
+    show(result, out, json=json, quiet=quiet)
+    raise typer.Exit(exit_code(result, options))
 
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:

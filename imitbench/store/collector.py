@@ -190,8 +190,8 @@ def _revise(
     except duckdb.Error as error:
         if "no space left" in str(error).lower():
             raise InputError(
-                f"{home / database.DATABASE_FILE}: the disk is full; all results are in the "
-                f"folders of their runs; free some space, then: imitbench collect --out {out}"
+                f"{home / database.DATABASE_FILE}: No space left on device; all results are in "
+                f"the folders of their runs; free some space, then: imitbench collect --out {out}"
             ) from error
         why = one_line(error, 500)  # the end of the message has the cause
         raise InputError(f"{home / database.DATABASE_FILE}: cannot be written ({why})") from error

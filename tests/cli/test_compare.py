@@ -91,7 +91,8 @@ def test_a_better_algorithm_is_called_better_everywhere(compare, monkeypatch):
     assert "the larger of means and of ranks, corrected by Holm" in answer.stderr
 
 
-def test_several_verdicts_begin_with_a_summary(compare):
+def test_several_verdicts_begin_with_a_summary(compare, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     first, second, third, *_ = compare("dagger").stdout.splitlines()
     assert first == "dagger in typical runs:"
     assert second.endswith("source bundled: better than bc; undecided: gail")

@@ -429,8 +429,8 @@ def test_a_full_disk_is_one_line_that_says_where_the_results_are(tmp_path, monke
         collect(tmp_path)
     assert "FATAL" not in str(told.value)
     assert str(told.value).endswith(
-        "the disk is full; all results are in the folders of their runs; free some space, then: "
-        f"imitbench collect --out {tmp_path}"
+        "No space left on device; all results are in the folders of their runs; free some space, "
+        f"then: imitbench collect --out {tmp_path}"
     )
     monkeypatch.undo()
     assert collect(tmp_path).added == 1
