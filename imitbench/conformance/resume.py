@@ -253,9 +253,13 @@ class _ResumeChecker:
         )
         expected = STOPPED if sent == "stop" else -_SIGNALS[sent]
         directory = self._run("interrupted")
-        if code != expected or directory.has_outcome:
+        status = directory.last_status()
+        # The evaluation ends at once, too, and keeps the training.
+        trained = sent == "stop" and status is not None and status.phase == "evaluate"
+        if code != expected or directory.has_outcome or trained:
             self._check_failure(directory, words)
-            happened = "it completed" if directory.is_done else f"it ended with code {code}{words}"
+            complete = directory.is_done or trained
+            happened = "it completed" if complete else f"it ended with code {code}{words}"
             raise _TrialError(
                 f"the run should have been {kind} after offer {offer}, but {happened}: training "
                 "must offer the same number of checkpoints each time, and must not swallow "
