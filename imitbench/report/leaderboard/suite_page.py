@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -50,7 +51,8 @@ def _facets(part: BoardSection) -> dict[str, str]:
     given = part.section.conditions
     return {
         "source": given.source or "none",
-        "demonstrations": given.demonstrations or "none",
+        # "all" and "10" in place of "all demonstrations" and "10 demonstrations"
+        "demonstrations": re.sub(" demonstrations?", "", given.demonstrations) or "none",
         "budget": given.budget or "none",
     }
 
