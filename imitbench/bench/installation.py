@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.provenance import cpu_model, package_versions
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
-from imitbench.executors.devices import explain_cuda, find_cuda
+from imitbench.executors.devices import explain_cuda, find_cuda, usable_cores
 from imitbench.records.runs import EnvironmentSpec
 
 _LEAST_FREE_BYTES = 1_000_000_000
@@ -62,8 +61,7 @@ def _check(what: str, check: Callable[[], str]) -> InstallationCheck:
 
 
 def _machine() -> str:
-    cores = len(os.sched_getaffinity(0))
-    return f"Python {platform.python_version()}, {cores} cores, {cpu_model()}"
+    return f"Python {platform.python_version()}, {usable_cores()} cores, {cpu_model()}"
 
 
 def _device() -> str:
