@@ -112,9 +112,9 @@ class Plan:
         """Locations of source outside this package, by digest."""
         origins = [self.suite.origin, *(card.origin for card, _ in self.algorithms)]
         return {
-            origin.digest: origin.place
+            origin.digest: origin.source
             for origin in origins
-            if origin.place is not None and origin.digest is not None
+            if origin.source is not None and origin.digest is not None
         }
 
     @property
@@ -194,7 +194,7 @@ def plan_request(
     if request.source == HUB:
         environments = _fetch(suite.name, environments, cards, lock, notify)
         suite = suite.model_copy(update={"environments": {**suite.environments, **environments}})
-    outside = {card.name: card.origin.reference for card in cards if card.origin.place}
+    outside = {card.name: card.origin.reference for card in cards if card.origin.source}
     if suite.name not in suite_names():
         outside[suite.name] = suite.origin.reference
     found = {
@@ -370,7 +370,7 @@ def _named(
     for name in wanted - {card.name for card in [*cards, *named]}:
         load_algorithm(name)  # raises an error that explains the problem
     chosen = [card for card in cards if card.role in ("method", "anchor") or card.name in wanted]
-    return [*chosen, *(card for card in named if card.origin.place is not None)]
+    return [*chosen, *(card for card in named if card.origin.source is not None)]
 
 
 def _tuned(

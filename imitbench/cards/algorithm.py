@@ -91,13 +91,13 @@ class Origin:
     Attributes:
         folder: Folder with the card.
         reference: What the user can type for it in any working folder.
-        place: Source of the card's module, if outside this package.
+        source: Location of the source of the module, if outside this package.
         digest: SHA-256 of that source.
     """
 
     folder: Path
     reference: str
-    place: SourceLocation | None = None
+    source: SourceLocation | None = None
     digest: str | None = None
 
 

@@ -112,7 +112,7 @@ def load_tuned(card: AlgorithmCard) -> Mapping[str, dict[str, Scalar]] | None:
     Raises:
         InputError: The file is malformed, or the card rejects a value.
     """
-    outside = card.origin.place is not None
+    outside = card.origin.source is not None
     folder = card.origin.folder if outside else algorithm_directory(card.name)
     path = folder / TUNED_FILE
     if not path.is_file():

@@ -215,7 +215,7 @@ class MethodUnderTest:
             hyperparameters=self.values,
             demos=poisoned_demos(bed.demos, poison) if card.needs.demos else [],
             expert=lambda *_: bed.expert if card.needs.expert else None,
-            folder=card.origin.folder if card.origin.place else None,
+            folder=card.origin.folder if card.origin.source else None,
         )
         return set_up(config, inputs, bed.observation_space, bed.action_space)
 

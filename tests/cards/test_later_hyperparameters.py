@@ -81,7 +81,7 @@ def test_the_absent_value_must_be_accepted_by_the_card(tmp_path):
 def test_a_worker_completes_omitted_keys(tmp_path):
     write_card(tmp_path)
     card = find_algorithm(str(tmp_path))
-    register(card.origin.digest, card.origin.place)
+    register(card.origin.digest, card.origin.source)
     plain = card.resolve({"noise": "0", "limit": "null"})
     spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, request_of())
     assert spec.hyperparameters == {"rate": 0.5}

@@ -44,8 +44,8 @@ def test_modules_of_packages_that_are_not_imported(reference, tmp_path):
     for each in (folder.parent.parent, folder.parent):
         (each / "__init__.py").write_text("raise SystemExit('imported')")
     card = find_algorithm(reference)
-    place = card.origin.place
-    assert (place.package, place.root) == ("pkg.inner.mine", tmp_path / "site")
+    source = card.origin.source
+    assert (source.package, source.root) == ("pkg.inner.mine", tmp_path / "site")
     assert "pkg" not in sys.modules
 
 
@@ -62,7 +62,7 @@ def test_entry_points(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n")
     points = "[imitbench.algorithms]\nmine = pkg.mine\nyours = pkg.mine\nnone = pkg\n"
     (info / "entry_points.txt").write_text(points)
-    assert find_algorithm("mine").origin.place.package == "pkg.mine"
+    assert find_algorithm("mine").origin.source.package == "pkg.mine"
     with pytest.raises(InputError, match="has name 'mine'; use the same name"):
         find_algorithm("yours")
     with pytest.raises(InputError, match="ship the card with the package"):
