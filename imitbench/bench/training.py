@@ -363,7 +363,9 @@ def run_trainings(
                 _check_storable(learner)
             monitor.enter("train")
             directories = [member.directory for member in members]
-            env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
+            env_steps, progress = train_learner(
+                first.budget, learner, checkpoints, monitor, directories
+            )
         if keep_trained:
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
@@ -507,17 +509,30 @@ def _where_evaluated(policy: BasePolicy, config: TrainingConfig) -> BasePolicy:
     return deepcopy(policy).to("cpu")
 
 
-def _train(
+def train_learner(
     budget: Budget,
     learner: Learner,
     checkpoints: CheckpointManager,
     monitor: Monitor,
-    directories: Sequence[RunDirectory | None],
+    directories: Sequence[RunDirectory | None] = (None,),
 ) -> tuple[int, RunProgress]:
     """Trains from the start, or from the checkpoint of an interrupted attempt.
 
     The curves in the directories grow meanwhile. At the start they end where the checkpoint does:
     training gives later points of an interrupted attempt again.
+
+    Args:
+        budget: Amount of training.
+        learner: A learner that was set up.
+        checkpoints: Where its state is saved, and from which it resumes.
+        monitor: Notified of progress; may end the training.
+        directories: That of each seed, for its curve; `None` for a curve in no file.
+
+    Returns:
+        Environment steps of the training, and its progress with the curve.
+
+    Raises:
+        RunStoppedError: The monitor ended the training; its state was saved.
     """
     progress = checkpoints.resume(learner) or RunProgress()
     monitor.begin(progress)

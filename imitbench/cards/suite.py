@@ -117,13 +117,22 @@ class HubSource(Card):
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
 
 
+_OF_SB3 = (
+    "net_arch",
+    "normalize_observations",
+    "normalize_rewards",
+    "learning_rate_decay",
+    "lean",
+)
+
+
 class ExpertRecipe(Card):
     """An expert and how to train it.
 
     Attributes:
         repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
-        algo: Algorithm of Stable-Baselines3; `exact` for planning with the model of a tabular
-            environment.
+        algo: Algorithm of Stable-Baselines3; `sac_true_reward` for the bundled method of that name;
+            `exact` for planning with the model of a tabular environment.
         env_steps: Training steps; 0 for planning.
         environments: Number of parallel environments.
         seed: Training seed.
@@ -136,13 +145,14 @@ class ExpertRecipe(Card):
         net_arch: Hidden layer sizes of actor and critic.
         training_kwargs: Additional keyword arguments of `gymnasium.make` that apply only in the
             expert's training, for example to end an episode at a fall.
-        hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for the
-            optimal policy, higher values for more causal entropy.
+        hyperparameters: Keyword arguments of the algorithm; of a bundled method, the values that
+            differ from its card. For planning, `temperature`: 0 for the optimal policy, higher
+            values for more causal entropy.
         hub: Expert on the hub, used with `--source hub`; `null` for none.
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
-    algo: Literal["ppo", "sac", "exact"]
+    algo: Literal["ppo", "sac", "sac_true_reward", "exact"]
     env_steps: int = Field(ge=0)
     environments: int = Field(default=8, ge=1)
     seed: int = 0
@@ -163,6 +173,25 @@ class ExpertRecipe(Card):
         if self.algo == "exact" and unknown:
             raise ValueError(f"hyperparameters: algo exact has no {', '.join(sorted(unknown))}")
         return self
+
+    @model_validator(mode="after")
+    def _a_method_has_its_own_card(self) -> ExpertRecipe:
+        """Settings that are on the method's card are not repeated by fields of the recipe."""
+        fields = type(self).model_fields
+        given = [
+            name
+            for name in _OF_SB3
+            if getattr(self, name) != fields[name].get_default(call_default_factory=True)
+        ]
+        if self.algo == "sac_true_reward" and given:
+            raise ValueError(f"{', '.join(given)}: only for ppo and sac; use hyperparameters")
+        return self
+
+    @property
+    def settings_of_sb3(self) -> dict[str, object]:
+        """Fields that only algorithms of Stable-Baselines3 have, by name; empty for others."""
+        names = _OF_SB3 if self.algo in ("ppo", "sac") else ()
+        return {name: getattr(self, name) for name in names}
 
 
 class DemoSet(Card):

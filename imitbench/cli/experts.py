@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from imitbench.cli.push import push_experts
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
+    from imitbench.cards.suite import EnvironmentCard
     from imitbench.experts.measurement import MeasurementComparison
     from imitbench.hub.reported_results import ReportedReturn
 
@@ -81,9 +82,15 @@ def train(
     steps: Annotated[
         int | None, option("--steps", "Training steps [from the card].", min=1)
     ] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"],
+        option("--device", "Processor of recipes with sac_true_reward; others use the CPU."),
+    ] = "cpu",
     json: options.Json = False,
 ) -> None:
     """Train a suite's experts by the recipes on its card, and measure them.
+
+    The same command resumes a training that was stopped.
 
     Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
     """
@@ -94,10 +101,8 @@ def train(
     environments = select_trained(suite_card, env)
 
     # Training libraries take seconds to import, so the request is checked first.
-    from imitbench.experts import measurement
-    from imitbench.experts.training import train_expert, write_expert_card
-    from imitbench.policies.storage import load_policy
-    from imitbench.records.runs import EnvironmentSpec
+    from imitbench.bench.stopping import RunStoppedError
+    from imitbench.experts.training import train_expert
 
     start_torch()
     target = to or Path("trained") / suite_card.name / "experts"
@@ -110,37 +115,51 @@ def train(
             card = card.model_copy(update={"expert": recipe})
         what = f"training {recipe.algo} for {recipe.env_steps:,} steps"
         note(f"{env_id}: {'planning with its model' if planned else what}")
-        train_expert(
-            env_id,
-            card,
-            target,
-            command=typed_command(),
-            progress=lambda step, mean: note(f"  {step:>9,} steps  mean return {mean:.2f}"),
-        )
-        directory = target / recipe.repo
-        measured = measurement.measure(
-            EnvironmentSpec.of_card(env_id, card),
-            load_policy(directory),
-            episodes=episodes,
-            deterministic=False,
-            seed=measurement.REFERENCE_SEED,
-        )
-        measurement.write_measurement(directory, measured)
-        write_expert_card(env_id, card, directory)
-        returns = measured.episodes.returns
-        note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
-        rows.append(
-            {
-                "env": env_id,
-                "directory": str(directory),
-                "env_steps": recipe.env_steps,
-                "mean_return": float(returns.mean()),
-                "std_return": float(returns.std()),
-                "episodes": len(returns),
-            }
-        )
+        try:
+            train_expert(
+                env_id,
+                card,
+                target,
+                command=typed_command(),
+                progress=lambda step, mean: note(f"  {step:>9,} steps  mean return {mean:.2f}"),
+                device=device,
+            )
+        except RunStoppedError:
+            note("stopped; the same command resumes from a checkpoint")
+            raise typer.Exit(130) from None
+        rows.append(_measured(env_id, card, target / recipe.repo, episodes))
     if json:
         print_json(rows)
+
+
+def _measured(
+    env_id: str, card: EnvironmentCard, directory: Path, episodes: int
+) -> dict[str, object]:
+    """Measures an expert, and writes its card."""
+    from imitbench.experts import measurement
+    from imitbench.experts.training import write_expert_card
+    from imitbench.policies.storage import load_policy
+    from imitbench.records.runs import EnvironmentSpec
+
+    measured = measurement.measure(
+        EnvironmentSpec.of_card(env_id, card),
+        load_policy(directory),
+        episodes=episodes,
+        deterministic=False,
+        seed=measurement.REFERENCE_SEED,
+    )
+    measurement.write_measurement(directory, measured)
+    write_expert_card(env_id, card, directory)
+    returns = measured.episodes.returns
+    note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
+    return {
+        "env": env_id,
+        "directory": str(directory),
+        "env_steps": card.expert_in(env_id).env_steps,
+        "mean_return": float(returns.mean()),
+        "std_return": float(returns.std()),
+        "episodes": len(returns),
+    }
 
 
 Expert = Annotated[

@@ -308,17 +308,21 @@ def compare_with_published(
     return MeasurementComparison(difference, error, agrees if alike else None)
 
 
-def spaces_of(spec: EnvironmentSpec) -> Spaces:
+def spaces_of(spec: EnvironmentSpec, question: str = _OF_THE_EXPERT) -> Spaces:
     """Returns the spaces and the time limit of an environment.
+
+    Args:
+        spec: Specification of the environment.
+        question: Hint at the origin of its arguments, for messages.
 
     Raises:
         InputError: The environment cannot be created with these arguments.
     """
     try:
-        with check_arguments_accepted(spec):
+        with check_arguments_accepted(spec, question):
             environment = make_environment(spec)
     except TypeError as error:
-        raise _unfit(spec, error, _OF_THE_EXPERT) from error
+        raise _unfit(spec, error, question) from error
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
     found = Spaces(environment.observation_space, environment.action_space, limit)
     environment.close()

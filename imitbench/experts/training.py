@@ -1,36 +1,45 @@
-"""Trains or computes the experts of a suite by the recipes on its card."""
+"""Trains or computes the experts of a suite by the recipes on its card.
+
+During a training, the expert's folder has `checkpoint/` with the state to resume from.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import stable_baselines3
 import yaml
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.vec_env import VecNormalize
 
 from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
-from imitbench.bench.environments import make_environment, make_training_environments
+from imitbench.bench.checkpoint import CheckpointManager
+from imitbench.bench.environments import make_environment
+from imitbench.bench.monitor import Monitor
 from imitbench.bench.seeding import derive_seed, seed_everything
+from imitbench.bench.stopping import InterruptFlag, RunStoppedError, catch_interrupts
+from imitbench.bench.training import train_learner
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.data.tabular import TabularModel
-from imitbench.experts.measurement import check_arguments_accepted, model_index
-from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.errors import InputError
+from imitbench.executors.options import CHECKPOINT_S
+from imitbench.experts.measurement import check_arguments_accepted, model_index, spaces_of
+from imitbench.experts.recipe_learners import set_up_recipe
 from imitbench.policies.storage import save_policy
 from imitbench.policies.tabular import ObservationTabularPolicy
-from imitbench.records.runs import EnvironmentSpec
-from imitbench.rl import ppo, sac
+from imitbench.records.runs import Budget, EnvironmentSpec
 from imitbench.util.files import atomic_write_text
-from imitbench.util.networks import RunningNorm
 from imitbench.version import __version__
+
+Progress = Callable[[int, float], None]
+"""Called with (environment steps so far, mean return of the episodes since the last call)."""
+
+_RETURN = "rollout/return_mean"
 
 
 def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPolicy:
@@ -57,17 +66,6 @@ def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPoli
     return ObservationTabularPolicy.of(env, pi)
 
 
-_ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
-    "ppo": stable_baselines3.PPO,
-    "sac": stable_baselines3.SAC,
-}
-_LEAN: dict[str, type[BaseAlgorithm]] = {"ppo": ppo.PPO, "sac": sac.SAC}
-CURVE_POINTS = 20
-
-Progress = Callable[[int, float], None]
-"""Called with (environment steps so far, mean return of recent episodes)."""
-
-
 @dataclass(frozen=True)
 class TrainedExpert:
     """A trained or computed expert.
@@ -76,34 +74,53 @@ class TrainedExpert:
         policy: Policy of the expert.
         settings: Settings to record in addition to the general ones.
         env_steps: Environment steps of training.
-        curve: Mean returns of recent episodes during training.
+        wall_s: Seconds of training or planning, over all attempts.
+        curve: Mean returns of the episodes since the last point.
     """
 
     policy: BasePolicy
     settings: dict[str, Any]
     env_steps: int
-    curve: list[dict[str, float]]
+    wall_s: float
+    curve: list[dict[str, float]] = field(default_factory=list)
 
 
 def train_expert(
-    env_id: str, card: EnvironmentCard, directory: Path, *, command: str, progress: Progress
+    env_id: str,
+    card: EnvironmentCard,
+    directory: Path,
+    *,
+    command: str,
+    progress: Progress,
+    device: Literal["cpu", "cuda"] = "cpu",
+    checkpoint_s: float = CHECKPOINT_S,
 ) -> None:
     """Trains one expert and writes it, without pickle, in the layout of a hub repository.
+
+    A training that was stopped or killed resumes from its last checkpoint.
 
     Args:
         env_id: Gymnasium id.
         card: The environment's card, with the recipe.
         directory: Parent folder; the expert is written to `<directory>/<repo>`.
         command: Command line to record as the expert's origin.
-        progress: Called about `CURVE_POINTS` times during training; never during planning.
+        progress: Called at each point of the learning curve; never during planning.
+        device: Processor of `sac_true_reward`; the others always train on the CPU.
+        checkpoint_s: Least seconds between two checkpoints.
+
+    Raises:
+        InputError: The folder has checkpoints of another recipe, or the recipe does not fit.
+        RunStoppedError: Ctrl-C was pressed, and a checkpoint was saved.
     """
     recipe = card.expert_in(env_id)
-    started = time.monotonic()
-    exact = recipe.algo == "exact"
-    made = _compute(env_id, card) if exact else _train(env_id, card, progress)
-    wall_s = time.monotonic() - started
-
     target = directory / recipe.repo
+    checkpoints = target / "checkpoint"
+    if recipe.algo == "exact":
+        made = _compute(env_id, card)
+    else:
+        with catch_interrupts() as interruption:
+            monitor = _Monitor(progress, interruption)
+            made = _train(env_id, card, device, checkpoints, checkpoint_s, monitor)
     save_policy(made.policy, target)
     settings = {
         "algo": recipe.algo,
@@ -118,89 +135,83 @@ def train_expert(
         "command": command,
         "imitbench": __version__,
         "env_steps": made.env_steps,
-        "wall_s": round(wall_s, 1),
+        "wall_s": round(made.wall_s, 1),
         "curve": made.curve,
     }
     atomic_write_text(target / "training.json", json.dumps(training, indent=1) + "\n")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def _claim(checkpoints: Path, recipe: ExpertRecipe) -> None:
+    """Creates the folder of a training's checkpoints, which belongs to one recipe."""
+    record = json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n"
+    path = checkpoints / "recipe.json"
+    if path.is_file() and path.read_text() != record:
+        raise InputError(
+            f"{checkpoints}: holds a training by another recipe; delete it, or name a new folder"
+        )
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, record)
 
 
 def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
     """Plans with the environment's model, without environment steps."""
+    started = time.monotonic()
     env = make_environment(EnvironmentSpec.of_card(env_id, card))
     temperature = float(card.expert_in(env_id).hyperparameters.get("temperature") or 0.0)
     policy = compute_expert(env, temperature)
     env.close()
-    return TrainedExpert(policy, {}, 0, [])
+    return TrainedExpert(policy, {}, 0, time.monotonic() - started)
 
 
-def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> TrainedExpert:
+def _train(
+    env_id: str,
+    card: EnvironmentCard,
+    device: str,
+    checkpoints: Path,
+    checkpoint_s: float,
+    monitor: Monitor,
+) -> TrainedExpert:
     recipe = card.expert_in(env_id)
     seed_everything(derive_seed(recipe.seed, "expert"))
     spec = EnvironmentSpec.of_card(env_id, card)
     spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
-    with check_arguments_accepted(spec, "are kwargs and training_kwargs of its card right?"):
-        venv = make_training_environments(
-            spec, recipe.environments, derive_seed(recipe.seed, "training")
-        )
-    training_env = venv
-    if recipe.normalize_rewards:
-        gamma = float(recipe.hyperparameters.get("gamma") or 0.99)
-        training_env = VecNormalize(venv, norm_obs=False, norm_reward=True, gamma=gamma)
-    model = _build(recipe, training_env)
-    curve = _Curve(recipe.env_steps, progress)
-    model.learn(recipe.env_steps, callback=curve)
-    venv.close()
+    question = "are kwargs and training_kwargs of its card right?"
+    with check_arguments_accepted(spec, question):
+        learner = set_up_recipe(recipe, spec, spaces_of(spec, question), device)
+    _claim(checkpoints, recipe)
+    budget = Budget(name="own", unit="env_steps", amount=recipe.env_steps)
+    saved = CheckpointManager(checkpoints, checkpoint_s)
+    env_steps, progress = train_learner(budget, learner, saved, monitor)
+    curve = [
+        {"env_steps": int(point["step"]), "mean_return": round(point[_RETURN], 2)}
+        for point in progress.curve
+        if _RETURN in point
+    ]
     settings = {
         "n_envs": recipe.environments,
-        "net_arch": recipe.net_arch,
-        "normalize_observations": recipe.normalize_observations,
-        "normalize_rewards": recipe.normalize_rewards,
-        "learning_rate_decay": recipe.learning_rate_decay,
-        "lean": recipe.lean,
+        **recipe.settings_of_sb3,
         "training_kwargs": recipe.training_kwargs,
     }
-    return TrainedExpert(model.policy, settings, model.num_timesteps, curve.points)
+    return TrainedExpert(learner.policy(), settings, env_steps, progress.train_s, curve)
 
 
-def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:
-    policy_kwargs: dict[str, Any] = {"net_arch": recipe.net_arch}
-    if recipe.normalize_observations:
-        policy_kwargs["features_extractor_class"] = NormalizeFeaturesExtractor
-        policy_kwargs["features_extractor_kwargs"] = {"normalize_class": RunningNorm}
-    hyperparameters: dict[str, Any] = dict(recipe.hyperparameters)
-    if recipe.learning_rate_decay == "linear":
-        initial = float(hyperparameters["learning_rate"])
-        hyperparameters["learning_rate"] = lambda remaining: initial * remaining
-    algorithm = (_LEAN if recipe.lean else _ALGORITHMS)[recipe.algo]
-    return algorithm(
-        "MlpPolicy",
-        venv,
-        policy_kwargs=policy_kwargs,
-        seed=derive_seed(recipe.seed, "expert"),
-        device="cpu",
-        **hyperparameters,
-    )
+class _Monitor(Monitor):
+    """Reports points of the curve, and ends the training at Ctrl-C."""
 
+    def __init__(self, report: Progress, interruption: InterruptFlag) -> None:
+        self._report = report
+        self._interruption = interruption
 
-class _Curve(BaseCallback):
-    """Records the mean return of recent episodes at evenly spaced steps."""
+    def point(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Reports the mean return, if an episode has ended."""
+        if _RETURN in metrics:
+            self._report(step, metrics[_RETURN])
 
-    def __init__(self, total: int, progress: Progress) -> None:
-        super().__init__()
-        self._interval = max(1, total // CURVE_POINTS)
-        self._next = self._interval
-        self._progress = progress
-        self.points: list[dict[str, float]] = []
-
-    def _on_step(self) -> bool:
-        if self.num_timesteps >= self._next:
-            self._next += self._interval
-            recent = [episode["r"] for episode in self.model.ep_info_buffer or ()]
-            if recent:
-                mean = float(np.mean(recent))
-                self.points.append({"env_steps": self.num_timesteps, "mean_return": round(mean, 2)})
-                self._progress(self.num_timesteps, mean)
-        return True
+    def check(self) -> None:
+        """Ends the training if Ctrl-C was pressed."""
+        if self._interruption.seen:
+            raise RunStoppedError
 
 
 def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> None:

@@ -33,6 +33,8 @@ class Collector:
         lengths: Lengths, in steps, of the episodes that ended in the last step.
         ended: Whether the episode of each environment ended in the last step, for good or by its
             time limit; shape (environments of all seeds,), bool.
+        rewards: The environments' rewards of the last step, shape (environments of all seeds,);
+            only for the agent on the true reward.
 
     Raises:
         ValueError: The number of environments is not a multiple of the number of seeds.
@@ -56,6 +58,7 @@ class Collector:
         self._steps = np.zeros(venv.num_envs, np.int64)
         self.lengths: list[int] = []
         self.ended: Array = np.zeros(venv.num_envs, bool)
+        self.rewards: Array = np.zeros(venv.num_envs, np.float32)
 
     def step(self, agent: Agent | None) -> list[Rows]:
         """Takes a step in every environment.
@@ -72,8 +75,7 @@ class Collector:
         obs = encode_each(self._encoders, self._obs)
         acts = self._random() if agent is None else self._chosen(agent, obs)
         executed = unscale_actions(acts.reshape(-1, *(space.shape or ())), space)
-        # The environment's rewards are not the method's to see.
-        stepped, _, dones, infos = self._venv.step(executed)
+        stepped, self.rewards, dones, infos = self._venv.step(executed)
         self._obs = np.asarray(stepped)
         self._steps += 1
         self.ended = np.array(dones)

@@ -1,7 +1,7 @@
-"""The off-policy agent on a given reward that changes: the agent of PEBBLE.
+"""The off-policy agent on given rewards: the environment's, or those of PEBBLE, which change.
 
-Source: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive Reinforcement Learning
-via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
+Source of the latter: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive
+Reinforcement Learning via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
 """
 
 from __future__ import annotations
@@ -21,6 +21,28 @@ from imitbench.util.actions import unscale_actions
 
 # Transitions whose rewards are computed in one call, and the largest table of distances.
 _AT_ONCE = 8192
+
+
+class TrueRewardTrainer(OffPolicyTrainer):
+    """Trains the agent on the environment's reward, as soft actor-critic (Haarnoja et al. 2018).
+
+    Args:
+        **kwargs: See `OffPolicyTrainer`; without demonstrations.
+    """
+
+    discrete_actions = True
+    uses_demonstrations = False
+
+    def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
+        """Temporal differences of the stored rewards."""
+        del expert
+        return self.td_loss(own, own.rewards)
+
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
+        """Gives new transitions the environment's rewards; inside the absorbing state it is 0."""
+        count = self._collector.n_envs
+        rows["rewards"][:count] = self._collector.rewards[seed * count : (seed + 1) * count]
+        return rows
 
 
 class RewardedTrainer(OffPolicyTrainer):

@@ -16,6 +16,7 @@ from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
 from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.rewarded import TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, silent_logger
@@ -82,7 +83,8 @@ class OffPolicyImitationLearner(PackedLearner):
             custom_logger=silent_logger(),
             allow_variable_horizon=environment.horizon == "variable",
         )
-        self.trainer.set_demonstrations_of_seeds(demos)
+        if self.method.uses_demonstrations:
+            self.trainer.set_demonstrations_of_seeds(demos)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -253,3 +255,15 @@ class ValueDICELearner(OffPolicyImitationLearner):
 
     method = ValueDICE
     arguments = ("replay_weight", "gradient_penalty", "orthogonality")
+
+
+class TrueRewardLearner(OffPolicyImitationLearner):
+    """The agent that all these methods share, on the environment's reward."""
+
+    method = TrueRewardTrainer
+    arguments = ()
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the agent; nothing has to be learned of a state whose reward is known to be 0."""
+        shared["options"] = replace(shared["options"], absorbing_states=False)
+        return super().make_trainer(task, **shared)

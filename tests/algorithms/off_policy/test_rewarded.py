@@ -5,7 +5,7 @@ import pytest
 import torch as th
 from support.off_policy import batch, small_options
 
-from imitbench.algorithms.off_policy.rewarded import RewardedTrainer
+from imitbench.algorithms.off_policy.rewarded import RewardedTrainer, TrueRewardTrainer
 from imitbench.algorithms.preference_comparisons.agent_trainer import ReplayAgent
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.data.wrappers import BufferingWrapper
@@ -179,3 +179,21 @@ def test_a_restored_agent_goes_on_bit_for_bit(agent):
     assert th.equal(other.agent.critics.vector, trainer.agent.critics.vector)
     assert th.equal(stored(other, "rewards"), stored(trainer, "rewards"))
     np.testing.assert_equal(again.sample(1)[0].rews, made.sample(1)[0].rews)
+
+
+@pytest.mark.parametrize("absorbing", [True, False])
+def test_the_true_reward_is_stored_with_its_transition(make, absorbing):
+    options = small_options(absorbing_states=absorbing, standardize=False)
+    task = "seals/EarlyTermPos-v0"
+    made = make(TrueRewardTrainer, task, None, (0, 1), 2, options, allow_variable_horizon=True)
+    made._collector._venv = buffering = BufferingWrapper(made.venv)
+    made.train_seeds(60)
+    rewards = made._replay.column("rewards", 1)
+    # Both seeds act in the same task, whose reward is 1 until it ends.
+    assert len(rewards) >= 60
+    trajectories, _ = buffering.pop_finished_trajectories()
+    ends = sum(trajectory.terminal for trajectory in trajectories)
+    assert ends > 0
+    zero = int((rewards == 0).sum())
+    assert zero == (len(rewards) - 60 if absorbing else 0)
+    assert set(rewards.unique().tolist()) == ({0.0, 1.0} if zero else {1.0})
