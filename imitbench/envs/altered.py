@@ -1,0 +1,170 @@
+"""Known tasks whose dynamics can be changed by arguments, to test what a learned reward is worth.
+
+A reward that explains an expert should also be worth optimizing where the world behaves otherwise
+(Fu et al. 2018, "Learning Robust Rewards with Adversarial Inverse Reinforcement Learning"). Every
+task here has the observations, actions and reward function of the task it is named after, and with
+its default arguments the same steps, bit for bit; its arguments change gravity, masses, lengths,
+forces or friction. `imitbench/PointMaze-v0` has no model elsewhere: it is a point that must pass a
+wall, whose opening can be on either side.
+
+Importing this module registers the tasks with Gymnasium.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.envs.classic_control import PendulumEnv
+from seals import classic_control
+
+__all__ = ["CartPole", "Pendulum", "PointMaze", "mountain_car"]
+
+
+class Pendulum(PendulumEnv):
+    """Gymnasium's `Pendulum-v1` with another pendulum.
+
+    Args:
+        mass: Mass in kilograms.
+        length: Length in metres.
+        gravity: Acceleration by gravity in metres per square second.
+        render_mode: See Gymnasium.
+    """
+
+    def __init__(
+        self,
+        mass: float = 1.0,
+        length: float = 1.0,
+        gravity: float = 10.0,
+        render_mode: str | None = None,
+    ) -> None:
+        check_positive(mass=mass, length=length, gravity=gravity)
+        super().__init__(render_mode, g=gravity)
+        self.m, self.l = mass, length
+
+
+class CartPole(classic_control.FixedHorizonCartPole):
+    """The `seals/CartPole-v0` of seals with another pole or motor.
+
+    Args:
+        pole: Length of the pole, as a multiple of the usual one.
+        force: Force of the motor, as a multiple of the usual one.
+        render_mode: See Gymnasium.
+    """
+
+    def __init__(
+        self, pole: float = 1.0, force: float = 1.0, render_mode: str | None = None
+    ) -> None:
+        check_positive(pole=pole, force=force)
+        super().__init__(render_mode=render_mode)  # type: ignore[no-untyped-call]
+        self.length *= pole
+        self.polemass_length = self.masspole * self.length
+        self.force_mag *= force
+
+
+def mountain_car(
+    gravity: float = 1.0, engine: float = 1.0, render_mode: str | None = None
+) -> gym.Env[Any, Any]:
+    """Returns the `seals/MountainCar-v0` of seals with another gravity or engine.
+
+    Args:
+        gravity: Gravity, as a multiple of the usual one.
+        engine: Force of the engine, as a multiple of the usual one.
+        render_mode: See Gymnasium.
+    """
+    check_positive(gravity=gravity, engine=engine)
+    make: Any = classic_control.mountain_car  # without types
+    env: gym.Env[Any, Any] = make(render_mode=render_mode)
+    task: Any = env.unwrapped
+    task.gravity *= gravity
+    task.force *= engine
+    return env
+
+
+class PointMaze(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
+    """A point in a square with a wall across, which leaves an opening on one side.
+
+    It starts in the middle above the wall; the goal is in the middle below it. Observations are the
+    position, from -1 to 1; actions are the step in both directions, as a share of 0.1, of at most
+    1. A step that would cross the wall ends at it. The reward is minus the distance from the goal,
+    minus 0.001 times the squared length of the action. Episodes never end before their time limit.
+
+    Fu et al. 2018, section 7.2, move the opening of such a wall from one side to the other between
+    training and test; sizes and reward are this project's own.
+
+    Args:
+        opening: Side of the opening.
+    """
+
+    STEP = 0.1
+    """Largest step in one direction."""
+    WIDTH = 0.5
+    """Width of the opening; the square is 2 wide."""
+    GOAL = (0.0, -0.6)
+    """Position of the goal."""
+    START = (0.0, 0.6)
+    """Middle of the positions at the start, which differ from it by up to `SPREAD`."""
+    SPREAD = 0.1
+
+    def __init__(self, opening: Literal["left", "right"] = "left") -> None:
+        if opening not in ("left", "right"):
+            raise ValueError(f"opening must be left or right, not {opening}")
+        self.opening = opening
+        self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self._position = np.array(self.START)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """Starts an episode."""
+        super().reset(seed=seed, options=options)
+        offset = self.np_random.uniform(-self.SPREAD, self.SPREAD, 2)
+        self._position = np.array(self.START) + offset
+        return self._position.astype(np.float32), {}
+
+    def step(
+        self, action: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Takes a step."""
+        act = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        before = self._position
+        after = np.clip(before + self.STEP * act, -1.0, 1.0)
+        if (before[1] > 0) != (after[1] > 0) and not self._is_open(before, after):
+            # It slides along the side of the wall on which it was.
+            after[1] = 1e-3 if before[1] > 0 else -1e-3
+        self._position = after
+        distance = float(np.linalg.norm(after - self.GOAL))
+        reward = -distance - 0.001 * float(act @ act)
+        return after.astype(np.float32), reward, False, False, {}
+
+    def _is_open(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> bool:
+        """Whether a step crosses the line of the wall where the opening is."""
+        share = before[1] / (before[1] - after[1])
+        crossing = before[0] + share * (after[0] - before[0])
+        return bool(
+            crossing <= self.WIDTH - 1 if self.opening == "left" else crossing >= 1 - self.WIDTH
+        )
+
+
+def check_positive(**values: float) -> None:
+    """Raises `ValueError` for a value that is not positive and finite."""
+    for name, value in values.items():
+        if not 0 < value < float("inf"):
+            raise ValueError(f"{name} must be positive, not {value}")
+
+
+_HOME = "imitbench.envs.altered"
+for _name, _entry, _steps in (
+    ("Pendulum", f"{_HOME}:Pendulum", 200),
+    ("CartPole", f"{_HOME}:CartPole", 500),
+    ("MountainCar", f"{_HOME}:mountain_car", 200),
+    ("PointMaze", f"{_HOME}:PointMaze", 100),
+    ("Ant", f"{_HOME}_mujoco:Ant", 1000),
+    ("HalfCheetah", f"{_HOME}_mujoco:HalfCheetah", 1000),
+    ("Hopper", f"{_HOME}_mujoco:Hopper", 1000),
+):
+    gym.register(id=f"imitbench/{_name}-v0", entry_point=_entry, max_episode_steps=_steps)
