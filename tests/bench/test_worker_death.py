@@ -26,7 +26,7 @@ import ctypes, os, signal, sys, time
 from imitbench.bench import stopping, training
 from imitbench.bench.worker import main
 
-train = training._train
+train = training.train_learner
 
 def act(budget, learner, checkpoints, run, directories):
     seed, attempt = run.spec.seed, run.attempt
@@ -37,7 +37,7 @@ def act(budget, learner, checkpoints, run, directories):
 
 if __name__ == "__main__":
     stopping.HANG_S = 0.5
-    training._train = act
+    training.train_learner = act
     sys.exit(main())
 """
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
@@ -147,7 +147,7 @@ def test_a_worker_above_the_memory_limit_is_killed_with_its_children(fates):
 
 
 def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep, monkeypatch):
-    plan, train = plan_of(seeds=[0, 1]), training._train
+    plan, train = plan_of(seeds=[0, 1]), training.train_learner
 
     def unlucky(budget, learner, checkpoints, run, directories):
         print("in training")
@@ -155,7 +155,7 @@ def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep
             raise RuntimeError(f"bad luck {run.attempt}")
         return train(budget, learner, checkpoints, run, directories)
 
-    monkeypatch.setattr(training, "_train", unlucky)
+    monkeypatch.setattr(training, "train_learner", unlucky)
     outcome = sweep(plan, tmp_path / "out", retries=2, runs_per_job=2)
     assert (outcome.done, len(outcome.failed)) == (1, 1)
     unlucky, lucky = (directory_of(tmp_path / "out", plan, seed) for seed in (0, 1))
@@ -205,7 +205,7 @@ def test_a_timed_out_run_reports_how_to_resume(tmp_path, plan_of, sweep, monkeyp
             time.sleep(0.01)
             run.check()
 
-    monkeypatch.setattr(training, "_train", endless)
+    monkeypatch.setattr(training, "train_learner", endless)
     [(_, failure)] = sweep(plan_of(seeds=[0]), tmp_path / "out", timeout_s=0.5).failed
     assert failure.error_type == "TimedOut"
     assert "took longer than --timeout 0.5s, in phase" in failure.message
