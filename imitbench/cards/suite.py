@@ -148,6 +148,9 @@ class ExpertRecipe(Card):
         hyperparameters: Keyword arguments of the algorithm; of a bundled method, the values that
             differ from its card. For planning, `temperature`: 0 for the optimal policy, higher
             values for more causal entropy.
+        least_return: Least mean return of an expert whose demonstrations may be collected; `null`
+            for any.
+        most_terminated: Largest share of its episodes that may end before the time limit.
         hub: Expert on the hub, used with `--source hub`; `null` for none.
     """
 
@@ -163,6 +166,8 @@ class ExpertRecipe(Card):
     net_arch: list[int] = Field(default_factory=lambda: [64, 64])
     training_kwargs: dict[str, Scalar] = Field(default_factory=dict)
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
+    least_return: float | None = None
+    most_terminated: float = Field(default=1.0, ge=0, le=1)
     hub: HubSource | None = None
 
     @model_validator(mode="after")
@@ -186,6 +191,22 @@ class ExpertRecipe(Card):
         if self.algo == "sac_true_reward" and given:
             raise ValueError(f"{', '.join(given)}: only for ppo and sac; use hyperparameters")
         return self
+
+    def why_too_weak(self, mean_return: float, terminated: float) -> str | None:
+        """Returns why an expert is below the card's demands; `None` if it meets them.
+
+        Args:
+            mean_return: Its mean return.
+            terminated: Share of its episodes that ended before the time limit.
+        """
+        if self.least_return is not None and not mean_return >= self.least_return:
+            return f"mean return {mean_return:.1f} is below {self.least_return:g} (least_return)"
+        if terminated > self.most_terminated:
+            return (
+                f"{terminated:.0%} of the episodes end early, more than "
+                f"{self.most_terminated:.0%} (most_terminated)"
+            )
+        return None
 
     @property
     def settings_of_sb3(self) -> dict[str, object]:

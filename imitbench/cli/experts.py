@@ -90,7 +90,8 @@ def train(
 ) -> None:
     """Train a suite's experts by the recipes on its card, and measure them.
 
-    The same command resumes a training that was stopped.
+    The same command resumes a training that was stopped. Exits with 1 if an expert is weaker than
+    its recipe demands.
 
     Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
     """
@@ -130,6 +131,8 @@ def train(
         rows.append(_measured(env_id, card, target / recipe.repo, episodes))
     if json:
         print_json(rows)
+    if any(row["too_weak"] for row in rows):
+        raise typer.Exit(1)
 
 
 def _measured(
@@ -145,13 +148,16 @@ def _measured(
         EnvironmentSpec.of_card(env_id, card),
         load_policy(directory),
         episodes=episodes,
-        deterministic=False,
+        deterministic=card.demos.deterministic,
         seed=measurement.REFERENCE_SEED,
     )
     measurement.write_measurement(directory, measured)
     write_expert_card(env_id, card, directory)
-    returns = measured.episodes.returns
+    returns, ended = measured.episodes.returns, measured.episodes.terminated
+    weak = card.expert_in(env_id).why_too_weak(float(returns.mean()), float(ended.mean()))
     note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
+    if weak is not None:
+        note(f"{directory}: too weak for its card: {weak}")
     return {
         "env": env_id,
         "directory": str(directory),
@@ -159,6 +165,7 @@ def _measured(
         "mean_return": float(returns.mean()),
         "std_return": float(returns.std()),
         "episodes": len(returns),
+        "too_weak": weak,
     }
 
 

@@ -60,8 +60,8 @@ def collect_demonstrations(
         The trajectories.
 
     Raises:
-        InputError: The expert is missing, the set is too large to bundle, or its folder has other
-            content.
+        InputError: The expert is missing or weaker than its recipe demands, the set is too large to
+            bundle, or its folder has other content.
     """
     recipe, expert = card.demos, card.expert_in(env_id)
     check_new_folder(directory / recipe.repo, _check_is_a_set)
@@ -76,6 +76,10 @@ def collect_demonstrations(
         deterministic=recipe.deterministic,
     )
     returns = [float(trajectory.rews.sum()) for trajectory in chosen]
+    early = float(np.mean([len(trajectory) < card.max_episode_steps for trajectory in chosen]))
+    weak = expert.why_too_weak(float(np.mean(returns)), early)
+    if weak is not None:
+        raise InputError(f"{folder}: {weak}; train it longer, or change its recipe on the card")
     readme = _dataset_card(
         env_id, recipe, expert.repo, command, len(chosen), float(np.mean(returns))
     )

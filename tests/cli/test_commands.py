@@ -233,6 +233,24 @@ def test_experts_eval_measures_a_bundled_expert(imitbench):
     }  # fmt: skip
 
 
+def test_an_expert_that_is_too_weak_is_kept_and_reported(imitbench, tmp_path):
+    from imitbench.cards.catalog import suite_directory
+
+    (tmp_path / "mine").mkdir()
+    card = (suite_directory("classic") / "suite.yaml").read_text()
+    card = card.replace("name: classic", "name: mine", 1)
+    assert card.count("      algo: sac\n") == 1
+    card = card.replace("      algo: sac\n", "      algo: sac\n      least_return: -1.0\n")
+    (tmp_path / "mine" / "suite.yaml").write_text(card)
+    trained = imitbench(
+        "experts", "train", "--suite", "./mine", "--env", "Pendulum-v1",
+        "--steps", 210, "--episodes", 1, "--to", "experts",
+    )  # fmt: skip
+    assert trained.code == 1
+    assert "too weak for its card: mean return -" in trained.err
+    assert (tmp_path / "experts" / "sac-Pendulum-v1" / "policy.safetensors").is_file()
+
+
 @pytest.mark.slow
 def test_an_expert_is_trained_and_its_demonstrations_are_collected(imitbench, tmp_path):
     trained = imitbench(

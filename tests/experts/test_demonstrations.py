@@ -5,6 +5,7 @@ import pytest
 
 from imitbench.cards.catalog import load_suite, suite_directory
 from imitbench.data.demonstrations import read_demonstrations
+from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts import demonstrations
 
@@ -13,8 +14,9 @@ ENV = "Pendulum-v1"
 
 @pytest.fixture
 def collect(tmp_path):
-    def collect(trajectories):
+    def collect(trajectories, **demanded):
         card = load_suite("classic").environments[ENV]
+        card = card.model_copy(update={"expert": card.expert.model_copy(update=demanded)})
         recipe = card.demos.model_copy(update={"repo": "demos", "trajectories": trajectories})
         demonstrations.collect_demonstrations(
             ENV,
@@ -80,3 +82,38 @@ def test_another_folder_is_refused_before_the_expert_acts(
         collect(1)
     assert mine.read_text() == "mine"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
+
+
+@pytest.mark.parametrize(
+    ("demanded", "told"),
+    [
+        ({"least_return": 0.0}, r"mean return -\d+\.\d is below 0 \(least_return\)"),
+        ({"most_terminated": 0.1}, r"100% of the episodes end early, more than 10%"),
+    ],
+)
+def test_a_weak_expert_is_refused(collect, monkeypatch, tmp_path, demanded, told):
+    if "most_terminated" in demanded:
+        monkeypatch.setattr(
+            demonstrations, "sample_demonstrations", lambda *_, **__: [ended_early()]
+        )
+    with pytest.raises(InputError, match=told):
+        collect(1, **demanded)
+    assert list(tmp_path.iterdir()) == []
+
+
+def ended_early():
+    return TrajectoryWithRew(
+        obs=np.zeros((3, 3), np.float32),
+        acts=np.zeros((2, 1), np.float32),
+        infos=None,
+        terminal=True,
+        rews=np.zeros(2),
+    )
+
+
+def test_demands_that_an_expert_meets():
+    recipe = load_suite("classic").environments[ENV].expert_in(ENV)
+    recipe = recipe.model_copy(update={"least_return": -200.0, "most_terminated": 0.05})
+    assert recipe.why_too_weak(-200.0, 0.05) is None
+    assert recipe.why_too_weak(-200.1, 0.05) is not None
+    assert recipe.why_too_weak(float("nan"), 0.0) is not None
