@@ -53,6 +53,15 @@ SETTINGS = {
     # Its reward has a state of its own: the time in each episode.
     "density": ON_POLICY | {"is_stationary": "false", "reward_scaling": "returns"},
     "ppo_true_reward": ON_POLICY,
+    # Each seed also explores, and trains another policy on its reward.
+    "preference_comparisons": ON_POLICY
+    | {
+        "total_comparisons": "20",
+        "num_iterations": "3",
+        "reward_epochs": "1",
+        "exploration_frac": "0.1",
+        "transfer_steps": "600",
+    },
 }
 METRICS = {  # of the last point of a curve, besides those of episodes
     "dac": "discriminator/accuracy",
@@ -60,6 +69,7 @@ METRICS = {  # of the last point of a curve, besides those of episodes
     "airl": "discriminator/accuracy",
     "density": "rollout/log_density_mean",
     "ppo_true_reward": "step",
+    "preference_comparisons": "reward/accuracy",
 }
 
 
@@ -129,7 +139,7 @@ def test_every_seed_of_a_pack_has_a_complete_run_of_its_own(trained):
     learned = curves(plan, out)
     assert len(set(learned)) == 4
     for curve in learned:
-        assert len(curve.splitlines()) > 10
+        assert len(curve.splitlines()) >= 4
         assert METRICS[plan_name(plan)] in curve.splitlines()[-1]
         assert "rollout/return_mean" in curve
     first, second, *_ = directories(plan, out)
@@ -175,7 +185,9 @@ def test_a_seed_learns_the_same_as_alone_at_first(tmp_path, plan_of, sweep, name
         assert len(points(mine)) == len(points(expected))
         measured, due = (each.read_result().measures for each in (mine, expected))
         assert measured.keys() == due.keys()
-        assert mine.reward.exists() == expected.reward.exists() == (name in ("gail", "airl"))
+        assert ("transfer_return" in measured) == (name == "preference_comparisons")
+        fixed = name in ("density", "ppo_true_reward")
+        assert mine.reward.exists() == expected.reward.exists() == (not fixed)
         if mine.reward.exists():
             nets = [load_reward_net(each.reward).state_dict() for each in (mine, expected)]
             assert nets[0].keys() == nets[1].keys()
@@ -292,6 +304,14 @@ def test_a_pack_without_the_faster_ppo_is_refused(tmp_path, plan_of, job_of):
         assert failure.phase == "setup"
         assert "it needs the lean path, but it was switched off; remove" in failure.message
         assert "or omit --pack" in failure.message
+
+
+def test_people_answer_one_run_at_a_time(tmp_path, plan_of, job_of):
+    overrides = SETTINGS["preference_comparisons"] | {"gatherer": "human", "answers": "asked"}
+    plan = plan_of(["preference_comparisons"], seeds=[0, 1], pack=2, overrides=overrides)
+    run_job(job_of(plan, tmp_path))
+    for directory in directories(plan, tmp_path):
+        assert "--pack: people answer the questions of one run" in directory.read_failure().message
 
 
 def test_a_seed_sees_only_its_own_environments():
