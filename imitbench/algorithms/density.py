@@ -19,7 +19,12 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
-from imitbench.algorithms.adversarial.generator import Generator, make_generator, venv_with_rewards
+from imitbench.algorithms.adversarial.generator import (
+    Experience,
+    Generator,
+    make_generator,
+    venv_with_rewards,
+)
 from imitbench.algorithms.demonstration_fit import check_action_space
 from imitbench.algorithms.density_model import (
     EpisodeClock,
@@ -247,10 +252,28 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             ValueError: There is no `rl_algo`, `train` was not called, episodes differ in length
                 without `allow_variable_horizon`, or a reward is not finite.
         """
-        algorithm = self._algorithm()
+        self.end_round(self.generator.learn(n_timesteps, **kwargs))
+
+    @property
+    def generator(self) -> Generator:
+        """What trains `rl_algo` on the density's reward.
+
+        Raises:
+            ValueError: There is no `rl_algo`.
+        """
         if self._generator is None:
-            self._generator = self._make_generator(algorithm)
-        experience = self._generator.learn(n_timesteps, **kwargs)
+            self._generator = self._make_generator(self._algorithm())
+        return self._generator
+
+    def end_round(self, experience: Experience) -> None:
+        """What `train_policy` does after the generator has learnt.
+
+        Args:
+            experience: What it has gained.
+
+        Raises:
+            ValueError: Episodes differ in length without `allow_variable_horizon`.
+        """
         self._check_fixed_horizon(experience.episode_lengths)
 
     def test_policy(

@@ -160,8 +160,6 @@ class PackedLearner(Learner):
 
     Attributes:
         curves: Learning curves of the other seeds, in order; part of `state_dict`.
-
-    Such methods have no transfer policy, which would be that of one seed.
     """
 
     curves: Sequence[list[Mapping[str, float]]]
@@ -204,6 +202,10 @@ class PackedLearner(Learner):
         A method without them, the default, returns itself for each.
         """
         return [self] * (1 + len(self.curves))
+
+    def transfer_policies(self) -> Sequence[BasePolicy | None]:
+        """Returns what `transfer_policy` does, for each seed of a pack; by default `None`."""
+        return [None] * (1 + len(self.curves))
 
     def policy(self) -> BasePolicy:
         """Returns the learned policy of the first seed."""

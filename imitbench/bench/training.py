@@ -388,11 +388,11 @@ def run_trainings(
             if len(members) > 1:  # each seed's must not depend on which others have a directory
                 restore_generators(trained)
             measures.append(_measures(own, config, partial(inputs[0].judge, *spaces)))
-        transfer = _transferred(evaluator, learner, first) if first.transfer else None
+        transfers = _transferred(evaluator, learner, members)
     monitor.enter("save")
     results = []
-    for (directory, _, own, policy, curve), evaluated, measured in zip(
-        made, episodes, measures, strict=True
+    for (directory, _, own, policy, curve), evaluated, measured, transfer in zip(
+        made, episodes, measures, transfers, strict=True
     ):
         _save(directory, policy, curve, own.reward(), evaluated)
         seconds = progress.train_s / len(members)
@@ -400,14 +400,33 @@ def run_trainings(
     return results
 
 
-def _transferred(evaluator: Evaluator, learner: Learner, config: TrainingConfig) -> Episodes | None:
-    """Returns episodes of a policy that is trained on the learned reward, if there is one."""
-    with hidden_environment_rewards(config.environment.id, config.rewards):
-        fresh = learner.transfer_policy()
-    if fresh is None:
-        return None
-    fresh, episodes = _where_evaluated(fresh, config), config.protocol.episodes
-    return evaluator.evaluate(fresh, episodes=episodes, seed=config.seed, deterministic=False)
+def _transferred(
+    evaluator: Evaluator, learner: Learner, members: Sequence[Training]
+) -> list[Episodes | None]:
+    """Returns, for each member with a directory, episodes of a policy trained on its reward.
+
+    `None` if there is no learned reward, or no such policy was requested.
+    """
+    first = members[0].config
+    fresh: Sequence[BasePolicy | None] = [None] * len(members)
+    if first.transfer:
+        with hidden_environment_rewards(first.environment.id, first.rewards):
+            if len(members) == 1:
+                fresh = [learner.transfer_policy()]
+            elif isinstance(learner, PackedLearner):
+                fresh = learner.transfer_policies()
+    return [
+        None if policy is None else _transfer_episodes(evaluator, policy, member.config)
+        for policy, member in zip(fresh, members, strict=True)
+        if member.directory is not None
+    ]
+
+
+def _transfer_episodes(
+    evaluator: Evaluator, policy: BasePolicy, config: TrainingConfig
+) -> Episodes:
+    acting, episodes = _where_evaluated(policy, config), config.protocol.episodes
+    return evaluator.evaluate(acting, episodes=episodes, seed=config.seed, deterministic=False)
 
 
 def _measures(

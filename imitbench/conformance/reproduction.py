@@ -120,7 +120,7 @@ def sample_runs(
         if len(drawn.runs) == count:
             break
         try:
-            plan = _plan(run.spec, plugins, notify)
+            plan = _plan(run.spec, _seeds_with(run.spec, runs), plugins, notify)
         except InputError as error:
             refused = RefusedRun(run_id=run.spec.run_id, label=run.spec.label, why=str(error))
             drawn.refused.append(refused)
@@ -189,8 +189,39 @@ def _compare(
     )
 
 
-def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
+def _seeds_with(spec: RunSpec, runs: Iterable[PublishedRun]) -> list[int]:
+    """Returns the seeds of a run's pack, in order; only its own if it was trained alone.
+
+    Rounding depends on all seeds of a pack, so all are trained again.
+
+    Args:
+        spec: Specification of the run.
+        runs: Runs of the submission.
+
+    Raises:
+        InputError: Some seeds of the pack are not in the submission.
+    """
+    if spec.pack is None:
+        return [spec.seed]
+    cell = sorted({run.spec.seed for run in runs if _cell(run.spec) == _cell(spec)})
+    begin = cell.index(spec.seed) // spec.pack * spec.pack
+    seeds = cell[begin : begin + spec.pack]
+    if len(seeds) < spec.pack:
+        raise InputError(
+            f"it was trained in a pack of {spec.pack} seeds, of which the submission has only "
+            f"{', '.join(map(str, seeds))}"
+        )
+    return seeds
+
+
+def _plan(spec: RunSpec, seeds: Sequence[int], plugins: PluginSelection, notify: Notify) -> Plan:
     """Plans a run with the cards and data of this installation.
+
+    Args:
+        spec: Specification of the run.
+        seeds: Seeds that are trained together with it, and its own.
+        plugins: Plug-ins that the user named.
+        notify: Called with messages about downloads.
 
     Raises:
         InputError: The run cannot be planned here.
@@ -233,7 +264,7 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
         algorithms=[card.name],
         suite=suite.name,
         environment=glob.escape(spec.environment.id),
-        seeds=[spec.seed],
+        seeds=list(seeds),
         source=source,
         budget=budget,
         n_demos=demos.count if demos and demos.count != demos.available else None,
@@ -243,10 +274,11 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
             for name, value in card.completed(spec.hyperparameters).items()
         },
         device=spec.device,
+        pack=spec.pack,
         folder=".",
     )
     plan = plan_request(request, notify, algorithms=[card], suite=suite)
-    planned = list(plan)
+    planned = [own for own in plan if own.seed == spec.seed]
     if not planned:
         raise InputError(f"cannot be run: {plan.not_applicable[0].why}")
     if planned[0].run_id != spec.run_id:
@@ -259,9 +291,10 @@ def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Returns the names of values that differ between two specifications."""
     names = []
     for name, value in one.items():
-        if isinstance(value, dict) and isinstance(other[name], dict) and name != "hyperparameters":
-            names += [f"{name}.{key}" for key in value if value[key] != other[name].get(key)]
-        elif value != other[name]:
+        here = other.get(name)
+        if isinstance(value, dict) and isinstance(here, dict) and name != "hyperparameters":
+            names += [f"{name}.{key}" for key in value if value[key] != here.get(key)]
+        elif value != here:
             names.append(name)
     return names
 
@@ -279,7 +312,8 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
             for budget in card.budgets.values()
         )
         demos = own.n_demos, own.demo_every
-        key = (plan.suite.name, own.source, own.budget, demos, own.device, apart, amounts)
+        pack = None if own.pack is None else (own.pack, *own.seeds)
+        key = (plan.suite.name, own.source, own.budget, demos, own.device, pack, apart, amounts)
         before = merged.get(key)
         if before is not None:
             algorithms = [*before.algorithms]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +83,49 @@ def why_not_packed(ppo: PPO) -> str | None:
     return None
 
 
+class Environments(Protocol):
+    """What `PackedPPO` needs of environments; a `VecEnv` has it."""
+
+    num_envs: int
+
+    def reset(self) -> Any:
+        """Returns the first observations."""
+
+    def step(self, actions: Array) -> tuple[Any, Array, Array, list[dict[str, Any]]]:
+        """Returns observations, rewards, dones and infos."""
+
+
+class JoinedEnvironments:
+    """Several vectorized environments with the same spaces, stepped one after another.
+
+    For methods that also step those of a single seed. Fewer calls, and several simulator threads,
+    are possible where all seeds share one `VecEnv`.
+
+    Args:
+        parts: The environments of each seed, as many of each.
+
+    Attributes:
+        num_envs: Number of environments of all seeds.
+    """
+
+    def __init__(self, parts: Sequence[VecEnv]) -> None:
+        self._parts = list(parts)
+        self.num_envs = sum(part.num_envs for part in parts)
+
+    def reset(self) -> Array:
+        """Resets all environments."""
+        return np.concatenate([cast(Array, part.reset()) for part in self._parts])
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array, list[dict[str, Any]]]:
+        """Steps all environments."""
+        split = np.split(actions, len(self._parts))
+        results = [part.step(own) for part, own in zip(self._parts, split, strict=True)]
+        obs, rewards, dones = (
+            np.concatenate([cast(Array, result[kind]) for result in results]) for kind in range(3)
+        )
+        return obs, rewards, dones, [info for result in results for info in result[3]]
+
+
 class PackedPPO:
     """Trains the PPO of several seeds together.
 
@@ -110,7 +153,7 @@ class PackedPPO:
     def __init__(
         self,
         members: Sequence[PPO],
-        venv: VecEnv,
+        venv: Environments,
         generators: Sequence[OwnGenerators],
         device: str | th.device = "cpu",
     ) -> None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.plans import make_plan
 from support.submissions import write_submitted_runs
 
+from imitbench.bench.sweep import _grouped
 from imitbench.conformance.reproduction import compare_run, sample_runs
 from imitbench.published.results_folder import read_runs
 from imitbench.published.run_checks import recompute
@@ -55,6 +57,33 @@ def test_plans_train_the_drawn_runs_and_no_others(submitted):
     assert {spec.digest for spec in planned} == {run.spec.digest for run in drawn.runs}
     [plan] = drawn.plans  # in parallel
     assert plan.only is not None
+
+
+def published(plan):
+    return [PublishedRun(spec, object(), None, None) for spec in plan]
+
+
+def test_a_run_of_a_pack_is_trained_with_the_other_seeds_of_its_pack():
+    runs = published(make_plan(["dac"], "classic", "Pendulum-v1", seeds=range(3, 9), pack=3))
+    drawn = sample_runs(runs, 2, seed=1)
+    groups = [
+        ([run.seed for run in own], [run.seed for run in others])
+        for plan in drawn.plans
+        for own, others in _grouped(plan, list(plan), 1)
+    ]
+    seeds = [run.spec.seed for run in drawn.runs]
+    assert sorted(seed for own, _ in groups for seed in own) == sorted(seeds)
+    assert {tuple(sorted(own + others)) for own, others in groups} == {
+        (3, 4, 5) if seed < 6 else (6, 7, 8) for seed in seeds
+    }
+
+
+def test_a_run_of_an_incomplete_pack_is_refused():
+    runs = published(make_plan(["dac"], "classic", "Pendulum-v1", seeds=range(4), pack=2))[:3]
+    drawn = sample_runs(runs, 3, seed=0)
+    assert sorted(run.spec.seed for run in drawn.runs) == [0, 1]
+    [refused] = drawn.refused
+    assert "a pack of 2 seeds, of which the submission has only 2" in refused.why
 
 
 def changed(run, **changes):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
@@ -33,6 +34,7 @@ from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.numpy_policy import NumpyActor, can_act
+from imitbench.rl.packed_ppo import JoinedEnvironments, OwnGenerators, PackedPPO
 from imitbench.rl.ppo import PPO, LearntReturns
 from imitbench.rl.training import (
     acting_as_given,
@@ -139,13 +141,21 @@ class AgentTrainer(TrajectoryGenerator):
             RuntimeError: `sample` was not called after the last training.
             ValueError: A reward is not finite.
         """
+        self.check_collected()
+        continue_learning(self.algorithm, steps, self.log_callback, kwargs)
+
+    def check_collected(self) -> None:
+        """Checks that no transitions of an earlier training wait for `sample`.
+
+        Raises:
+            RuntimeError: `sample` was not called after the last training.
+        """
         waiting = self.buffering_wrapper.n_transitions
         if waiting:
             raise RuntimeError(
                 f"the last training left {waiting} uncollected transitions; call "
                 "AgentTrainer.sample() before the next training"
             )
-        continue_learning(self.algorithm, steps, self.log_callback, kwargs)
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
         """Returns the trajectories of training, latest first, and collects missing steps.
@@ -241,6 +251,54 @@ class AgentTrainer(TrajectoryGenerator):
         if isinstance(self.log_callback, LearntReturns):
             return self.log_callback
         return self.reward_venv_wrapper
+
+
+class AgentPack:
+    """Trains the agents of several seeds as one batched network, see `PackedPPO`.
+
+    Each samples for itself.
+
+    Args:
+        agents: The agent of each seed, with `imitbench.rl.ppo.PPO` on the CPU; they differ only in
+            parameters, data and rewards.
+        randomness: Global generators of each seed, as they are after its agent was made.
+        device: Where updates are computed.
+
+    Raises:
+        ValueError: An agent cannot be trained together with others, see `PackedPPO`.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[AgentTrainer],
+        randomness: Sequence[OwnGenerators],
+        device: str | th.device = "cpu",
+    ) -> None:
+        self._agents = list(agents)
+        self._algorithms: list[PPO] = []
+        for agent in agents:
+            if not isinstance(agent.algorithm, PPO):
+                raise ValueError("algorithm must be imitbench.rl.ppo.PPO")
+            self._algorithms.append(agent.algorithm)
+        venv = JoinedEnvironments([agent.buffering_wrapper for agent in agents])
+        self._ppo = PackedPPO(self._algorithms, venv, randomness, device)
+
+    def train(self, steps: int) -> None:
+        """Trains all agents, each as `AgentTrainer.train` does.
+
+        Args:
+            steps: Environment steps of each seed.
+
+        Raises:
+            RuntimeError: `sample` of a seed was not called after the last training.
+            ValueError: A reward is not finite, or training of a seed diverged.
+        """
+        for agent, ppo in zip(self._agents, self._algorithms, strict=True):
+            agent.check_collected()
+            if ppo._last_obs is None:
+                ppo._last_obs = agent.buffering_wrapper.reset()  # type: ignore[assignment]
+                ppo._last_episode_starts = np.ones(ppo.n_envs, dtype=bool)
+        self._ppo.learn(steps, [agent.log_callback for agent in self._agents])
 
 
 class _FiniteRewards:

@@ -305,6 +305,15 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         Raises:
             ValueError: Episodes differ in length, or no trajectory is as long as a fragment.
         """
+        metrics = self.begin_round(step)
+        with self.logger.accumulate_means("agent"):
+            self.logger.log(f"Training agent for {step.timesteps} timesteps")
+            self.trajectory_generator.train(steps=step.timesteps)
+        self.end_round()
+        return metrics
+
+    def begin_round(self, step: TrainingRound) -> dict[str, float]:
+        """What `run_round` does before the agent is trained; arguments and result are the same."""
         self._share_logger()
         metrics = {"reward_loss": math.nan, "reward_accuracy": math.nan}
         metrics["held_out_accuracy"] = self._gather(step.comparisons)
@@ -316,12 +325,12 @@ class PreferenceComparisons(BaseImitationAlgorithm):
                 metrics[f"reward_{name}"] = float(logged[prefix + name])
         else:
             self.logger.warn("All comparisons so far were skipped: the reward is untrained.")
-        with self.logger.accumulate_means("agent"):
-            self.logger.log(f"Training agent for {step.timesteps} timesteps")
-            self.trajectory_generator.train(steps=step.timesteps)
+        return metrics
+
+    def end_round(self) -> None:
+        """What `run_round` does after the agent was trained."""
         self.logger.dump(self._iteration)
         self._iteration += 1
-        return metrics
 
     def transitions_for(self, comparisons: int) -> int:
         """Number of transitions that are sampled for this many pairs of fragments."""

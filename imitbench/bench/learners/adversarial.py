@@ -13,10 +13,9 @@ from imitbench.algorithms.adversarial.common import AdversarialTrainer
 from imitbench.algorithms.adversarial.discriminator import Regularization
 from imitbench.algorithms.adversarial.expert_initialization import ExpertInitialization
 from imitbench.algorithms.adversarial.gail import GAIL
-from imitbench.algorithms.adversarial.packed import AdversarialPack
-from imitbench.bench.curve import EpisodeLog, SeedEpisodes, silent_logger
-from imitbench.bench.environments import make_packed_environments
-from imitbench.bench.learner import PackedLearner, Task
+from imitbench.algorithms.adversarial.packed import AdversarialPack, TrainerPack
+from imitbench.bench.curve import silent_logger
+from imitbench.bench.learner import Task
 from imitbench.bench.learners.reward_agreement import held_out_trajectories, return_correlation
 from imitbench.bench.learners.reward_learner import (
     RewardLearner,
@@ -24,20 +23,18 @@ from imitbench.bench.learners.reward_learner import (
     value_for,
 )
 from imitbench.bench.seeding import derive_seed
-from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.data.rollout import flatten_trajectories
-from imitbench.errors import InputError
 from imitbench.rewards.reward_nets import (
     BasicRewardNet,
     BasicShapedRewardNet,
     NormalizedRewardNet,
     RewardNet,
 )
-from imitbench.rl.packed_ppo import OwnGenerators, why_not_packed
+from imitbench.rl.packed_ppo import OwnGenerators
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
+    from stable_baselines3.common.vec_env import VecEnv
 
     from imitbench.data.types import TrajectoryWithRew
 
@@ -50,74 +47,10 @@ _CURVE = {
 }
 
 
-class AdversarialLearner(RewardLearner[AdversarialTrainer], PackedLearner):
-    """Trains a discriminator and a PPO generator alternately.
-
-    In a pack, this is the learner of the first seed, and it trains those of the others, too.
-    """
+class AdversarialLearner(RewardLearner[AdversarialTrainer]):
+    """Trains a discriminator and a PPO generator alternately."""
 
     algorithm: type[AdversarialTrainer]
-    curves: Sequence[list[Mapping[str, float]]] = ()
-    _others: Sequence[AdversarialLearner] = ()
-    _pack: AdversarialPack | None = None  # if there are several seeds
-
-    def setup_pack(
-        self,
-        tasks: Sequence[Task],
-        demos: Sequence[Sequence[TrajectoryWithRew]],
-        rngs: Sequence[np.random.Generator],
-        device: str,
-    ) -> None:
-        """Builds environments, and PPO and the algorithm of each seed.
-
-        Raises:
-            InputError: Hyper-parameters cannot be used in a pack.
-        """
-        options: dict[str, Any] = dict(tasks[0].hyperparameters)
-        count: int = options["n_envs"]
-        self._environments = make_packed_environments(
-            tasks[0].environment, count, [task.seed for task in tasks]
-        )
-        episodes = EpisodeLog(self._environments, len(tasks))
-        self._others = [type(self)() for _ in tasks[1:]]
-        self.curves = [[] for _ in self._others]
-        randomness = []
-        for seed, member in enumerate(self.of_seeds()):
-            own, generators = SeedEpisodes(episodes, seed, count), OwnGenerators()
-            with generators.in_use():
-                member.set_up_in(own, tasks[seed], demos[seed], rngs[seed], "cpu")
-            randomness.append(generators)
-        trainers = [member.trainer for member in self.of_seeds()]
-        self._pack = AdversarialPack(trainers, episodes, randomness, device)
-
-    def of_seeds(self) -> Sequence[AdversarialLearner]:
-        """The learner of each seed."""
-        return [self, *self._others]
-
-    def policies(self) -> Sequence[BasePolicy]:
-        """PPO's policy of each seed."""
-        return [member.policy() for member in self.of_seeds()]
-
-    def state_dict(self) -> dict[str, Any]:
-        """State at the end of a round."""
-        if self._pack is None:
-            return super().state_dict()
-        return {
-            "pack": self._pack.state_dict(),
-            "environments": episode_states(self._environments),
-            "rounds": self.rounds,
-            "curves": [[dict(point) for point in curve] for curve in self.curves],
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        if self._pack is None:
-            super().load_state_dict(state)
-            return
-        self._pack.load_state_dict(state["pack"])
-        restore_episodes(self._environments, state["environments"])
-        self.rounds = state["rounds"]
-        self.curves = [list(curve) for curve in state["curves"]]
 
     @abstractmethod
     def make_reward_net(self, task: Task) -> RewardNet:
@@ -127,12 +60,6 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer], PackedLearner):
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> AdversarialTrainer:
         """Creates GAIL or AIRL."""
-        reason = why_not_packed(self.ppo) if isinstance(self.episodes, SeedEpisodes) else None
-        if reason is not None:
-            raise InputError(
-                f"--pack: PPO cannot train several seeds as one network, because {reason}; "
-                "remove the cause, or omit --pack"
-            )
         options = self.options
         transitions = flatten_trajectories(demos)
         return self.algorithm(
@@ -164,25 +91,29 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer], PackedLearner):
 
     def train_round(self, steps: int) -> dict[str, float]:
         """Trains the generator for one rollout, then the discriminator."""
-        if self._pack is not None:
-            return self._train_pack(self._pack, steps)
         trainer = self.trainer
         trainer.train_gen(steps)
         updates = [trainer.train_disc() for _ in range(trainer.n_disc_updates_per_round)]
         trainer.logger.dump(self.rounds)
-        return {**self.episodes.pop(), **_mean_of(updates)}
+        return {**self.latest_metrics(), **_mean_of(updates)}
 
-    def _train_pack(self, pack: AdversarialPack, steps: int) -> dict[str, float]:
-        """Trains all seeds for a round; returns metrics of the first."""
-        for member in self._others:
-            member.ppo.lr_schedule = self.ppo.lr_schedule
-        first, *others = (
-            {**member.episodes.pop(), **_mean_of(updates)}
-            for member, updates in zip(self.of_seeds(), pack.train_round(steps), strict=True)
-        )
-        for curve, metrics in zip(self.curves, others, strict=True):
-            curve.append({"step": (self.rounds + 1) * steps, **metrics})
-        return first
+    def make_pack(
+        self, venv: VecEnv, randomness: Sequence[OwnGenerators], device: str
+    ) -> AdversarialPack:
+        """Creates what trains GAIL or AIRL of all seeds; arguments as of `AdversarialPack`."""
+        trainers = [member.trainer for member in self.of_seeds()]
+        return AdversarialPack(trainers, venv, randomness, device)
+
+    def train_pack(
+        self, pack: TrainerPack[AdversarialTrainer], steps: int
+    ) -> list[dict[str, float]]:
+        """Trains the generators of all seeds for one rollout, then the discriminators."""
+        assert isinstance(pack, AdversarialPack), "from make_pack"
+        updates = pack.train_round(steps)
+        return [
+            {**member.latest_metrics(), **_mean_of(own)}
+            for member, own in zip(self.of_seeds(), updates, strict=True)
+        ]
 
     def reward(self) -> RewardNet:
         """Returns the reward to train other policies on; without shaping for AIRL."""

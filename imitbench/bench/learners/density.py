@@ -50,6 +50,10 @@ class DensityLearner(RewardLearner[DensityAlgorithm]):
         """Trains PPO for one rollout."""
         # Without a log interval nothing is dumped, so the latest values stay readable.
         self.trainer.train_policy(steps, log_interval=None)
+        return self.latest_metrics()
+
+    def latest_metrics(self) -> dict[str, float]:
+        """Returns metrics of the latest rollout, with the mean logarithm of the density."""
         episodes = self.episodes.pop()
         if episodes:
             logged = self.trainer.logger.default_logger.name_to_value

@@ -9,7 +9,7 @@ import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.algorithms.adversarial.generator import make_generator
+from imitbench.algorithms.adversarial.generator import Experience, Generator, make_generator
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.reward_learner import RewardLearner
@@ -26,11 +26,14 @@ class _PPOTrainer:
     def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
         self.ppo = ppo
         ppo.set_logger(silent_logger())
-        self._generator = make_generator(ppo, venv, reward_fn)
+        self.generator: Generator = make_generator(ppo, venv, reward_fn)
 
     def train(self, steps: int) -> None:
         """Trains for `steps` environment steps."""
-        self._generator.learn(steps, log_interval=None)
+        self.generator.learn(steps, log_interval=None)
+
+    def end_round(self, experience: Experience) -> None:
+        """Does nothing: the reward is fixed, and episodes may differ in length."""
 
     @property
     def policy(self) -> BasePolicy:
@@ -39,11 +42,11 @@ class _PPOTrainer:
 
     def state_dict(self) -> dict[str, Any]:
         """State of PPO and of the reward's generator."""
-        return self._generator.state_dict()
+        return self.generator.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        self._generator.load_state_dict(state)
+        self.generator.load_state_dict(state)
 
 
 class PPOLearner(RewardLearner[_PPOTrainer]):
@@ -81,4 +84,4 @@ class PPOLearner(RewardLearner[_PPOTrainer]):
     def train_round(self, steps: int) -> dict[str, float]:
         """Trains for one rollout."""
         self.trainer.train(steps)
-        return self.episodes.pop()
+        return self.latest_metrics()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.algorithms.adversarial.generator import make_generator
+from imitbench.algorithms.adversarial.generator import RolloutRewardGenerator, make_generator
 from imitbench.algorithms.preference_comparisons import (
     ActiveSelectionFragmenter,
     AgentTrainer,
@@ -22,9 +22,11 @@ from imitbench.algorithms.preference_comparisons import (
     TrainingRound,
     make_reward_trainer,
 )
-from imitbench.bench.curve import EpisodeLog, silent_logger
-from imitbench.bench.environments import make_training_environments
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.algorithms.preference_comparisons.agent_trainer import AgentPack
+from imitbench.bench.curve import EpisodeLog, SeedEpisodes, silent_logger
+from imitbench.bench.environments import make_packed_environments, make_training_environments
+from imitbench.bench.learner import Callback, Checkpoint, Task, no_checkpoint
+from imitbench.bench.learners.learner_per_seed import LearnerPerSeed, check_packs
 from imitbench.bench.learners.preference_answers import (
     available_comparisons,
     curve_metrics,
@@ -39,6 +41,7 @@ from imitbench.bench.learners.reward_learner import (
 )
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.errors import InputError
 from imitbench.records.runs import Budget
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
@@ -47,10 +50,13 @@ from imitbench.rewards.reward_nets import (
     RewardEnsemble,
     RewardNet,
 )
+from imitbench.rl.packed_ppo import OwnGenerators, PackedPPO
+from imitbench.rl.ppo import PPO
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
+    from typing_extensions import Self
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.base import RewardNet
@@ -116,8 +122,43 @@ def agent_steps(
 _MOST_HALVINGS = 4  # of the transitions to sample from, for small budgets
 
 
-class PreferenceComparisonsLearner(Learner):
-    """Learns a reward from comparisons of fragments, and trains PPO on it."""
+class PreferenceComparisonsLearner(LearnerPerSeed):
+    """Learns a reward from comparisons of fragments, and trains PPO on it.
+
+    In a pack, the agents are trained as one network, and each seed samples, asks and learns its
+    reward for itself.
+    """
+
+    _ppo: PPO
+    _agent: AgentTrainer
+    _pack: AgentPack | None = None  # if there are several seeds
+
+    def setup_pack(
+        self,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
+        device: str,
+    ) -> None:
+        """Builds what `setup` does for each seed.
+
+        Raises:
+            InputError: Hyper-parameters cannot be used in a pack.
+        """
+        if tasks[0].hyperparameters["gatherer"] == "human":
+            raise InputError(
+                "--pack: people answer the questions of one run at a time; omit --pack, or "
+                "--set gatherer=human"
+            )
+
+        def set_up(seed: int, member: Self) -> None:
+            member.setup(tasks[seed], demos[seed], rngs[seed], "cpu")
+            check_packs(member._ppo)
+
+        self.set_up_members(len(tasks), set_up)
+        agents = [member._agent for member in self.of_seeds()]
+        self._device = device
+        self._pack = AgentPack(agents, self.randomness, device)
 
     def setup(
         self,
@@ -141,7 +182,7 @@ class PreferenceComparisonsLearner(Learner):
             device
         )
         self._rounds_done = 0
-        agent = AgentTrainer(
+        self._agent = AgentTrainer(
             algorithm=self._ppo,
             reward_fn=self._net,
             venv=self._episodes,
@@ -160,7 +201,7 @@ class PreferenceComparisonsLearner(Learner):
             "batch_size": options["reward_batch_size"],
         }
         self._algorithm = PreferenceComparisons(
-            agent,
+            self._agent,
             self._net,
             num_iterations=options["num_iterations"],
             fragmenter=make_fragmenter(model, options, rng),
@@ -190,21 +231,41 @@ class PreferenceComparisonsLearner(Learner):
         Raises:
             ValueError: Not even one round fits into `budget.amount` environment steps.
         """
-        rounds = self._plan(budget.amount)
+        members = self.of_seeds()
+        plans = [member._plan(budget.amount) for member in members]  # which all are the same
+        rounds = plans[0]
         for index in range(self._rounds_done, len(rounds)):
             step = rounds[index]
             if index == len(rounds) - 1:
-                step = replace(step, timesteps=self._left_for_agent(budget.amount, step, rounds))
-            spent = self._episodes.steps / budget.amount
-            set_learning_rate(self._ppo, self._options, spent, budget.amount)
-            metrics = self._algorithm.run_round(step)
+                left = min(
+                    member._left_for_agent(budget.amount, step, rounds) for member in members
+                )
+                step = replace(step, timesteps=left)
+            for member in members:
+                spent = member._episodes.steps / budget.amount
+                set_learning_rate(member._ppo, self._options, spent, budget.amount)
+            found = self._run_round(step)
             self._rounds_done += 1
-            callback(
-                self._episodes.steps,
-                {**self._episodes.pop(), **curve_metrics(metrics)},
-            )
+            metrics = [
+                {**member._episodes.pop(), **curve_metrics(own)}
+                for member, own in zip(members, found, strict=True)
+            ]
+            callback(self._episodes.steps, self.add_points(self._episodes.steps, metrics))
             checkpoint()
         return self._episodes.steps
+
+    def _run_round(self, step: TrainingRound) -> list[dict[str, float]]:
+        """Trains all seeds for a round; returns metrics of each."""
+        if self._pack is None:
+            return [self._algorithm.run_round(step)]
+        found = []
+        for member, own in zip(self.of_seeds(), self.randomness, strict=True):
+            with own.in_use():
+                found.append(member._algorithm.begin_round(step))
+        self._pack.train(step.timesteps)
+        for member in self.of_seeds():
+            member._algorithm.end_round()
+        return found
 
     def _plan(self, total: int) -> list[TrainingRound]:
         """Plans the rounds that fit into `total` environment steps."""
@@ -289,8 +350,47 @@ class PreferenceComparisonsLearner(Learner):
         venv.close()
         return fresh.policy
 
+    def transfer_policies(self) -> Sequence[BasePolicy | None]:
+        """A new PPO for each seed, trained on its reward from scratch, together."""
+        members, steps = self.of_seeds(), self._options["transfer_steps"]
+        if not steps:
+            return [None for _ in members]
+        seeds = [derive_seed(member._task.seed, "transfer") for member in members]
+        count = self._options["n_envs"]
+        venv = EpisodeLog(
+            make_packed_environments(self._task.environment, count, seeds), len(seeds)
+        )
+        randomness = [OwnGenerators() for _ in members]
+        fresh, recorders = [], []
+        for number, (member, own) in enumerate(zip(members, randomness, strict=True)):
+            with own.in_use():
+                seen = SeedEpisodes(venv, number, count)
+                ppo = make_ppo(seen, self._options, seeds[number], "cpu")
+                ppo.set_logger(silent_logger())
+                generator = RolloutRewardGenerator(ppo, seen, _frozen(member._net))
+            fresh.append(ppo)
+            recorders.append(generator.recorder)
+        pack = PackedPPO(fresh, venv, randomness, self._device)
+        for trained in range(0, steps - self._rollout + 1, self._rollout):
+            for ppo in fresh:
+                set_learning_rate(ppo, self._options, trained / steps, steps)
+            pack.learn(self._rollout, recorders)
+            for recorder in recorders:
+                recorder.pop()
+        venv.close()
+        return [ppo.policy for ppo in fresh]
+
     def state_dict(self) -> dict[str, Any]:
         """State at the end of a round."""
+        if self._pack is None:
+            return self._own_state()
+        return {
+            "members": [member._own_state() for member in self.of_seeds()],
+            "randomness": [own.state_dict() for own in self.randomness],
+            "curves": [[dict(point) for point in curve] for curve in self.curves],
+        }
+
+    def _own_state(self) -> dict[str, Any]:
         return {
             "algorithm": self._algorithm.state_dict(),
             "environments": episode_states(self._environments),
@@ -300,6 +400,16 @@ class PreferenceComparisonsLearner(Learner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
+        if self._pack is None:
+            self._load_own_state(state)
+            return
+        for member, own in zip(self.of_seeds(), state["members"], strict=True):
+            member._load_own_state(own)
+        for generators, own in zip(self.randomness, state["randomness"], strict=True):
+            generators.load_state_dict(own)
+        self.curves = [list(curve) for curve in state["curves"]]
+
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
         self._algorithm.load_state_dict(state["algorithm"])
         restore_episodes(self._environments, state["environments"])
         self._rounds_done = state["rounds"]

@@ -13,17 +13,22 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
+from imitbench.algorithms.adversarial.packed import RoundTrainer, TrainerPack
 from imitbench.bench.curve import EpisodeLog, SeedEpisodes
-from imitbench.bench.environments import make_training_environments
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.environments import make_packed_environments, make_training_environments
+from imitbench.bench.learner import Callback, Checkpoint, Task, no_checkpoint
+from imitbench.bench.learners.learner_per_seed import LearnerPerSeed, check_packs
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.records.runs import Budget
+from imitbench.rl.packed_ppo import OwnGenerators
 from imitbench.rl.ppo import PPO
 from imitbench.rl.rollout import ReturnScaling
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from imitbench.data.types import TrajectoryWithRew
 
 _ARGUMENTS = (
@@ -40,24 +45,18 @@ _ARGUMENTS = (
 )
 
 
-class Trainer(Protocol):
+class Trainer(RoundTrainer, Protocol):
     """The interface that GAIL, AIRL and density share."""
 
     @property
     def policy(self) -> BasePolicy:
         """The policy in training."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns everything that further training depends on."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-
 
 TrainerT = TypeVar("TrainerT", bound=Trainer)
 
 
-class RewardLearner(Learner, Generic[TrainerT]):
+class RewardLearner(LearnerPerSeed, Generic[TrainerT]):
     """A learner whose policy is PPO's; each round of the budget is one rollout.
 
     Attributes:
@@ -67,7 +66,10 @@ class RewardLearner(Learner, Generic[TrainerT]):
         ppo: PPO, which acts in them.
         trainer: What `make_trainer` returned.
         rounds: Number of rounds trained so far.
+        pack: The trainers of all seeds; `None` for a single seed.
     """
+
+    pack: TrainerPack[TrainerT] | None = None
 
     @abstractmethod
     def make_trainer(
@@ -83,7 +85,22 @@ class RewardLearner(Learner, Generic[TrainerT]):
 
     @abstractmethod
     def train_round(self, steps: int) -> dict[str, float]:
-        """Trains for `steps` environment steps; returns metrics for the curve."""
+        """Trains a single seed for `steps` environment steps; returns metrics for the curve."""
+
+    def make_pack(
+        self, venv: VecEnv, randomness: Sequence[OwnGenerators], device: str
+    ) -> TrainerPack[TrainerT]:
+        """Creates what trains the trainers of all seeds; arguments as of `TrainerPack`."""
+        return TrainerPack([member.trainer for member in self.of_seeds()], venv, randomness, device)
+
+    def train_pack(self, pack: TrainerPack[TrainerT], steps: int) -> list[dict[str, float]]:
+        """Trains all seeds for `steps` environment steps each; returns metrics of each."""
+        pack.learn(steps)
+        return [member.latest_metrics() for member in self.of_seeds()]
+
+    def latest_metrics(self) -> dict[str, float]:
+        """Returns metrics of the latest rollout for the curve."""
+        return self.episodes.pop()
 
     def setup(
         self,
@@ -99,6 +116,33 @@ class RewardLearner(Learner, Generic[TrainerT]):
         )
         self.set_up_in(EpisodeLog(self._environments), task, demos, rng, device)
 
+    def setup_pack(
+        self,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
+        device: str,
+    ) -> None:
+        """Builds environments, and PPO and the algorithm of each seed.
+
+        Raises:
+            InputError: Hyper-parameters cannot be used in a pack.
+        """
+        options: dict[str, Any] = dict(tasks[0].hyperparameters)
+        count: int = options["n_envs"]
+        environments = make_packed_environments(
+            tasks[0].environment, count, [task.seed for task in tasks]
+        )
+        episodes = EpisodeLog(environments, len(tasks))
+
+        def set_up(seed: int, member: Self) -> None:
+            own = SeedEpisodes(episodes, seed, count)
+            member.set_up_in(own, tasks[seed], demos[seed], rngs[seed], "cpu")
+
+        self.set_up_members(len(tasks), set_up)
+        self._environments = environments
+        self.pack = self.make_pack(episodes, self.randomness, device)
+
     def set_up_in(
         self,
         episodes: EpisodeLog | SeedEpisodes,
@@ -113,6 +157,8 @@ class RewardLearner(Learner, Generic[TrainerT]):
         self.episodes = episodes
         self.rounds = 0
         self.ppo = make_ppo(self.episodes, self.options, task.seed, device)
+        if isinstance(episodes, SeedEpisodes):
+            check_packs(self.ppo)
         self.trainer = self.make_trainer(task, demos, rng)
 
     def train(
@@ -128,11 +174,20 @@ class RewardLearner(Learner, Generic[TrainerT]):
         while self.rounds < rounds:
             spent = self.rounds / rounds
             set_learning_rate(self.ppo, self.options, spent, budget.amount)
-            metrics = self.train_round(steps)
+            if self.pack is None:
+                metrics = self.train_round(steps)
+            else:
+                metrics = self._train_all(self.pack, steps)
             self.rounds += 1
             callback(self.rounds * steps, metrics)
             checkpoint()
         return self.rounds * steps
+
+    def _train_all(self, pack: TrainerPack[TrainerT], steps: int) -> dict[str, float]:
+        """Trains all seeds for a round; returns metrics of the first."""
+        for member in self.of_seeds():
+            member.ppo.lr_schedule = self.ppo.lr_schedule
+        return self.add_points((self.rounds + 1) * steps, self.train_pack(pack, steps))
 
     def policy(self) -> BasePolicy:
         """PPO's policy."""
@@ -140,15 +195,19 @@ class RewardLearner(Learner, Generic[TrainerT]):
 
     def state_dict(self) -> dict[str, Any]:
         """State at the end of a round."""
-        return {
-            "trainer": self.trainer.state_dict(),
-            "environments": episode_states(self._environments),
-            "rounds": self.rounds,
-        }
+        state = {"environments": episode_states(self._environments), "rounds": self.rounds}
+        if self.pack is None:
+            return {"trainer": self.trainer.state_dict(), **state}
+        curves = [[dict(point) for point in curve] for curve in self.curves]
+        return {"pack": self.pack.state_dict(), **state, "curves": curves}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        self.trainer.load_state_dict(state["trainer"])
+        if self.pack is None:
+            self.trainer.load_state_dict(state["trainer"])
+        else:
+            self.pack.load_state_dict(state["pack"])
+            self.curves = [list(curve) for curve in state["curves"]]
         restore_episodes(self._environments, state["environments"])
         self.rounds = state["rounds"]
 
