@@ -34,6 +34,7 @@ from imitbench.algorithms.density_model import (
 )
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
+from imitbench.rl.stable_ppo import train_as_lean
 from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state
 from imitbench.util.logger import HierarchicalLogger
 
@@ -67,13 +68,17 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         kernel_bandwidth: Width of the kernel, in standard deviations of the demonstrations if
             inputs are standardised; start between 0.1 and 1 for the Gaussian kernel.
         rl_algo: Trains the policy. Its environment is replaced by `venv`. With
-            `imitbench.rl.ppo.PPO` rewards are computed once per rollout, else at every step.
+            `imitbench.rl.ppo.PPO` rewards are computed once per rollout, else at every step. The
+            PPO of Stable-Baselines3 is trained in the same way if its settings allow it, see
+            `lean`.
         is_stationary: Whether one density serves all time steps. Otherwise each step of an episode
             has its own, and demonstrations must be whole trajectories.
         standardise_inputs: Whether to scale each coordinate to mean zero and variance one over the
             demonstrations.
         custom_logger: Where to log; a new logger when `None`.
         allow_variable_horizon: Whether the learner's episodes may differ in length.
+        lean: Whether Stable-Baselines3's PPO gets the class `imitbench.rl.stable_ppo.StablePPO`,
+            which computes the same faster. Where it cannot, a warning says why.
 
     Attributes:
         transitions: Data of the densities by time step, `None` for all: rows of shape (n, d),
@@ -98,6 +103,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         standardise_inputs: bool = True,
         custom_logger: HierarchicalLogger | None = None,
         allow_variable_horizon: bool = False,
+        lean: bool = True,
     ) -> None:
         check_kernel(kernel, kernel_bandwidth)
         check_action_space(venv.action_space)
@@ -125,6 +131,8 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             allow_variable_horizon=allow_variable_horizon,
         )
         if rl_algo is not None:
+            if lean:
+                train_as_lean(rl_algo, "rl_algo")
             self._generator = self._make_generator(rl_algo)
 
     def _make_generator(self, algorithm: BaseAlgorithm) -> Generator:

@@ -10,6 +10,8 @@ from typing import Any
 import torch as th
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from imitbench.util.library_patches import leave_compiler_unloaded
+
 # Construction may always allocate this many numbers, enough for activations of large images.
 _ALWAYS_FINE = 2**25
 _EXPANSION = 16
@@ -23,7 +25,7 @@ class TooLargeError(ValueError):
 def allocations_limited_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
     """Stops the construction of networks that are far larger than the weights.
 
-    Torch's generator is restored on exit.
+    Torch's generator is restored on exit. The optimizers of policies do not load torch's compiler.
 
     Args:
         weights: Weights of the networks.
@@ -32,6 +34,7 @@ def allocations_limited_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
         TooLargeError: Allocations exceed 16 times the weights and 2**25 numbers.
     """
     allowed = max(_ALWAYS_FINE, _EXPANSION * sum(tensor.numel() for tensor in weights.values()))
+    leave_compiler_unloaded()
     with th.random.fork_rng(devices=[]), _AllocationMeter(allowed):
         yield
 

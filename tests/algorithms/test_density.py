@@ -46,6 +46,8 @@ def pendulum(n_envs=2):
 
 
 def density(demos, venv=None, **kwargs):
+    """Makes an instance; Stable-Baselines3's PPO keeps its own loop unless `lean` is given."""
+    kwargs.setdefault("lean", type(kwargs.get("rl_algo")) is not sb3.PPO)
     return DensityAlgorithm(
         demonstrations=demos,
         venv=pendulum() if venv is None else venv,
@@ -218,6 +220,28 @@ def seed():
     """Torch's generator draws actions, and NumPy's the order of minibatches."""
     th.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_stable_baselines3_s_ppo_is_trained_as_the_lean_one(demos, quiet, stationary):
+    learners = []
+    for cls in (PPO, sb3.PPO):
+        venv = pendulum()
+        learners.append(ppo(venv, cls))
+        algorithm = density(
+            demos, venv, rl_algo=learners[-1], is_stationary=stationary, custom_logger=quiet,
+            lean=True,
+        )  # fmt: skip
+        algorithm.train()
+        seed()
+        for _ in range(2):
+            algorithm.train_policy(400)
+            algorithm.test_policy(n_trajectories=2)
+        assert algorithm.rl_algo is learners[-1]
+        assert learners[-1].num_timesteps == 800
+    assert isinstance(learners[1], sb3.PPO)
+    for one, two in zip(*(each.policy.parameters() for each in learners), strict=True):
+        assert th.equal(one, two)
 
 
 @pytest.mark.parametrize("stationary", [True, False])

@@ -76,6 +76,18 @@ trainer.train(n_batches=2, progress_bar=False)
 trainer.load_state_dict(trainer.state_dict())
 """,
     ),
+    "an expert": (
+        "import stable_baselines3\n"
+        "from imitbench.cards.catalog import suite_directory\n"
+        "from imitbench.policies.serialize import load_policy\n"
+        "from imitbench.util.util import make_vec_env",
+        """
+folder = suite_directory('classic') / 'experts' / 'ppo-seals-CartPole-v0'
+venv = make_vec_env('seals:seals/CartPole-v0', rng=rng, n_envs=2)
+load_policy('ppo', path=folder, venv=venv)
+stable_baselines3.PPO('MlpPolicy', venv, n_steps=8, batch_size=8, device='cpu').learn(16)
+""",
+    ),
     "PPO": (
         "from imitbench.rl.ppo import PPO\nfrom imitbench.util.util import make_vec_env",
         """

@@ -41,6 +41,7 @@ from imitbench.algorithms.adversarial.generator import (
 from imitbench.algorithms.demonstration_fit import FIELDS, check_action_space
 from imitbench.data import types
 from imitbench.rewards.reward_nets import RewardNet
+from imitbench.rl.stable_ppo import train_as_lean
 from imitbench.rl.training import check_algorithm
 from imitbench.util.adam import load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
@@ -60,7 +61,9 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             generator.
         venv: Environments of the generator.
         gen_algo: Reinforcement-learning algorithm of the generator. Its environment and its logger
-            are replaced. With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout.
+            are replaced. With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout. The
+            PPO of Stable-Baselines3 is trained in the same way if its settings allow it, see
+            `lean`.
         reward_net: Network of the discriminator and the reward.
         demo_minibatch_size: Samples of each kind in one pass through the network; gradients are
             accumulated over a batch. A divisor of `demo_batch_size`, its default.
@@ -85,6 +88,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         rng: Draws batches; by default seeded from torch's global generator.
         regularization: Regularization of the discriminator; none by default.
         start: How demonstrations initialize the generator's policy; not at all by default.
+        lean: Whether Stable-Baselines3's PPO gets the class `imitbench.rl.stable_ppo.StablePPO`,
+            which computes the same faster. Where it cannot, a warning says why.
 
     Attributes:
         generator: The generator.
@@ -122,6 +127,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         rng: np.random.Generator | None = None,
         regularization: Regularization | None = None,
         start: ExpertInitialization | None = None,
+        lean: bool = True,
     ) -> None:
         if isinstance(venv.observation_space, spaces.Dict):
             raise ValueError("venv: dictionary observations are not supported by reward networks")
@@ -136,6 +142,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             )
         if not 0 <= gen_history_share <= 1:
             raise ValueError(f"gen_history_share must lie in [0, 1], not {gen_history_share}")
+        if lean:
+            train_as_lean(gen_algo, "gen_algo")
         self.venv = venv
         self.gen_algo = gen_algo
         self.demo_batch_size = demo_batch_size
@@ -312,7 +320,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._start.after_round(self._expert)
         self._global_step += 1
         self._check_fixed_horizon(experience.episode_lengths)
-        self._gen_replay_buffer.store(experience.transitions, self._rng)
+        if experience.transitions:
+            self._gen_replay_buffer.store(experience.transitions, self._rng)
 
     def train_disc(
         self,

@@ -36,7 +36,8 @@ class Experience:
 
     Attributes:
         transitions: `obs`, `acts`, `next_obs` and `dones`, each of shape (N, …), oldest first;
-            observations are a `DictObs` if those of the environment are dictionaries.
+            observations are a `DictObs` if those of the environment are dictionaries. Empty if a
+            callback stopped the first rollout.
         episode_lengths: Steps of each completed episode.
     """
 
@@ -177,7 +178,12 @@ class StepRewardGenerator(Generator):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
+        """Restores what `state_dict` returned.
+
+        Raises:
+            ValueError: The state is of another kind of generator.
+        """
+        _check_kind(state, "recorder")
         super().load_state_dict(state)
         self._recorder.load_state_dict(state["recorder"])
         if isinstance(self.venv_train, RewardVecEnvWrapper):
@@ -200,9 +206,9 @@ class RolloutRewardGenerator(Generator):
 
     def __init__(self, algorithm: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
         super().__init__(algorithm)
-        algorithm.reward_fn = reward_fn
         self.venv_train = venv
         algorithm.set_env(venv)
+        algorithm.reward_fn = reward_fn
         self.recorder = EpisodeRecorder(venv.num_envs, log_returns=reward_fn is not None)
 
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
@@ -215,9 +221,22 @@ class RolloutRewardGenerator(Generator):
         return super().state_dict() | self.recorder.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
+        """Restores what `state_dict` returned.
+
+        Raises:
+            ValueError: The state is of another kind of generator.
+        """
+        _check_kind(state, "episode_rewards")
         super().load_state_dict(state)
         self.recorder.load_state_dict(state)
+
+
+def _check_kind(state: Mapping[str, Any], part: str) -> None:
+    if part not in state:
+        raise ValueError(
+            "state: its generator computed rewards in another way; make this trainer with the "
+            "class of PPO and the `lean` of the other one"
+        )
 
 
 class EpisodeRecorder(LearntReturns):
@@ -240,7 +259,8 @@ class EpisodeRecorder(LearntReturns):
     def pop(self) -> Experience:
         """Returns what was stored since the last call."""
         parts = self._transitions
-        joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        names = parts[0] if parts else ()
+        joined = {key: np.concatenate([part[key] for part in parts]) for key in names}
         experience = Experience(joined, self._lengths)
         self._forget()
         return experience
@@ -255,6 +275,13 @@ class EpisodeRecorder(LearntReturns):
         lengths = super()._follow(rollout)
         self._lengths += lengths
         return lengths
+
+    def _on_training_end(self) -> None:
+        assert isinstance(self.model, PPO), "this callback requires the lean PPO"
+        if not self.model.rollout_buffer.full:
+            # A callback stopped a rollout, whose steps are not recorded: begin new episodes.
+            self.restart()
+            self.model._last_obs = None
 
     def _log(self) -> None:
         if self._log_returns:

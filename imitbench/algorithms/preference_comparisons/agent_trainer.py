@@ -36,6 +36,7 @@ from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.numpy_policy import NumpyActor, can_act
 from imitbench.rl.packed_ppo import JoinedEnvironments, OwnGenerators, PackedPPO
 from imitbench.rl.ppo import PPO, LearntReturns
+from imitbench.rl.stable_ppo import train_as_lean
 from imitbench.rl.training import (
     acting_as_given,
     algorithm_state,
@@ -51,8 +52,9 @@ Array = npt.NDArray[Any]
 class AgentTrainer(TrajectoryGenerator):
     """Trains an algorithm on any reward function, and samples trajectories with true rewards.
 
-    With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout; other algorithms of
-    Stable-Baselines3 act in a wrapped environment that computes them at each step. Sampling
+    With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout, and with the PPO of
+    Stable-Baselines3 if its settings allow it, see `lean`. Other algorithms of Stable-Baselines3
+    act in a wrapped environment that computes them at each step. Sampling
     computes no learned rewards: `rollout/ep_rew_wrapped_mean`, and the statistics of normalized
     rewards, cover training only.
 
@@ -65,6 +67,8 @@ class AgentTrainer(TrajectoryGenerator):
         switch_prob: Probability at each exploratory step of drawing again who acts.
         random_prob: Probability at each of these draws that actions are random.
         custom_logger: Where to log; a new logger when `None`.
+        lean: Whether Stable-Baselines3's PPO gets the class `imitbench.rl.stable_ppo.StablePPO`,
+            which computes the same faster. Where it cannot, a warning says why.
 
     Attributes:
         reward_fn: The reward function in use.
@@ -89,6 +93,7 @@ class AgentTrainer(TrajectoryGenerator):
         switch_prob: float = 0.5,
         random_prob: float = 0.5,
         custom_logger: imit_logger.HierarchicalLogger | None = None,
+        lean: bool = True,
     ) -> None:
         if not 0 <= exploration_frac <= 1:
             raise ValueError(f"exploration_frac must lie in [0, 1], not {exploration_frac}")
@@ -98,6 +103,8 @@ class AgentTrainer(TrajectoryGenerator):
         if isinstance(reward_fn, RewardNet):
             _check_spaces(reward_fn, venv)
             reward_fn = reward_fn.predict_processed
+        if lean:
+            train_as_lean(algorithm, "algorithm")
         self.algorithm = algorithm
         self.reward_fn: RewardFn = reward_fn
         self.exploration_frac = exploration_frac
@@ -124,8 +131,8 @@ class AgentTrainer(TrajectoryGenerator):
     def _attach(self) -> BaseCallback:
         """Sets the environment and the rewards of the algorithm; returns the logging callback."""
         if isinstance(self.algorithm, PPO) and self.algorithm.lean:
-            self.algorithm.reward_fn = self.reward_fn
             self.algorithm.set_env(self.buffering_wrapper)
+            self.algorithm.reward_fn = self.reward_fn
             return LearntReturns(self.buffering_wrapper.num_envs)
         self.algorithm.set_env(self.reward_venv_wrapper)
         return self.reward_venv_wrapper.make_log_callback()

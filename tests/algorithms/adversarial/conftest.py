@@ -43,6 +43,7 @@ def random_transitions(venv, count=200, seed=0):
 
 
 def make_trainer(algorithm=GAIL, venv=None, *, ppo=PPO, ppo_options=(), seed=0, **options):
+    """Makes a trainer; Stable-Baselines3's PPO keeps its own loop unless `lean` is given."""
     th.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002 (PPO draws from the global generator)
     venv = make_venv() if venv is None else venv
@@ -61,6 +62,7 @@ def make_trainer(algorithm=GAIL, venv=None, *, ppo=PPO, ppo_options=(), seed=0, 
             venv.observation_space, venv.action_space, normalize_input_layer=RunningNorm
         ),
         "custom_logger": HierarchicalLogger(Logger(folder=None, output_formats=[]), []),
+        "lean": ppo is PPO,
     }
     return algorithm(**(defaults | options))
 

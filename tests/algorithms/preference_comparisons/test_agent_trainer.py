@@ -77,6 +77,7 @@ def agent(ppo, venv, seed=0, policy="MlpPolicy", **options):
 
 
 def make(ppo=PPO, venv=None, *, reward_fn=None, seed=0, ppo_options=(), **options):
+    """Makes a trainer; Stable-Baselines3's PPO keeps its own loop unless `lean` is given."""
     venv = counters() if venv is None else venv
     if "algorithm" not in options:
         options["algorithm"] = agent(ppo, venv, seed, **dict(ppo_options))
@@ -85,6 +86,7 @@ def make(ppo=PPO, venv=None, *, reward_fn=None, seed=0, ppo_options=(), **option
         "venv": venv,
         "rng": np.random.default_rng(seed),
         "custom_logger": silent(),
+        "lean": type(options["algorithm"]) is not stable_baselines3.PPO,
     }
     return AgentTrainer(**(defaults | options))
 
@@ -192,6 +194,24 @@ def test_other_rewards_are_computed_per_step_and_never_for_samples():
     assert trainer.reward_fn.shapes == [(2, 2)] * 20
     trainer.sample(500)
     assert len(trainer.reward_fn.shapes) == 20
+
+
+def test_stable_baselines3_s_ppo_is_trained_as_the_lean_one():
+    samples, algorithms = [], []
+    for ppo in (PPO, stable_baselines3.PPO):
+        venv = real()
+        net = BasicRewardNet(venv.observation_space, venv.action_space)
+        th.manual_seed(1)
+        th.nn.utils.vector_to_parameters(th.randn(sum(map(th.numel, net.parameters()))),
+                                         net.parameters())  # fmt: skip
+        trainer = make(ppo, venv, reward_fn=net, exploration_frac=0.2, lean=True)
+        np.random.seed(0)  # noqa: NPY002 (PPO draws from the global generator)
+        trainer.train(40)
+        samples.append([without_infos(each) for each in trainer.sample(150)])
+        algorithms.append(trainer.algorithm)
+    assert samples[0] == samples[1]
+    for one, two in zip(*(each.policy.parameters() for each in algorithms), strict=True):
+        assert th.equal(one, two)
 
 
 def test_both_kinds_of_ppo_give_the_same_results():
