@@ -354,7 +354,7 @@ def run_trainings(
     ) as evaluator:
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
-        with hidden_environment_rewards(first.environment.id, first.rewards):
+        with hidden_environment_rewards(first.environment.gym_id, first.rewards):
             if len(members) == 1:
                 learner = set_up(first, inputs[0], *spaces, monitor.check)
             else:
@@ -400,7 +400,7 @@ def run_trainings(
 
 def _transferred(evaluator: Evaluator, learner: Learner, config: TrainingConfig) -> Episodes | None:
     """Returns episodes of a policy that is trained on the learned reward, if there is one."""
-    with hidden_environment_rewards(config.environment.id, config.rewards):
+    with hidden_environment_rewards(config.environment.gym_id, config.rewards):
         fresh = learner.transfer_policy()
     if fresh is None:
         return None
