@@ -8,6 +8,8 @@ import pytest
 import yaml
 from support.command import call_imitbench
 
+import imitbench
+
 GUIDE = (Path(__file__).parent.parent / "docs" / "plugins.md").read_text()
 BLOCKS = [
     [line for line in block.splitlines() if line]
@@ -41,6 +43,17 @@ def test_the_guide_covers_algorithms_and_suites():
     assert [block[0].split()[1] for block in BLOCKS] == ["init-algo", "init-algo", "init-suite"]
 
 
+def check_suite(shown):
+    """Checks entries of a suite's card, the first of which is shown without its other keys."""
+    from imitbench.cards.suite import SuiteCard
+
+    template = Path(imitbench.__file__).parent / "templates" / "suite" / "suite.yaml"
+    card = yaml.safe_load(template.read_text())
+    for name, entry in shown["environments"].items():
+        card["environments"].setdefault(name, {}).update(entry)
+    assert len(SuiteCard.model_validate(card).environments) == len(shown["environments"])
+
+
 def test_cards_in_the_guide_are_valid():
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.cards.plugins import complete_variant
@@ -55,5 +68,9 @@ def test_cards_in_the_guide_are_valid():
             "budget_unit": "batches",
             "seconds_per_1000": 1.0,
         }
-        own = complete_variant(yaml.safe_load(text), Path("card.yaml"))
+        document = yaml.safe_load(text)
+        if "environments" in document:
+            check_suite(document)
+            continue
+        own = complete_variant(document, Path("card.yaml"))
         AlgorithmCard.model_validate(usual | own)

@@ -314,7 +314,7 @@ def expert_of_run(
     _check_digest(location, spec.expert.digest)
     policy = find_policy(location.folder, location.repo)
     assert policy is not None, "its files were hashed just now"
-    longest = gym.spec(spec.environment.id).max_episode_steps
+    longest = gym.spec(spec.environment.gym_id).max_episode_steps
     return load_expert_policy(policy, Spaces(observation_space, action_space, longest)).to(device)
 
 

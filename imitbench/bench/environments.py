@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
+from gymnasium.wrappers import TimeLimit
 
+from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.extras import import_extra
 from imitbench.util.library_patches import report_mujoco_warnings
 from imitbench.util.source_import import forget_module, import_source
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
@@ -37,20 +40,70 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             _import_beside_suite(spec, spec.module_digest)
         elif spec.module:
             importlib.import_module(spec.module)
-        if spec.id.startswith("ALE/"):  # they are registered when it is imported
+        if spec.gym_id.startswith("ALE/"):  # they are registered when it is imported
             import_extra("ale_py", "atari", f"environment {spec.id}")
-        _import_entry_point(spec.id)
+        _import_entry_point(spec.gym_id)
         report_mujoco_warnings()
         with warnings.catch_warnings():
             # Gymnasium warns when it rounds the bounds of a Box to its dtype; that is harmless.
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")
-            kwargs: dict[str, Any] = dict(spec.kwargs)
-            return gym.make(spec.id, disable_env_checker=True, **kwargs)
+            return _disturbed(spec) if spec.active_wrappers else _make(spec.gym_id, **spec.kwargs)
     except (ImportError, gym.error.Error) as error:
         raise InputError(
             f"environment {spec.id}: cannot be created ({str(error).splitlines()[0]}); "
             "run `imitbench doctor` to see what is missing"
         ) from error
+
+
+def _make(gym_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
+    return gym.make(gym_id, disable_env_checker=True, **kwargs)
+
+
+def _disturbed(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
+    """Builds an environment with its wrappers, within its time limit."""
+    from imitbench.envs.wrappers import disturbed
+
+    limit: Any = spec.kwargs.get("max_episode_steps", gym.spec(spec.gym_id).max_episode_steps)
+    plain = _make(spec.gym_id, **{**spec.kwargs, "max_episode_steps": -1})
+    try:
+        env = disturbed(plain, spec.active_wrappers)
+    except ValueError as error:
+        raise InputError(f"environment {spec.id}: {error}; remove it from the card") from error
+    return env if limit in (None, -1) else TimeLimit(env, limit)
+
+
+def check_variants(suite: SuiteCard, env_ids: Iterable[str]) -> None:
+    """Checks that variants have the spaces of the environments that they change.
+
+    Args:
+        suite: Card of their suite.
+        env_ids: Environments of the suite; only its variants are made.
+
+    Raises:
+        InputError: The spaces of one differ, or it cannot be created.
+    """
+    for env_id in env_ids:
+        card = suite.environments[env_id]
+        if card.variant_of is None:
+            continue
+        base = suite.environments[card.variant_of]
+        own, other = (
+            _spaces(EnvironmentSpec.of_card(*entry).evaluated)
+            for entry in ((env_id, card), (card.variant_of, base))
+        )
+        for what, one, wanted in zip(("observations", "actions"), own, other, strict=True):
+            if one != wanted:
+                raise InputError(
+                    f"suite {suite.name}: {env_id}: has {what} {one_line(one, 200)}, but "
+                    f"{card.variant_of} has {one_line(wanted, 200)}; a variant must not change "
+                    "spaces, so correct its kwargs or make it an environment of its own"
+                )
+
+
+def _spaces(spec: EnvironmentSpec) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    env = make_environment(spec)
+    env.close()
+    return env.observation_space, env.action_space
 
 
 def _import_entry_point(env_id: str) -> None:

@@ -191,6 +191,10 @@ def plan_request(
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
     environments = select_environments(suite, request.environment)
+    if any(card.variant_of is not None for card in environments.values()):
+        from imitbench.bench.environments import check_variants  # imports the simulators
+
+        check_variants(suite, environments)
     if request.source == HUB:
         environments = _fetch(suite.name, environments, cards, lock, notify)
         suite = suite.model_copy(update={"environments": {**suite.environments, **environments}})
@@ -485,7 +489,9 @@ def _source_mismatch(
         recorded = artifacts.minari_copy(source).environment_id
         if algorithm.needs.expert:
             return "a set of Minari comes without an expert"
-        if algorithm.needs.demos and recorded not in (None, env_id):
+        if algorithm.needs.demos and recorded not in (
+            None, environment.variant_of or env_id
+        ):  # fmt: skip
             return f"the set was recorded on {recorded}"
     if source == HUB:
         if algorithm.needs.demos and environment.demos.hub is None:

@@ -354,7 +354,7 @@ def run_trainings(
     ) as evaluator:
         monitor.enter("setup")
         spaces = evaluator.observation_space, evaluator.action_space
-        with hidden_environment_rewards(first.environment.id, first.rewards):
+        with hidden_environment_rewards(first.environment.gym_id, first.rewards):
             if len(members) == 1:
                 learner = set_up(first, inputs[0], *spaces, monitor.check)
             else:
@@ -410,7 +410,7 @@ def _transferred(
     first = members[0].config
     fresh: Sequence[BasePolicy | None] = [None] * len(members)
     if first.transfer:
-        with hidden_environment_rewards(first.environment.id, first.rewards):
+        with hidden_environment_rewards(first.environment.gym_id, first.rewards):
             if len(members) == 1:
                 fresh = [learner.transfer_policy()]
             elif isinstance(learner, PackedLearner):

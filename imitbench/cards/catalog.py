@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import yaml
 
@@ -145,17 +145,29 @@ def _has(suite: str, pattern: str) -> bool:
     return any(matches(name, [pattern]) for name in load_suite(suite).environments)
 
 
-def select_trained(suite: SuiteCard, patterns: Names = None) -> dict[str, EnvironmentCard]:
+def select_trained(
+    suite: SuiteCard, patterns: Names = None, part: Literal["expert", "demos"] = "expert"
+) -> dict[str, EnvironmentCard]:
     """Returns the environments of a suite that match globs and have an expert.
 
     Args:
         suite: Card of the suite.
         patterns: See `select_environments`.
+        part: What is to be made of them: variants that take it over are left out.
 
     Raises:
-        InputError: A pattern matches no id, or none of the environments has an expert.
+        InputError: A pattern matches no id, or none of the environments has an expert, or one of
+            its own.
     """
-    chosen = select_environments(suite, patterns)
+    matching = select_environments(suite, patterns)
+    chosen = {name: card for name, card in matching.items() if not suite.takes_over(name, part)}
+    if not chosen:
+        name, card = next(iter(matching.items()))
+        what = "expert" if part == "expert" else "demonstrations"
+        raise InputError(
+            f"--env {name}: a variant with the {what} of {card.variant_of}; name that, or give the "
+            f"variant `{part}` of its own"
+        )
     trained = {env_id: card for env_id, card in chosen.items() if card.expert is not None}
     if not trained:
         raise InputError(

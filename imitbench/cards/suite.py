@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -15,6 +15,7 @@ from imitbench.cards.algorithm import (
     LocatedCard,
     Scalar,
 )
+from imitbench.cards.wrappers import EnvironmentWrapper
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
 
@@ -301,6 +302,11 @@ class EnvironmentCard(Card):
         score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
             return of the demonstrators.
         references: `null` only until `imitbench suites measure` has run.
+        variant_of: Environment of the suite that this entry changes. It takes over all keys that
+            the entry does not state, except title, probes, optimum and references.
+        wrappers: Wrappers of a variant, from the innermost to the outermost.
+        evaluation_only: Whether only evaluations and references have these wrappers, so that
+            methods train without them.
     """
 
     title: str
@@ -321,6 +327,9 @@ class EnvironmentCard(Card):
     budgets: dict[BudgetName, BudgetAmounts]
     earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None
+    variant_of: str | None = None
+    wrappers: list[EnvironmentWrapper] = Field(default_factory=list)
+    evaluation_only: bool = False
     _module_digest: str | None = PrivateAttr(default=None)
 
     @property
@@ -339,6 +348,17 @@ class EnvironmentCard(Card):
         absent = [name for name in BUDGET_NAMES if name not in self.budgets]
         if absent:
             raise ValueError(f"budgets lacks {', '.join(absent)}")
+        return self
+
+    @model_validator(mode="after")
+    def _wrappers_are_of_a_variant(self) -> EnvironmentCard:
+        if self.wrappers and self.variant_of is None:
+            raise ValueError("wrappers: make a variant; name what it changes as variant_of")
+        if self.wrappers and self.tabular:
+            raise ValueError("wrappers: methods read the model of a tabular environment, which "
+                             "wrappers do not change; use kwargs")  # fmt: skip
+        if self.evaluation_only and not self.wrappers:
+            raise ValueError("evaluation_only: needs wrappers")
         return self
 
     @model_validator(mode="after")
@@ -433,10 +453,38 @@ class SuiteCard(LocatedCard):
     default_regime: str = FULL
     environments: dict[str, EnvironmentCard] = Field(min_length=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _variants_take_over_keys(cls, document: Any) -> Any:
+        found = document.get("environments") if isinstance(document, dict) else None
+        if not isinstance(found, dict):
+            return document
+        completed = {name: _completed(name, entry, found) for name, entry in found.items()}
+        return {**document, "environments": completed}
+
+    @model_validator(mode="after")
+    def _variants_change_something(self) -> SuiteCard:
+        for name, card in self.environments.items():
+            if card.variant_of is not None:
+                base = self.environments[card.variant_of]
+                if (card.kwargs, card.evaluation_id) == (base.kwargs, base.evaluation_id) and not (
+                    card.wrappers
+                ):
+                    raise ValueError(f"environments.{name}: is no variant of {card.variant_of}, "
+                                     "as it has the same kwargs and no wrappers")  # fmt: skip
+        return self
+
     @model_validator(mode="after")
     def _default_regime_exists(self) -> SuiteCard:
         self.regime(self.default_regime)
         return self
+
+    def takes_over(self, env_id: str, part: Literal["expert", "demos"]) -> bool:
+        """Whether an environment is a variant with the expert or demonstrations of the other."""
+        card = self.environments[env_id]
+        if card.variant_of is None:
+            return False
+        return bool(getattr(card, part) == getattr(self.environments[card.variant_of], part))
 
     def regime(self, name: str) -> Regime:
         """Returns the regime with a name.
@@ -450,6 +498,33 @@ class SuiteCard(LocatedCard):
         return known[name]
 
 
+_OWN_KEYS = ("title", "probes", "optimum", "references")
+"""Keys that a variant does not take over."""
+
+
+def _completed(name: str, entry: Any, environments: dict[str, Any]) -> Any:
+    """Completes an entry that is a variant by what that of its environment says."""
+    base_name = entry.get("variant_of") if isinstance(entry, dict) else None
+    if not isinstance(base_name, str):
+        return entry
+    where, base = f"environments.{name}", environments.get(base_name)
+    if ":" in name or name == base_name:
+        raise ValueError(f"{where}: a variant has a name of its own without ':', such as "
+                         f"{base_name}+noise")  # fmt: skip
+    plain = [each for each, card in environments.items() if not _is_variant(card)]
+    if base_name not in plain:
+        raise ValueError(f"{where}.variant_of: must be an environment of this suite that is no "
+                         f"variant; {did_you_mean(base_name, plain)}")  # fmt: skip
+    if "title" not in entry:
+        raise ValueError(f"{where}.title: a variant needs its own")
+    taken = base if isinstance(base, dict) else {}
+    return {**{key: value for key, value in taken.items() if key not in _OWN_KEYS}, **entry}
+
+
+def _is_variant(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.get("variant_of") is not None
+
+
 def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
     """Returns why an algorithm cannot learn in an environment; `None` if it can."""
     spaces = algorithm.needs.action_spaces
@@ -459,6 +534,8 @@ def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | No
         return "plans with the model of a tabular environment; this one has none"
     if algorithm.needs.fixed_horizon and environment.horizon != "fixed":
         return "needs episodes of one length; those of this environment differ"
+    if algorithm.command is not None and environment.wrappers and not environment.evaluation_only:
+        return "runs a program, whose environments lack the wrappers of this variant"
     if environment.action_space in spaces:
         return None
     return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

@@ -361,7 +361,7 @@ def collect(
     root = experts or suite_card.origin.folder
     target = to or Path("collected") / suite_card.name / "demos"
     rows = []
-    for env_id, card in select_trained(suite_card, env).items():
+    for env_id, card in select_trained(suite_card, env, "demos").items():
         trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")

@@ -88,6 +88,9 @@ def show(name: Name, json: options.Json = False) -> None:
         ],
     )
     for env_id, environment in card.environments.items():
+        if environment.variant_of is not None:
+            print_text(error_line(f"{env_id} is {_variant(environment)}.", 600))
+    for env_id, environment in card.environments.items():
         if environment.evaluation_id is not None:
             print_text(error_line(f"{env_id} is evaluated on {environment.evaluation_id}."))
     for env_id, environment in card.environments.items():
@@ -120,6 +123,7 @@ def measure(
 
     Example: imitbench suites measure classic --card suites/classic/suite.yaml
     """
+    from imitbench.bench.environments import check_variants
     from imitbench.cards.catalog import read_card_of_suite, select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.experts.measurement import (
@@ -135,6 +139,7 @@ def measure(
     environments = select_environments(suite, env)
     if card_file is not None:  # checked first, as measuring takes hours
         read_card_of_suite(card_file, suite.name, environments)
+    check_variants(suite, environments)
     for env_id, card in environments.items():
         folder, command = suite.origin.folder, typed_command()
         if likely:
@@ -165,6 +170,14 @@ def measure(
             for e, r in found.items()
         ],
     )
+
+
+def _variant(card: EnvironmentCard) -> str:
+    """Returns what a variant changes, in words."""
+    given = [f"{name}={value}" for name, value in card.kwargs.items()]
+    changes = [*([f"arguments {' '.join(given)}"] if given else []), *map(str, card.wrappers)]
+    when = ", in evaluations only" if card.evaluation_only else ""
+    return f"{card.variant_of} with {' and '.join(changes) or 'other arguments'}{when}"
 
 
 def _score_one(card: EnvironmentCard) -> float | str | None:

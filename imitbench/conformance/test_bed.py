@@ -263,7 +263,7 @@ class MethodUnderTest:
             done.real_steps = meter.steps - before
             return done
 
-        with instrumented_spec(bed.environment.id, poison) as meter:
+        with instrumented_spec(bed.environment.gym_id, poison) as meter:
             return _inside_a_run(bed.environment, self._budget, seed, poison, train)
 
     def train_interrupted(self, bed: TestBed, seed: int = 0) -> Learner:
@@ -333,7 +333,7 @@ def _inside_a_run(
     with tempfile.TemporaryDirectory(prefix="imitbench-") as folder:
         directory = _leave_results(Path(folder), shown, poison)
         members = [Training(first, _nothing_to_load, directory)]
-        with instrumented_spec(environment.id, "canary") if false else contextlib.nullcontext():
+        with instrumented_spec(environment.gym_id, "canary") if false else contextlib.nullcontext():
             evaluator = Evaluator(first.evaluated, _EVALUATED_ENVIRONMENTS)
         with evaluator:
             return train(members[0])

@@ -1,1 +1,1 @@
-"""Environments stepped in batches by their simulator."""
+"""Environments stepped in batches by their simulator, and wrappers that disturb them."""

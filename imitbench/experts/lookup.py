@@ -231,7 +231,7 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
     if path.exists():
         return _of_path(path)
     for listed in _bundled_environments():
-        if listed.expert is not None and listed.expert.name == name:
+        if listed.card.variant_of is None and listed.expert and listed.expert.name == name:
             environment = EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated
             return NamedPolicy(name, listed.expert, environment)
     if _RUN_ID.fullmatch(name):
@@ -288,10 +288,10 @@ def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
     is known only for suites that the user named.
     """
     spec = subject.environment
-    if spec is None or (spec.module_digest is not None and ":" not in spec.id):
+    if spec is None or (spec.module_digest is not None and ":" not in spec.gym_id):
         return subject
     known = {listed.card.module for listed in _bundled_environments()}
-    prefix, colon, _ = spec.id.rpartition(":")
+    prefix, colon, _ = spec.gym_id.rpartition(":")
     named = {spec.module, prefix if colon else None} - known - {None}
     if not named:
         return subject
@@ -323,6 +323,7 @@ def find_references(spec: EnvironmentSpec, suite: str | None = None) -> Referenc
     for found in suites_of(suite):
         for env_id, card in found.environments.items():
             own = EnvironmentSpec.of_card(env_id, card).evaluated
-            if (own.id, own.kwargs) == (spec.id, spec.kwargs) and card.references is not None:
+            same = (own.id, own.kwargs, own.wrappers) == (spec.id, spec.kwargs, spec.wrappers)
+            if same and card.references is not None:
                 return reference_scores(found, env_id, "bundled")
     return None

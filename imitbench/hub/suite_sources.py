@@ -141,7 +141,8 @@ def write_commits(path: Path, commits: Iterable[tuple[SuiteSource, str]]) -> Non
 
     def change(document: dict[str, Any]) -> None:
         for source, commit in commits:
-            part = document["environments"][source.env_id][_PARTS[source.kind]]
-            part["hub"]["revision"] = commit
+            part = document["environments"][source.env_id].get(_PARTS[source.kind])
+            if part is not None:  # a variant takes over that of its environment
+                part["hub"]["revision"] = commit
 
     rewrite_suite_card(path, change)

@@ -11,12 +11,10 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -24,6 +22,10 @@ from pydantic import (
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
 from imitbench.cards.suite import ScoreOne
+from imitbench.records.environments import POSITIONS_KEYS as POSITIONS_KEYS
+from imitbench.records.environments import AbbreviatedRecord as AbbreviatedRecord
+from imitbench.records.environments import EnvironmentSpec as EnvironmentSpec
+from imitbench.records.environments import Record as Record
 from imitbench.records.selection import Acting
 from imitbench.stats.normalization import normalize
 from imitbench.util.numbers import Count, Integer, Size
@@ -32,100 +34,11 @@ from imitbench.util.text_line import one_line
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from imitbench.cards.suite import EnvironmentCard
-
 
 RUN_ID_LENGTH = 12
 
 DeviceClass = Literal["cpu", "cuda", "hybrid"]
 """Processors of a run: the CPU, a GPU, or a GPU that trains and a CPU that evaluates."""
-
-POSITIONS_KEYS = ("disc_absolute_positions", "absolute_positions")
-"""Hyper-parameters, `show` or `hide`: whether the learned reward, or the values that stand for it,
-see absolute positions."""
-
-
-class Record(BaseModel):
-    """A frozen record; unknown keys and wrong types are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class AbbreviatedRecord(Record):
-    """A record with fields that are serialized only if they are not `None`.
-
-    Such fields were added later: identities and files of earlier records stay as they were.
-    """
-
-    optional: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        document: dict[str, Any] = write(self)
-        for name in self.optional:
-            if document.get(name) is None:
-                document.pop(name, None)
-        return document
-
-
-class EnvironmentSpec(AbbreviatedRecord):
-    """The environment that a run trains and is evaluated on.
-
-    Attributes:
-        id: Gymnasium id, for example `seals/CartPole-v0`.
-        module: Module whose import registers the id, if any.
-        kwargs: Keyword arguments of `gymnasium.make`.
-        horizon: Whether every episode has the same length. Variable horizons leak the reward
-            through termination and must be declared.
-        evaluation_id: Gymnasium id of the evaluation environment, if it differs; serialized only
-            then, so that earlier identities stay valid.
-        module_digest: Digest of the source of `module`, if it belongs to a user's suite;
-            serialized only then.
-        hidden_positions: Entries of observations that the learned reward does not see; serialized
-            only if there are any.
-    """
-
-    optional = ("evaluation_id", "module_digest", "hidden_positions")
-
-    id: str
-    module: str | None = None
-    kwargs: dict[str, Scalar] = Field(default_factory=dict)
-    horizon: Literal["fixed", "variable"] = "fixed"
-    evaluation_id: str | None = None
-    module_digest: str | None = None
-    hidden_positions: list[Count] | None = None
-
-    @property
-    def evaluated(self) -> EnvironmentSpec:
-        """The environment that policies are evaluated on."""
-        if self.evaluation_id is None:
-            return self
-        return self.model_copy(update={"id": self.evaluation_id, "evaluation_id": None})
-
-    @classmethod
-    def of_card(
-        cls,
-        env_id: str,
-        card: EnvironmentCard,
-        hyperparameters: Mapping[str, Scalar] | None = None,
-    ) -> EnvironmentSpec:
-        """Makes the specification of an environment of a suite.
-
-        Args:
-            env_id: Id of the environment.
-            card: Card of the environment.
-            hyperparameters: Hyper-parameters of the run, which may hide positions.
-        """
-        hides = "hide" in ((hyperparameters or {}).get(key) for key in POSITIONS_KEYS)
-        return cls(
-            id=env_id,
-            module=card.module,
-            kwargs=dict(card.kwargs),
-            horizon=card.horizon,
-            evaluation_id=card.evaluation_id,
-            module_digest=card.module_digest,
-            hidden_positions=(list(card.absolute_positions) or None) if hides else None,
-        )
 
 
 class ArtifactSpec(Record):

@@ -309,7 +309,7 @@ class CommandLearner(Learner):
             hyperparameters=dict(task.hyperparameters),
             budget={"unit": budget.unit, "amount": budget.amount},
             environment={
-                "id": environment.id,
+                "id": environment.gym_id,
                 "kwargs": dict(environment.kwargs),
                 "module": environment.module,
                 "folder": home,
