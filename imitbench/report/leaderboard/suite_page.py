@@ -204,7 +204,7 @@ def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
     ends = page.ends(result.iqm)
     checks, versions = level_text(row), ", ".join(package_versions((*row.runs, *row.failures)))
     return [
-        TableCell(join(row_name(row, "../", as_method=True), who), row.name),
+        TableCell(join(row_name(row, "../", as_method=row.imported is None), who), row.name),
         page.tier_cell(row),
         page.values_cell(row),
         TableCell(join(linked(interval(result.iqm, row)), drawn, _mean(row)), ends["point"], ends),
