@@ -184,8 +184,14 @@ def _by_row(specs: Iterable[RunSpec]) -> dict[_Row, list[RunSpec]]:
 
 def has_other_values(spec: RunSpec) -> bool:
     """Whether the label of a run names other hyper-parameters than the card's."""
+    return bool(other_values(spec))
+
+
+def other_values(spec: RunSpec) -> str:
+    """Returns which hyper-parameters a label names: its variant without how the run was trained."""
     parts = [part for part in spec.variant.split(",") if part]
-    return any(part.partition("=")[0] not in ("pack", "device") for part in parts)
+    kept = [part for part in parts if part.partition("=")[0] not in ("pack", "device")]
+    return ", ".join(kept)
 
 
 def _named(row: _Row) -> str:

@@ -41,6 +41,11 @@ class AxisScale:
         margin = _MARGIN * (high - low)
         return cls(low - margin, high + margin)
 
+    @property
+    def breaks(self) -> tuple[float, ...]:
+        """Scores where the scale changes; none on this axis."""
+        return ()
+
     def share(self, score: float) -> float:
         """Returns the position of a score on the axis, from 0 to 1; clipped at the ends."""
         return min(1.0, max(0.0, (score - self.low) / (self.high - self.low)))
@@ -94,6 +99,7 @@ def strip(
     lines = [
         tag("line", x1=zero, x2=one, y1="50%", y2="50%", class_="range"),
         *(tag("line", x1=at, x2=at, y1="0", y2="100%", class_="anchor") for at in (zero, one)),
+        *(_break(scale.percent(at)) for at in scale.breaks),
     ]
     if iqm is not None and iqm.known:
         ends = {"x1": scale.percent(iqm.low), "x2": scale.percent(iqm.high)}
@@ -108,6 +114,11 @@ def strip(
         return tag("svg", *lines, class_=classes, aria_hidden="true")
     title = f"{name}: IQM {_spoken(iqm)}, mean {_spoken(mean)}"
     return tag("svg", tag("title", title), *lines, class_=classes, role="img")
+
+
+def _break(at: str) -> Markup:
+    """Draws the sign of a change of scale, at a position in percent."""
+    return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y="50%")
 
 
 def _dot(at: str, color: int | None) -> Markup:

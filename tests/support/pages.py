@@ -15,7 +15,7 @@ from support.submissions import write_submitted_runs
 
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 SUITE = "suites/classic.html"
-TABLES = ["quick--10--bundled", "default--all--bundled"]
+TABLES = ["default--all--bundled", "quick--10--bundled"]  # the headline is first
 _SKILLS = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
 
 

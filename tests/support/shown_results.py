@@ -54,13 +54,14 @@ def write_results(
     Args:
         out: Results folder.
         seeds: Runs of each algorithm on each environment.
-        skills: Mean and spread of the score by algorithm, one pair for each of `REFERENCES`.
+        skills: Mean and spread of the score by algorithm, one pair for each of `REFERENCES`,
+            or for its first ones.
         failing: Algorithm, environment and seed of runs that fail.
         message: Error message of these; by default, that the loss is not finite.
         version: Version of the suite's references.
     """
     for place, (algo, levels) in enumerate(skills.items()):
-        for (env, anchors), (level, spread) in zip(REFERENCES.items(), levels, strict=True):
+        for (env, anchors), (level, spread) in zip(REFERENCES.items(), levels, strict=False):
             for seed in range(seeds):
                 rng = np.random.default_rng([place, len(env), seed])
                 spec = _spec(algo, env, seed)

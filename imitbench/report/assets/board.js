@@ -22,6 +22,7 @@ function startChoices(box) {
     for (const table of tables) {
       table.hidden = choices.some(({ dataset, value }) => value && table.dataset[dataset.facet] !== value);
       shownTables += !table.hidden;
+      if (words.length) for (const folded of table.querySelectorAll("details.variants")) folded.open = true;
       for (const row of table.querySelectorAll("tbody tr")) {
         const said = [...row.querySelectorAll("th")].map((cell) => cell.textContent).join(" ").toLowerCase();
         row.hidden = !words.every((word) => said.includes(word));
@@ -55,44 +56,72 @@ function startChoices(box) {
   apply();
 }
 
-// The first page: one table, of which suites and rows are chosen.
+// The first page: switches between conditions, which work without this script, and a search.
 function startLanding(box) {
-  const table = document.getElementById("landing");
-  const [suite, kind, field] = ["suite", "rows", "q"].map((name) => box.querySelector(`[data-view=${name}]`));
+  const switches = [...document.querySelectorAll("#methods input[type=radio][data-view]")];
+  const tables = [...document.querySelectorAll("table.landing")];
+  const field = box.querySelector("[data-view=q]");
   const output = box.querySelector("output");
-  const methods = () => [...table.querySelectorAll("tbody tr:not(.group)")];
+  const rowsOf = (body) => [...body.querySelectorAll("tr:not(.group)")];
+  const chosen = (name) => switches.find((input) => input.name === name && input.checked)?.value;
+
+  function shownTable() {
+    const suite = chosen("suite");
+    return document.getElementById(`t-${suite}--${chosen(`condition-${suite}`)}`);
+  }
+
+  // Cells sort by the score of the way of acting that is shown.
+  function useActing() {
+    const acting = chosen("acting") || "sampled";
+    for (const cell of document.querySelectorAll(`table.landing td[data-${acting}]`)) cell.dataset.key = cell.dataset[acting];
+    for (const heading of document.querySelectorAll("table.landing th.drawn:is([aria-sort=ascending], [aria-sort=descending])"))
+      sortBy(heading.closest("table"), heading, heading.getAttribute("aria-sort"));
+  }
 
   function apply() {
     const words = wordsOf(field);
-    const column = suite.value ? String(suite.selectedIndex - 1) : "";
-    for (const cell of table.querySelectorAll("[data-suite]"))
-      cell.hidden = column !== "" && cell.dataset.suite !== column;
-    for (const body of table.tBodies) {
-      body.hidden = kind.value !== "" && body.dataset.rows !== kind.value;
-      for (const row of body.querySelectorAll("tr:not(.group)")) {
-        const cell = column && row.querySelector(`[data-suite="${column}"]`);
-        const known = !cell || cell.dataset.key !== "";
-        row.hidden = !known || !words.every((word) => row.textContent.toLowerCase().includes(word));
+    for (const table of tables)
+      for (const body of table.tBodies) {
+        for (const row of rowsOf(body)) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+        body.hidden = rowsOf(body).every((row) => row.hidden);
       }
-    }
-    const shown = methods().filter((row) => !row.hidden && !row.parentNode.hidden).length;
-    output.textContent = words.length || suite.value || kind.value ? `${shown} of ${methods().length} rows` : "";
+    const rows = [...shownTable().tBodies].flatMap(rowsOf);
+    output.textContent = words.length ? `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows` : "";
   }
 
-  const records = () => [...table.tBodies].filter((body) => !body.hidden).flatMap((body) =>
-    recordsOf(table, [...body.querySelectorAll("tr:not(.group)")]).map((record) => ({ rows: body.dataset.rows, ...record })));
+  const records = () => {
+    const table = shownTable();
+    const shared = { table: table.getAttribute("aria-label") };
+    return [...table.tBodies].flatMap((body) =>
+      recordsOf(table, rowsOf(body)).map((record) => ({ ...shared, group: body.dataset.group, ...record })));
+  };
+
+  function choose(name, value) {
+    const input = switches.find((each) => each.name === name && each.value === value);
+    if (input) input.checked = true;
+  }
 
   startSaving(box, records);
   box.hidden = false;
   const view = readView();
-  for (const choice of [suite, kind, field]) {
-    choice.value = view.get(choice.dataset.view) || "";
-    if (choice.selectedIndex < 0) choice.value = "";
-    choice.addEventListener(choice === field ? "input" : "change", () => {
-      writeView(choice.dataset.view, choice.value);
+  choose("suite", view.get("suite"));
+  choose(`condition-${chosen("suite")}`, view.get("condition"));
+  choose("acting", view.get("acting"));
+  field.value = view.get("q") || "";
+  // A row with an address may stand in a table that is not shown.
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let panel = target?.closest(".panel"); panel; panel = panel.parentNode.closest(".panel"))
+    panel.previousElementSibling.previousElementSibling.checked = true;
+  target?.scrollIntoView();
+  for (const input of switches)
+    input.addEventListener("change", () => {
+      writeView(input.dataset.view, input.value);
+      if (input.dataset.view === "suite") writeView("condition", chosen(`condition-${input.value}`));
+      useActing();
       apply();
     });
-  }
+  field.addEventListener("input", () => { writeView("q", field.value); apply(); });
+  useActing();
   apply();
 }
 

@@ -56,7 +56,11 @@ function matrix(label, table, chosen, cell) {
   const head = h("tr", {}, h("th", { scope: "col" }, "Row against column"),
     ...chosen.map((place) => h("th", { scope: "col" }, nameOf(table.entries[place]))));
   const rows = chosen.map((first) => h("tr", {}, h("th", { scope: "row" }, nameOf(table.entries[first])),
-    ...chosen.map((second) => (first === second ? h("td", { class: "self" }, "—") : cell(first, second)))));
+    ...chosen.map((second) => {
+      const shown = first === second ? h("td", { class: "self" }, "—") : cell(first, second);
+      shown.dataset.label = table.entries[second].label; // for phones, where cells stand below each other
+      return shown;
+    })));
   return scrolling(label, h("table", { class: "matrix pairs" }, h("thead", {}, head), h("tbody", {}, ...rows)));
 }
 

@@ -13,13 +13,15 @@ function compare(a, b, number) {
 function sortBy(table, heading, direction) {
   const number = heading.classList.contains("number");
   const sign = direction === "ascending" ? 1 : -1;
-  const rows = [...table.tBodies[0].rows].filter((row) => !row.classList.contains("group"));
-  const keyed = rows.map((row) => [row, keyOf(row, heading.cellIndex, number)]);
-  keyed.sort(([, a], [, b]) => {
-    if (a === null || b === null) return (a === null) - (b === null);
-    return sign * compare(a, b, number);
-  });
-  table.tBodies[0].append(...keyed.map(([row]) => row));
+  for (const body of table.tBodies) { // groups of rows stay together
+    const rows = [...body.rows].filter((row) => !row.classList.contains("group"));
+    const keyed = rows.map((row) => [row, keyOf(row, heading.cellIndex, number)]);
+    keyed.sort(([, a], [, b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      return sign * compare(a, b, number);
+    });
+    body.append(...keyed.map(([row]) => row));
+  }
   for (const other of table.tHead.rows[0].cells)
     if (other.querySelector("button")) other.setAttribute("aria-sort", "none");
   heading.setAttribute("aria-sort", direction);

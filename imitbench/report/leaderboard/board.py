@@ -41,7 +41,7 @@ from imitbench.report.leaderboard.model import (
 )
 from imitbench.report.leaderboard.row_facts import trained_again_of_row
 from imitbench.report.leaderboard.standings import (
-    make_columns,
+    headline_first,
     shared_runs,
     with_tiers,
 )
@@ -53,6 +53,7 @@ from imitbench.report.model import (
     Section,
     StatisticsSettings,
     method_colors,
+    plain_name,
 )
 from imitbench.report.tables import LEVEL, build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
@@ -195,17 +196,27 @@ def build_board(
         )
         for section in report.sections:
             anchor = section_anchor(section, version)
-            own, pairs, quiet = with_tiers(
-                _own_rows(section, anchor, rows, report, found.sources, colors), method
-            )
+            found_rows = _own_rows(section, anchor, rows, report, found.sources, colors)
+            standings = with_tiers(found_rows, method)
+            own = standings.rows
             others = external_rows(section, method, found.external, anchor=anchor)
             last = [row for row in own if row.result.role != "method"]
             contenders = [row for row in own if row.result.role == "method"]
             shown = (*contenders, *others, *last)
             noted = replace(section, notes=(*section.notes, *_shared_notes(own)))
-            sections.append(BoardSection(noted, shown, anchor, version, pairs, quiet))
-    columns = make_columns(sections)
-    return Board(title, method, found.sources, tuple(sections), columns, submit_to)
+            sections.append(
+                BoardSection(
+                    noted, shown, anchor, version,
+                    standings.pairs, standings.likely_pairs, standings.decided,
+                )
+            )  # fmt: skip
+    suites = dict.fromkeys(part.section.suite for part in sections)
+    ordered = [
+        part
+        for suite in suites
+        for part in headline_first([part for part in sections if part.section.suite == suite])
+    ]
+    return Board(title, method, found.sources, tuple(ordered), submit_to)
 
 
 def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:
@@ -220,12 +231,17 @@ def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:
     ]
 
 
-def _colors(rows: ReportRows) -> dict[str, int]:
-    """Returns the number of each method's color; that of several submitters has one."""
+def _colors(rows: ReportRows) -> dict[str, tuple[int, int]]:
+    """Returns the numbers of the color of each row, and of its method.
+
+    Those of several submitters are the same. A row of other values than the default has a color of
+    its own, by which both can be told apart in one drawing.
+    """
     shown: list[RunRow] = [*rows.scores, *rows.failures]
-    keys = {row.algo for row in shown if row.role == "method"}
-    numbers = method_colors(rows.names.get(key, key) for key in keys)
-    return {key: numbers[rows.names.get(key, key)] for key in keys}
+    names = {row.algo: rows.names.get(row.algo, row.algo) for row in shown if row.role == "method"}
+    whole = {name: plain_name(name) for name in names.values()}
+    numbers = method_colors({*whole, *whole.values()})
+    return {key: (numbers[name], numbers[whole[name]]) for key, name in names.items()}
 
 
 def _own_rows(
@@ -234,7 +250,7 @@ def _own_rows(
     rows: ReportRows,
     report: Report,
     sources: Sequence[ResultsSource],
-    colors: Mapping[str, int],
+    colors: Mapping[str, tuple[int, int]],
 ) -> list[BoardRow]:
     runs: dict[str, list[BoardRun]] = defaultdict(list)
     for row in section.runs:
@@ -267,6 +283,7 @@ def _own_rows(
     for result in (*complete, *others):
         name = result.algorithm
         has_page = bool(runs[name] or failures[name])
+        color, method_color = colors.get(name, (None, None))
         made.append(
             BoardRow(
                 rank=ranks.get(name),
@@ -278,7 +295,8 @@ def _own_rows(
                 failures=tuple(failures[name]),
                 page=page_of(section.suite, name) if has_page else None,
                 anchor=anchor,
-                color=colors.get(name),
+                color=color,
+                method_color=method_color,
                 checked=unchecked.isdisjoint(whose(name)),
                 refuted=not refuted.isdisjoint(whose(name)),
                 superseded_by=tuple(

@@ -13,9 +13,9 @@ from imitbench.published.verification import Verification
 from imitbench.records.runs import RunRow
 from imitbench.report import text
 from imitbench.report.leaderboard import model
+from imitbench.report.leaderboard.answers import answer_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.row_facts import package_versions, values_text
-from imitbench.report.leaderboard.table_alarms import table_alarms
 from imitbench.report.markdown import escape, table
 from imitbench.report.model import CellResult, Report, StatisticsSettings
 from imitbench.report.report_tables import LIKELY
@@ -95,11 +95,13 @@ def render_csv(board: Board) -> str:
 
 def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
     section = part.section
+    answer = answer_of(part, method)
     return {
         **asdict(section.conditions),
         "environments": list(section.environments),
         "version": part.version or None,
-        "alarms": [asdict(alarm) for alarm in table_alarms(part, method)],
+        "answer": answer.sentences,
+        "alarms": [asdict(alarm) for alarm in answer.alarms],
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
         "rows": [
@@ -240,6 +242,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     environments = [escape(env) for env in section.environments]
     return [
         f"## {escape(part.title)}",
+        "\n".join(f"- {escape(each)}" for each in answer_of(part, board.method).sentences),
         table(_OVERALL, overall, names=4),
         f"Seeds are per environment. {': '.join(LIKELY)} {conditions}",
         table(("Algorithm", *environments), single, names=1),

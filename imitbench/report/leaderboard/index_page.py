@@ -1,70 +1,103 @@
-"""Writes the site's first page: one table of methods by suites."""
+"""Writes the site's first page: what the results say, and a table of methods by condition."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from imitbench.published.results_sources import ResultsSource
-from imitbench.records.bundled_cards import card_of
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, fact, join, named, tag
-from imitbench.report.html_tables import TableCell, linked_to_itself
+from imitbench.report.html_tables import TableCell
 from imitbench.report.leaderboard import model, page
-from imitbench.report.leaderboard.head_to_head import head_page
-from imitbench.report.leaderboard.model import Board, BoardRow, OnBoard, SuiteColumn
-from imitbench.report.leaderboard.page import row_name
-from imitbench.report.leaderboard.row_facts import level, level_text, trained_again
-from imitbench.report.leaderboard.standings import entry_name
-from imitbench.report.leaderboard.table_alarms import TableAlarm, table_alarms
-
-_ROWS = (
-    ("methods", "Methods"),
-    ("controls", "Controls and references"),
-    ("external", "External, imported numbers: neither ranked nor checked here"),
-)
+from imitbench.report.leaderboard.answers import Answer, answer_of
+from imitbench.report.leaderboard.head_to_head import head_link, head_page
+from imitbench.report.leaderboard.methods_table import methods_table, reading
+from imitbench.report.leaderboard.model import Board, BoardSection
+from imitbench.report.leaderboard.row_facts import trained_again
 
 
 def render_index(board: Board) -> str:
     """Writes the first page."""
     main = [tag("p", text.EMPTY)]
-    if board.columns:
+    if board.sections:
+        found = {
+            suite: [(part, answer_of(part, board.method)) for part in board.of_suite(suite)]
+            for suite in board.suites
+        }
+        found = dict(sorted(found.items(), key=lambda suite: _weight(suite[1][0][1])))
         main = [
-            _filters(board),
-            block("methods", "Methods by suite", _table(board), _comparisons(board)),
+            _answers(board, {suite: said[0] for suite, said in found.items()}),
+            _filters(),
+            block("methods", "Methods", *_conditions(board, found)),
         ]
-        if found := _alarms(board):
-            main.append(block("alarms", "Read with care", page.alarms(found)))
     main.append(_submissions(board))
     return page.render(board, "index.html", board.title, main, facts=_facts(board))
 
 
-def _alarms(board: Board) -> list[tuple[str, TableAlarm]]:
-    """Returns the alarms of all tables, with links, the title of the table first."""
-    return [
-        (
-            f"{model.suite_page(part.section.suite)}#{part.anchor}",
-            replace(table_alarm, text=f"{part.title}: {table_alarm.text}"),
+_Said = tuple[BoardSection, Answer]
+
+
+def _weight(answer: Answer) -> int:
+    """Returns where the suite of an answer stands: those that tell methods apart come first."""
+    kinds = {track.kind for track in answer.compared}
+    if not answer.tracks:
+        return 3
+    if answer.all_saturated:
+        return 2
+    return 0 if kinds & {"leader", "tied"} else 1
+
+
+def _answers(board: Board, headlines: Mapping[str, _Said]) -> Markup:
+    """Returns what the headline of each suite says."""
+    cards = []
+    for suite, (part, answer) in headlines.items():
+        link = tag("a", suite, href=model.suite_page(suite))
+        where = tag("p", board.condition(part), class_="how")
+        compare = tag("a", "head to head", href=head_page(suite))
+        more = tag("p", tag("a", f"all tables of {suite}", href=model.suite_page(suite)), ", ",
+                   compare, class_="beside")  # fmt: skip
+        cards.append(
+            tag("article", tag("h3", link), where, *page.answered(answer), more, class_="said")
         )
-        for part in board.sections
-        for table_alarm in table_alarms(part, board.method)
+    return block("answer", "What the results say", tag("div", *cards, class_="answers"))
+
+
+def _conditions(board: Board, found: Mapping[str, Sequence[_Said]]) -> list[Markup]:
+    """Returns the table of each condition, and the switches that show one of them."""
+    suites = []
+    for suite, said in found.items():
+        conditions = [
+            (part.anchor, board.condition(part), _condition(part, answer, place == 0))
+            for place, (part, answer) in enumerate(said)
+        ]
+        short = model.slug(suite)
+        shown = page.switch(f"condition-{short}", "Condition", conditions, data_view="condition")
+        suites.append((short, suite, shown))
+    ways = [(way, name, Markup("")) for way, name in text.ACTIONS.items()]
+    parts = [
+        page.switch("suite", "Suite", suites, data_view="suite"),
+        tag("p", reading(board), class_="lead reading"),
     ]
+    if any(row.row.result.iqm_likely is not None for row in board.rows):
+        parts.insert(0, page.switch("acting", "Way of acting", ways, data_view="acting"))
+    return parts
 
 
-def _comparisons(board: Board) -> Markup:
-    """Returns links to the pages on which methods are compared."""
-    links = [tag("a", suite, href=head_page(suite)) for suite in board.suites]
-    parts = [part for link in links for part in (", ", link)][1:]
-    return tag("p", "Compare methods head to head: ", *parts, class_="beside")
+def _condition(part: BoardSection, answer: Answer, is_headline: bool) -> Markup:
+    """Returns the table of a condition, below its answer if that does not stand above already."""
+    place = f"{model.suite_page(part.section.suite)}#{part.anchor}"
+    link = tag("a", "every environment", href=place)
+    compare = tag("a", "head to head", href=head_link(part))
+    beside = tag("p", link, ", ", compare, class_="beside")
+    said = [] if is_headline else page.answered(answer)
+    return join(*said, methods_table(part, answer), beside)
 
 
 def _facts(board: Board) -> list[Markup]:
     rows = [row.row for row in board.rows]
     runs = {run.row.run_id for row in rows for run in row.runs}
     failed = {failure.row.run_id for row in rows for failure in row.failures}
-    methods = {spec.algo for row in rows if _kind(row) == "methods" for spec in row.specs}
+    methods = {row.method for row in rows if row.kind == "run" and row.result.role == "method"}
     environments = {(part.section.suite, env) for part in board.sections
                     for env in part.section.environments}  # fmt: skip
     files = [
@@ -81,178 +114,17 @@ def _facts(board: Board) -> list[Markup]:
     ]
 
 
-def _filters(board: Board) -> Markup:
-    """Returns the choices, hidden until the script activates them."""
-    suites = {column.title: column.title for column in board.columns}
-    kinds = {kind: name.partition(",")[0] for kind, name in _ROWS}
+def _filters() -> Markup:
+    """Returns the search and the buttons, hidden until the script activates them."""
     field = tag("input", type="search", data_view="q", placeholder="name, year or paper")
     return tag(
         "div",
-        page.choice("Suite", "all", suites, data_view="suite"),
-        page.choice("Rows", "all", kinds, data_view="rows"),
         tag("label", "Method ", field),
         *page.save_buttons(),
         class_="filters",
         role="search",
         id="filters",
         hidden=True,
-    )
-
-
-def _kind(row: BoardRow) -> str:
-    if row.kind == "external":
-        return "external"
-    return "methods" if row.result.role == "method" and row.kind == "run" else "controls"
-
-
-def _table(board: Board) -> Markup:
-    main = max(board.columns, key=lambda column: len(_ranked(column)))
-    names = dict.fromkeys(name for column in board.columns for name in column.shown)
-    order = sorted(names, key=lambda name: (*_order(main.shown.get(name)), name))
-    scales = [_scale(column) for column in board.columns]
-    rows: dict[str, list[Markup]] = {kind: [] for kind, _ in _ROWS}
-    for name in order:
-        held = [column.shown.get(name) for column in board.columns]
-        [first, *_] = [found for found in held if found is not None]
-        rows[_kind(first.row)].append(_row(name, held, board.columns, scales))
-    head = [tag("th", "Method", scope="col")]
-    head += [
-        tag(
-            "th",
-            column.title,
-            ticks(scales[index], (0.0, 1.0)),
-            scope="col",
-            class_="number standing drawn",
-            data_suite=str(index),
-        )
-        for index, column in enumerate(board.columns)
-    ]
-    head += [tag("th", label, scope="col", class_="number") for label in ("Year", "Minutes")]
-    head += [tag("th", "Checks", scope="col")]
-    bodies = [
-        tag(
-            "tbody",
-            tag("tr", tag("th", label, colspan=str(len(head)), scope="rowgroup"), class_="group"),
-            *rows[kind],
-            data_rows=kind,
-        )
-        for kind, label in _ROWS
-        if rows[kind]
-    ]
-    caption = (
-        "Interquartile mean of the score on each suite, with its "
-        f"{board.method.level:.0%} interval, at the default budget if the method has a tier there. "
-        f"The drawing shows the same between the scores 0 and 1 (dashed). {page.TIERS} Minutes are "
-        f"of a run, on average. {board.method.failed_runs.statement}"
-    )
-    whole = tag(
-        "table",
-        html_tables.captioned(caption),
-        tag("thead", tag("tr", *head)),
-        *bodies,
-        class_="sortable landing cards",
-        id="landing",
-    )
-    return tag("div", whole, class_="scroll", role="region", aria_label="Methods by suite",
-               tabindex="0")  # fmt: skip
-
-
-def _ranked(column: SuiteColumn) -> list[OnBoard]:
-    return [found for found in column.shown.values() if found.row.rank is not None]
-
-
-def _order(found: OnBoard | None) -> tuple[bool, float]:
-    if found is None or found.row.result.iqm is None:
-        return True, 0.0
-    return found.row.rank is None, -found.row.result.iqm.point
-
-
-def _scale(column: SuiteColumn) -> AxisScale:
-    ends = [0.0, 1.0]
-    for found in column.shown.values():
-        iqm = found.row.result.iqm
-        if iqm is not None:
-            ends += [iqm.point, *((iqm.low, iqm.high) if iqm.known else ())]
-    known = [end for end in map(html_tables.finite, ends) if end is not None]
-    margin = 0.05 * (max(known) - min(known))
-    return AxisScale(min(known) - margin, max(known) + margin)
-
-
-def _row(
-    name: str,
-    held: Sequence[OnBoard | None],
-    columns: Sequence[SuiteColumn],
-    scales: Sequence[AxisScale],
-) -> Markup:
-    known = [found for found in held if found is not None]
-    row = known[0].row
-    card = card_of(row.specs[0]) if row.specs else None
-    paper = card.paper if card else None
-    shown: list[str] = [row_name(replace(row, name=entry_name(row)), "")]
-    if row.imported is not None:
-        shown.append(tag("span", model.submitter_text(row), class_="how"))
-    elif paper is not None:
-        shown.append(tag("a", paper.title, href=paper.url, rel="noreferrer", class_="how"))
-    id_ = f"m-{model.slug(name)}"
-    cells = [linked_to_itself(tag("th", join(*shown), scope="row", data_key=name), id_)]
-    for index, (found, column) in enumerate(zip(held, columns, strict=True)):
-        cells.append(_standing(found, column, scales[index], index))
-    walls = [found.row.wall_s for found in known]
-    minutes = [wall / 60 for wall in walls if wall is not None]
-    mean = sum(minutes) / len(minutes) if minutes else None
-    year = str(paper.year) if paper else ""
-    cells.append(tag("td", year or "-", class_="number", data_key=year, data_label="Year"))
-    cells.append(
-        tag("td", text.fixed(mean, 1) if mean is not None else "-", class_="number",
-            data_key="" if mean is None else mean, data_label="Minutes")
-    )  # fmt: skip
-    checked = _checked(known)
-    cells.append(tag("td", checked, data_key=checked, data_label="Checks"))
-    return tag("tr", *cells, id=id_)
-
-
-def _checked(known: Sequence[OnBoard]) -> str:
-    """Returns the checks of a method's rows: of the least checked one."""
-    rows = [found.row for found in known]
-    worst = min(rows, key=lambda row: _LEVELS.index(level(row)))
-    agreeing = sum(row.trained_again.agreeing for row in rows)
-    if level(worst) in ("verified", "validated") and agreeing:
-        completed = sum(row.trained_again.completed for row in rows)
-        return f"verified ({agreeing} of {completed} runs trained again)"
-    return level_text(worst) or "-"
-
-
-_LEVELS = ("differs", "checks failed", "not checked", "validated", "verified", "external", "")
-
-
-def _standing(found: OnBoard | None, column: SuiteColumn, scale: AxisScale, index: int) -> Markup:
-    if found is None:
-        return tag("td", "-", class_="number standing", data_suite=str(index), data_key="",
-                   data_label=column.title)  # fmt: skip
-    row, iqm = found.row, found.row.result.iqm
-    budget = found.part.section.conditions.budget
-    details = [budget or "no budget"] if row.kind == "run" else []
-    if variant := row.name.partition("[")[2] * (row.imported is None):
-        details.append(variant.removesuffix("]").replace(",", ", "))
-    if row.kind == "run":
-        details.append(f"{text.seeds(row.result)} seeds")
-    if row.kind in ("run", "external") and row.result.partial:
-        details.append(f"{len(row.result.covered)} of {len(row.result.cells)} environments")
-    rank = model.tier_text(row)
-    ends = page.ends(iqm)
-    point = ends.pop("point")
-    data = {"iqm": point, **ends, "rank": rank or None, "budget": budget}
-    return tag(
-        "td",
-        tag("span", rank, class_="rank") if rank else Markup(""),
-        page.linked_iqm(row, ""),
-        strip(iqm, None, scale, None, row.color) if point is not None else Markup(""),
-        tag("span", ", ".join(details), class_="how"),
-        class_="number standing",
-        data_suite=str(index),
-        data_key="" if point is None else format(point, ".10g"),
-        data_label=column.title,
-        data_value=json.dumps(data),
     )
 
 
@@ -315,5 +187,7 @@ def _submissions(board: Board) -> Markup:
         "submitter, after a public draw where the table says so."
     )
     ids = [f"from-{model.slug(source.name or 'own')}" for source in board.sources]
-    whole = html_tables.table(columns, rows, label="Submissions", caption=caption, ids=ids)
+    whole = html_tables.table(
+        columns, rows, label="Submissions", caption=caption, classes="cards", ids=ids
+    )
     return block("submissions", "Submissions", whole)

@@ -177,6 +177,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
     rows = []
     for entry in shown:
         row, section = entry.row, entry.part.section
+        iqm = row.result.iqm
         conditions = entry.part.shared or "none"
         table = f"../{model.suite_page(section.suite)}#{model.row_id(entry.part, row)}"
         rows.append(
@@ -185,7 +186,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
                 TableCell(tag("a", conditions, href=table), conditions),
                 TableCell(model.submitter_text(row)),
                 page.tier_cell(row),
-                TableCell(page.linked_iqm(row, "../"), page.ends(row.result.iqm)["point"]),
+                TableCell(page.linked(iqm, row, "../"), page.ends(iqm)["point"]),
                 TableCell(text.coverage(row.result), float(len(row.result.covered))),
                 TableCell(model.seeds(row), float(row.result.seeds[0])),
                 page.count_cell(row.result.failures),

@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Literal
 
 from imitbench.cards.algorithm import BudgetUnit
-from imitbench.published.disclosure import Disclosure
+from imitbench.published.disclosure import Disclosure, other_values
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
@@ -24,12 +24,21 @@ RowKind = Literal["run", "reference", "external", "missing"]
 LEAST_SEEDS = 10
 """Seeds on each environment with which a row is ranked."""
 
-_TRACKS: Mapping[BudgetUnit, str] = {
+_TRACK_OF: Mapping[BudgetUnit, str] = {
     "batches": "offline",
     "replay_steps": "replay",
     "env_steps": "on-policy",
 }
 """Tracks by the unit of budgets, for methods that neither see the reward nor ask the expert."""
+
+TRACKS: Mapping[str, str] = {
+    "offline": "offline methods",
+    "replay": "replay methods",
+    "on-policy": "on-policy methods",
+    "asks the expert": "methods that ask the expert",
+    "sees the reward": "methods that see the reward",
+}
+"""What methods of each track are called, in the order in which tracks are shown."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,7 @@ class BoardRow:
         anchor: HTML id of the table's runs on that page.
         imported: Source of an external row; `None` for other rows.
         color: Palette index; `None` for anchors and external rows.
+        method_color: The same of its method, whatever its variant.
         checked: Whether all its submissions pass the checks; own runs are not checked.
         raced: Whether all its runs belong to registered races.
         refuted: Whether a run of its submissions differed when others trained it again.
@@ -147,6 +157,7 @@ class BoardRow:
     anchor: str = ""
     imported: ImportSource | None = None
     color: int | None = None
+    method_color: int | None = None
     checked: bool = True
     raced: bool = False
     refuted: bool = False
@@ -161,6 +172,23 @@ class BoardRow:
         return self.kind == "run" and self.result.role in ("method", "reference")
 
     @property
+    def method(self) -> str:
+        """What identifies its method: without its variant, or the import with its name."""
+        if self.imported is not None:
+            return f"{self.imported.label}: {self.name}"
+        return self.specs[0].algo if self.specs else self.name
+
+    @property
+    def values(self) -> str:
+        """Which hyper-parameters differ from the card's, as in its label: `tuned` for example."""
+        return other_values(self.specs[0]) if self.specs and self.imported is None else ""
+
+    @property
+    def said(self) -> str:
+        """The method as sentences name it, such as `gail (tuned)`; without training in packs."""
+        return f"{self.method} ({self.values})" if self.values else self.method
+
+    @property
     def track(self) -> str:
         """What the method needs, and so which others it is ranked with; empty without runs."""
         if not self.specs:
@@ -170,7 +198,7 @@ class BoardRow:
             return "sees the reward"
         if spec.demos is None and spec.expert is not None:
             return "asks the expert"
-        return _TRACKS.get(spec.budget.unit, "")
+        return _TRACK_OF.get(spec.budget.unit, "")
 
     @property
     def provisional(self) -> bool:
@@ -229,6 +257,8 @@ class BoardSection:
         pairs: Outcomes of all pairs of rows with runs and finite scores, by the names of their
             results; by sampled actions.
         likely_pairs: The same by most likely actions, of rows that have scores of them.
+        decided: Pairs (better, worse) of rows of a track that are decided in both ways of acting,
+            corrected for each other by Holm's method; tiers follow from them.
     """
 
     section: Section
@@ -237,6 +267,7 @@ class BoardSection:
     version: str = ""
     pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
     likely_pairs: Mapping[tuple[str, str], PairOutcome] = field(default_factory=dict)
+    decided: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def title(self) -> str:
@@ -259,19 +290,6 @@ class OnBoard:
 
 
 @dataclass(frozen=True)
-class SuiteColumn:
-    """A column of the first page: a suite with one source and one version of its references.
-
-    Attributes:
-        title: The suite, with source and version where the suite has several.
-        shown: Row of each method, by its name: see `entry_name` of `standings.py`.
-    """
-
-    title: str
-    shown: Mapping[str, OnBoard]
-
-
-@dataclass(frozen=True)
 class Board:
     """A whole leaderboard.
 
@@ -279,8 +297,8 @@ class Board:
         title: Title of the board.
         method: Settings of its statistics.
         sources: Results by submitter.
-        sections: By suite, budget, number of demonstrations and source.
-        columns: Columns of the first page.
+        sections: By suite; of each, its headline first, and then by budget, number of
+            demonstrations and source.
         submit_to: Address of the repository that takes submissions, if there is one.
     """
 
@@ -288,7 +306,6 @@ class Board:
     method: StatisticsSettings
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
-    columns: tuple[SuiteColumn, ...] = ()
     submit_to: str | None = None
 
     @property
@@ -304,6 +321,19 @@ class Board:
     def of_suite(self, suite: str) -> list[BoardSection]:
         """Returns the tables of a suite, in the board's order."""
         return [part for part in self.sections if part.section.suite == suite]
+
+    def condition(self, part: BoardSection) -> str:
+        """Returns what tells a table apart from the others of its suite, in a few words."""
+        alike = self.of_suite(part.section.suite)
+        given = part.section.conditions
+        several = len({other.section.conditions.source for other in alike}) > 1
+        parts = [
+            given.demonstrations or "no demonstrations",
+            f"{given.budget} budget" if given.budget else "no budget",
+            f"source {given.source}" if several and given.source else "",
+            part.version,
+        ]
+        return ", ".join(filter(None, parts))
 
 
 def _mean(values: list[int] | list[float]) -> float | None:

@@ -8,7 +8,9 @@ from imitbench.report import text
 from imitbench.report.html_markup import Markup, html_document, join, named, tag, theme_picker
 from imitbench.report.html_tables import HtmlColumn, TableCell, finite
 from imitbench.report.leaderboard import model
+from imitbench.report.leaderboard.answers import Answer
 from imitbench.report.leaderboard.model import Board, BoardRow
+from imitbench.report.leaderboard.row_facts import tuning_text, values_text
 from imitbench.report.leaderboard.table_alarms import TableAlarm
 from imitbench.report.model import Report
 from imitbench.stats.bootstrap import Interval
@@ -137,15 +139,19 @@ def choice(label: str, every: str, options: Mapping[str, str], **data: str) -> M
     return tag("label", f"{label} ", tag("select", first, *others, **data))
 
 
-def row_name(row: BoardRow, up: str | None = None) -> Markup:
+def row_name(row: BoardRow, up: str | None = None, *, as_method: bool = False) -> Markup:
     """Returns an algorithm's name with a spot of its color, and its marks.
 
     Args:
         row: Row of the board.
         up: Path to the site's folder, to link the name of a method to its page; `None` for no link.
+        as_method: Whether name and color are those of the method, and its values are a mark.
     """
-    name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
+    color = row.method_color if as_method else row.color
+    shown_name = row.method if as_method else row.name
+    name = named(shown_name, "spotted", "" if color is None else f"c{color}")
     marks = [
+        (as_method and bool(row.values), row.values),
         (row.kind == "external", "external"),
         (row.kind == "reference" or row.result.role == "reference", "reference"),
         (row.result.uses_reward, "uses reward"),
@@ -180,27 +186,69 @@ def ends(value: Interval | None) -> dict[str, float | None]:
     return {"point": finite(value.point) if value is not None else None, "low": low, "high": high}
 
 
-def linked_iqm(row: BoardRow, up: str) -> Markup | str:
-    """Returns a row's IQM score, with a link to its runs; `up` is the path to the site's folder."""
-    shown = interval(row.result.iqm, row)
-    return shown if row.page is None else tag("a", shown, href=f"{up}{row.page}#{row.anchor}")
-
-
-def alarms(found: Sequence[tuple[str, TableAlarm]]) -> Markup:
-    """Returns a box with alarms; empty without any.
+def linked(value: Interval | None, row: BoardRow, up: str) -> Markup | str:
+    """Returns a point estimate of a row with its interval, and a link to the row's runs.
 
     Args:
-        found: Link to the table, empty for none, and the alarm.
+        value: The estimate; `None` if it is unknown.
+        row: The row.
+        up: Path to the site's folder.
     """
+    shown = interval(value, row)
+    if row.page is None or value is None:
+        return shown
+    return tag("a", shown, href=f"{up}{row.page}#{row.anchor}")
+
+
+def alarms(found: Sequence[TableAlarm]) -> Markup:
+    """Returns a box with alarms; empty without any."""
     if not found:
         return Markup("")
-    items = [
-        tag("li", tag("a", alarm.text, href=href) if href else alarm.text, data_alarm=alarm.kind)
-        for href, alarm in found
+    items = [tag("li", alarm.text, data_alarm=alarm.kind) for alarm in found]
+    return tag("ul", *items, class_="notes alarms")
+
+
+def answered(answer: Answer) -> list[Markup]:
+    """Returns what a table decides, and its alarms; none of it is folded."""
+    tracks = [
+        tag("li", tag("span", track.track, class_="track"), ": ", tag("strong", track.lead),
+            track.text.removeprefix(track.lead))
+        for track in answer.compared
+    ]  # fmt: skip
+    rest = [tag("li", each) for each in (answer.alone, answer.provisional, answer.coverage) if each]
+    shown = [alarm for alarm in answer.alarms if alarm.kind != "saturated"]
+    if answer.saturated:
+        shown.insert(0, TableAlarm("saturated", "", answer.saturated))
+    return [
+        tag("p", answer.headline, class_="headline"),
+        alarms(shown),
+        tag("ul", *tracks, *rest, class_="answer") if tracks or rest else Markup(""),
     ]
-    count = len(items)
-    caption = f"{count} reason{'s' * (count > 1)} to read these numbers with care"
-    return tag("details", tag("summary", caption), tag("ul", *items), class_="notes alarms")
+
+
+def switch(
+    name: str, caption: str, options: Sequence[tuple[str, str, Markup]], **data: str
+) -> Markup:
+    """Returns a choice between parts of a page of which one is shown; it needs no script.
+
+    Args:
+        name: Name of the choice, unique on the page.
+        caption: What is chosen.
+        options: Value, label and content of each part; the first one is shown at the start. Empty
+            content stands for a part that the style sheet shows elsewhere.
+        **data: Attributes of the buttons.
+    """
+    parts = [tag("span", caption, class_="caption")]
+    for place, (value, label, content) in enumerate(options):
+        id_ = f"{name}--{value}"
+        # Firefox would keep an earlier choice when the page is loaded again.
+        parts += [
+            tag("input", type="radio", name=name, id=id_, value=value, checked=place == 0,
+                autocomplete="off", **data),
+            tag("label", label, for_=id_),
+            *([tag("div", content, class_="panel")] if content else []),
+        ]  # fmt: skip
+    return tag("div", *parts, class_="switch")
 
 
 TIERS = (
@@ -216,9 +264,21 @@ def below(caption: str) -> Markup:
     return tag("span", caption, class_="how") if caption else Markup("")
 
 
-def tier_cell(row: BoardRow) -> TableCell:
-    """Returns the tier of a row in its table, with its track below."""
+def tier_cell(row: BoardRow, track: bool = True) -> TableCell:
+    """Returns the tier of a row in its table; without one, a mark if it has too few seeds.
+
+    Args:
+        row: The row.
+        track: Whether its track stands below.
+    """
     if not model.tier_text(row):
         return TableCell("", None)
-    track = row.track if row.tier else f"{row.track}, provisional"
-    return TableCell(join(str(row.tier or ""), below(track)), row.tier and float(row.tier))
+    tier = str(row.tier) if row.tier else tag("span", "provisional", class_="mark few")
+    return TableCell(join(tier, below(row.track if track else "")), row.tier and float(row.tier))
+
+
+def values_cell(row: BoardRow) -> TableCell:
+    """Returns how the hyper-parameters of a row were chosen, with the cost of a search below."""
+    chosen, (cost, trials) = values_text(row), tuning_text(row.specs)
+    costs = below("" if cost == text.NOTHING else cost)
+    return TableCell(join(chosen or text.NOTHING, costs), chosen, {"trials": trials})

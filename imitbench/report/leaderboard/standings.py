@@ -1,18 +1,19 @@
-"""Ranks the rows of tables in tiers, and chooses what the first page shows of each method."""
+"""Ranks the rows of tables in tiers, and says in which order tables and methods stand."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
+from imitbench.cards.suite import Regime
+from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.selection import Acting
-from imitbench.report import text
-from imitbench.report.leaderboard.model import BoardRow, BoardSection, OnBoard, SuiteColumn
+from imitbench.report.leaderboard.model import TRACKS, BoardRow, BoardSection
 from imitbench.report.model import StatisticsSettings
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.decided_pairs import Pair, PairOutcome, compared_pairs, winners
@@ -21,58 +22,118 @@ from imitbench.stats.strata import FloatArray
 REPLICATES = 2_000
 """Most replicates of the intervals of comparisons."""
 
+PARTIAL, CONTROLS, EXTERNAL, OTHER = "partial", "controls", "external", "other"
+"""Groups of a table besides its tracks, see `ordered_groups`."""
+_LAST = (PARTIAL, CONTROLS, EXTERNAL)
 
-def entry_name(row: BoardRow) -> str:
-    """Returns what identifies a row of the first page: its method, or an import with its method.
 
-    A method with other hyper-parameters, or trained in packs, is the same method.
+@dataclass(frozen=True)
+class Standings:
+    """The rows of a table with their tiers, and what was compared to find these.
+
+    Attributes:
+        rows: The rows.
+        pairs: Outcomes of all pairs by sampled actions, each a question of its own.
+        likely_pairs: The same by most likely actions, of rows that have their scores.
+        decided: Pairs (better, worse) of a track that are decided in both ways of acting, after
+            Holm's correction.
     """
-    if row.imported is not None:
-        return f"{row.imported.label}: {row.name}"
-    return row.specs[0].algo if row.specs else row.name
+
+    rows: list[BoardRow]
+    pairs: dict[Pair, PairOutcome]
+    likely_pairs: dict[Pair, PairOutcome]
+    decided: frozenset[Pair]
 
 
-def make_columns(parts: Sequence[BoardSection]) -> tuple[SuiteColumn, ...]:
-    """Chooses the row of each method on each suite: a tier counts first, then the default budget.
+@dataclass(frozen=True)
+class MethodEntry:
+    """A method in a table: the row that stands for it, and its other ones.
 
-    Runs that were scored with other references, or with experts of another source, are another
-    column.
+    Attributes:
+        row: Its row with the best tier, or else the highest IQM.
+        others: Rows of other values, or of other submitters.
     """
-    grouped: dict[tuple[str, str, str], list[OnBoard]] = {}
-    for part in parts:
-        versions = ", ".join(sorted({row.version for row in part.section.references}))
-        key = (part.section.suite, part.section.conditions.source or "", versions)
-        grouped.setdefault(key, []).extend(OnBoard(part, row) for row in part.rows)
-    columns = []
-    for (suite, source, version), rows in grouped.items():
-        alike = [other for other in grouped if other[0] == suite]
-        several = len({other[1] for other in alike}) > 1, len({other[2] for other in alike}) > 1
-        details = [source or "no source"] * several[0] + [f"version {version}"] * several[1]
-        details += [flag] if (flag := text.score_one_flag(rows[0].part.section.score_one)) else []
-        title = f"{suite} ({', '.join(details)})" if details else suite
-        best: dict[str, OnBoard] = {}
-        for found in rows:
-            name = entry_name(found.row)
-            if name not in best or _quality(found) > _quality(best[name]):
-                best[name] = found
-        columns.append(SuiteColumn(title, best))
-    return tuple(columns)
+
+    row: BoardRow
+    others: tuple[BoardRow, ...] = ()
 
 
-def _quality(found: OnBoard) -> tuple[bool, bool, int, bool, float]:
-    row, iqm = found.row, found.row.result.iqm
-    is_default = found.part.section.conditions.budget == "default"
-    point = -np.inf if iqm is None else iqm.point
-    return row.tier is not None, row.rank is not None, len(row.result.covered), is_default, point
+def by_method(rows: Iterable[BoardRow]) -> list[MethodEntry]:
+    """Returns one entry for each method of some rows, in the order of the first rows."""
+    grouped: dict[str, list[BoardRow]] = {}
+    for row in rows:
+        grouped.setdefault(row.method, []).append(row)
+    ordered = [sorted(own, key=_standing) for own in grouped.values()]
+    return [MethodEntry(own[0], tuple(own[1:])) for own in ordered]
 
 
-def with_tiers(
-    rows: Sequence[BoardRow], method: StatisticsSettings
-) -> tuple[list[BoardRow], dict[Pair, PairOutcome], dict[Pair, PairOutcome]]:
+def ordered_groups(part: BoardSection) -> list[tuple[str, list[MethodEntry]]]:
+    """Returns the methods of a table in groups, of which none is empty.
+
+    Groups are the tracks, in the order of `TRACKS`; then `PARTIAL`, without runs on every
+    environment; `CONTROLS`, controls and references; and `EXTERNAL`. In a track, tiers come first,
+    and methods without a tier last. A method is in one group only.
+    """
+    grouped: dict[str, list[MethodEntry]] = {name: [] for name in (*TRACKS, OTHER, *_LAST)}
+    for kind, rows in _kinds(part).items():
+        entries = [MethodEntry(row) for row in rows] if kind == EXTERNAL else by_method(rows)
+        for entry in sorted(entries, key=lambda entry: _standing(entry.row)):
+            name = entry.row.track or OTHER if kind == OTHER else kind
+            if kind != EXTERNAL and entry.row.result.partial:
+                name = PARTIAL
+            grouped[name].append(entry)
+    return [(name, entries) for name, entries in grouped.items() if entries]
+
+
+def _kinds(part: BoardSection) -> dict[str, list[BoardRow]]:
+    kinds: dict[str, list[BoardRow]] = {OTHER: [], CONTROLS: [], EXTERNAL: []}
+    for row in part.rows:
+        is_method = row.kind in ("run", "missing") and row.result.role == "method"
+        kinds[EXTERNAL if row.kind == "external" else OTHER if is_method else CONTROLS].append(row)
+    return kinds
+
+
+def _standing(row: BoardRow) -> tuple[float, bool, int, float]:
+    """Returns a key that sorts rows: by tier, then ranked and more complete ones, then by IQM."""
+    iqm = row.result.iqm
+    point = iqm.point if iqm is not None and math.isfinite(iqm.point) else -math.inf
+    return row.tier or math.inf, row.rank is None, -len(row.result.covered), -point
+
+
+def headline_first(parts: Sequence[BoardSection]) -> list[BoardSection]:
+    """Returns the tables of a suite with that of its headline first, the others in their order.
+
+    The headline is what a suite's card makes the usual case: the default budget, the
+    demonstrations of the default regime, and the bundled source, with the newest references.
+    Tables with ranked methods go before all others, and of equal ones that with most of them.
+    """
+    if not parts:
+        return []
+    card = bundled_suite(parts[0].section.suite)
+    regime = card.regime(card.default_regime) if card is not None else Regime()
+    newest = list(dict.fromkeys(part.version for part in parts))
+
+    def usual(part: BoardSection) -> tuple[float, ...]:
+        given = part.section.conditions
+        ranked = sum(row.rank is not None for row in part.rows)
+        shares = given.n_demos == (regime.n_demos or "all")
+        return (
+            ranked > 0,
+            given.budget == "default",
+            shares and given.demo_every in (None, regime.demo_every or 1),
+            given.source == "bundled",
+            -newest.index(part.version),
+            ranked,
+        )
+
+    best = max(parts, key=usual)
+    return [best, *(part for part in parts if part is not best)]
+
+
+def with_tiers(rows: Sequence[BoardRow], method: StatisticsSettings) -> Standings:
     """Returns the rows of a table with the tiers of ranked ones, and the outcomes of all pairs.
 
-    The first outcomes are by sampled actions, the second ones by most likely actions, of rows that
-    have their scores. A tier needs decisions that hold for both ways of acting.
+    A tier needs decisions that hold for both ways of acting.
 
     The chance that any row stands in a lower tier than another one which is not worse is at most
     1 - `method.level` in a table: all pairs within tracks are corrected for each other by Holm's
@@ -95,7 +156,8 @@ def with_tiers(
     tiers: dict[str, int] = {}
     for track in {scored[name].track for name in ranked}:
         tiers |= tiers_of([name for name in ranked if scored[name].track == track], decided)
-    return [replace(row, tier=tiers.get(row.result.algorithm)) for row in rows], pairs, likely
+    placed = [replace(row, tier=tiers.get(row.result.algorithm)) for row in rows]
+    return Standings(placed, pairs, likely, decided)
 
 
 def _agreed(one: PairOutcome, other: PairOutcome) -> PairOutcome:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
@@ -12,38 +12,58 @@ from imitbench.report.html_charts import AxisScale, strip, ticks
 from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import HtmlColumn, TableCell
 from imitbench.report.leaderboard import model, page
+from imitbench.report.leaderboard.answers import answer_of
 from imitbench.report.leaderboard.head_to_head import head_link
+from imitbench.report.leaderboard.methods_table import axis_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, row_name
-from imitbench.report.leaderboard.row_facts import (
-    level_text,
-    package_versions,
-    tuning_text,
-    values_text,
-)
-from imitbench.report.leaderboard.table_alarms import table_alarms
+from imitbench.report.leaderboard.row_facts import level_text, package_versions
+from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
+from imitbench.report.leaderboard.zoomed_axis import marks
 
 _EXTERNAL = (
     "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
     "averaged with the others, nor checked here; budgets are not compared."
 )
+_PART = (
+    "The aggregates of these rows are over the environments that they have, so they are compared "
+    "with no other row."
+)
+_APART = (PARTIAL, CONTROLS, EXTERNAL)
 
 
 def render_suite(board: Board, suite: str) -> str:
     """Writes the page of a suite: a table for each group of comparable runs."""
     parts = board.of_suite(suite)
-    main = [_filters(parts), *(_table(part, board) for part in parts), _reading(parts, board)]
+    main = [
+        _overview(parts, board),
+        _filters(parts),
+        *(_table(part, board) for part in parts),
+        _reading(parts, board),
+    ]
     card = bundled_suite(suite)
     if card is not None:
         main.insert(0, tag("p", card.description, class_="lead"))
     rows = [row for part in parts for row in part.rows]
     runs = {run.row.run_id for row in rows for run in row.runs}
     facts = [
-        fact(len({row.name for row in rows if row.rank is not None}), "ranked method"),
+        fact(len({row.method for row in rows if row.rank is not None}), "ranked method"),
         fact(len({env for part in parts for env in part.section.environments}), "environment"),
         fact(len(runs), "completed run"),
     ]
     return page.render(board, model.suite_page(suite), suite, main, facts=facts)
+
+
+def _overview(parts: Sequence[BoardSection], board: Board) -> Markup:
+    """Returns links to the tables of several conditions; nothing for one."""
+    if len(parts) < 2:
+        return Markup("")
+    links = [
+        tag("li", tag("a", board.condition(part), href=f"#{part.anchor}"), " (headline)" * (not at))
+        for at, part in enumerate(parts)
+    ]
+    return tag("nav", tag("span", "Conditions:"), tag("ul", *links), class_="conditions",
+               aria_label="Conditions")  # fmt: skip
 
 
 def _facets(part: BoardSection) -> dict[str, str]:
@@ -76,11 +96,11 @@ def _filters(parts: Sequence[BoardSection]) -> Markup:
 def _reading(parts: Sequence[BoardSection], board: Board) -> Markup:
     """Returns how to read the tables, once for all of them."""
     caption = (
-        f"Dot and bar: IQM and its {board.method.level:.0%} interval, drawn from the score 0 to "
-        f"1 (dashed); tick: mean. {page.TIERS} Environments have mean scores. Likely: the IQM of "
-        "most likely actions, those of the expert having score 1. Seeds are per environment. "
-        "Numbers link to their runs. "
-        f"{board.method.failed_runs.statement}"
+        f"Dot and bar: IQM and its {board.method.level:.0%} interval; tick: mean; dashed: the "
+        "scores 0 and 1. Where an axis has the sign //, it is squeezed beyond. "
+        f"{page.TIERS} Environments have mean scores. Likely: the IQM of most likely actions, "
+        "those of the expert having score 1. Seeds are per environment. Numbers link to their "
+        f"runs. {board.method.failed_runs.statement}"
     )
     if any(row.kind == "external" for part in parts for row in part.rows):
         caption += " External rows are imported numbers, which are neither ranked nor averaged."
@@ -98,45 +118,65 @@ def short_names(environments: Sequence[str]) -> dict[str, str]:
 
 def _table(part: BoardSection, board: Board) -> Markup:
     section = part.section
-    scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
+    scale = axis_of(part)
     columns = [
-        HtmlColumn("Tier", number=True),
         HtmlColumn("Algorithm"),
-        HtmlColumn("IQM score", number=True, drawing=ticks(scale, (0.0, 1.0))),
+        HtmlColumn("Tier", number=True),
+        HtmlColumn("Values"),
+        HtmlColumn("IQM score", number=True, drawing=ticks(scale, marks(scale, apart=0.25))),
         *(
             HtmlColumn(short, number=True, title=environment)
             for environment, short in short_names(section.environments).items()
         ),
         HtmlColumn("Seeds", number=True),
         HtmlColumn("Cost", number=True),
-        HtmlColumn("Values"),
         HtmlColumn("Checks"),
     ]
 
-    def table(rows: Sequence[BoardRow], kind: str, caption: str) -> Markup:
+    def table(rows: Sequence[BoardRow], kind: str, label: str = "", caption: str = "") -> Markup:
         return html_tables.table(
             columns,
             [_row(row, scale) for row in rows],
-            label=part.title + f", {kind}" * bool(kind),
+            label=f"{part.title}, {label}" if label else part.title,
             caption=caption,
-            classes=f"board cards {kind}".rstrip(),
-            names=2,
+            classes=f"board cards {kind}",
             ids=[model.row_id(part, row) for row in rows],
         )
 
-    imported = [row for row in part.rows if row.kind == "external"]
-    whole = table([row for row in part.rows if row.kind != "external"], "", "")
+    groups = dict(ordered_groups(part))
+    compared = [entry for name, own in groups.items() if name not in _APART for entry in own]
+    compared.sort(key=lambda entry: entry.row.rank or math.inf)
+    last = [row for entry in groups.get(CONTROLS, []) for row in (entry.row, *entry.others)]
+    folded = [row for entry in compared for row in entry.others]
+    others = [row for row in folded if not row.result.partial]
+    partial = [row for entry in groups.get(PARTIAL, []) for row in (entry.row, *entry.others)]
+    partial += [row for row in folded if row.result.partial]
+    imported = [entry.row for entry in groups.get(EXTERNAL, [])]
     details = f"{part.shared}, " * bool(part.shared) + text.reference_versions(section)
     heading = join(section.suite, " ", tag("span", details, class_="shared"))
-    found = [("", table_alarm) for table_alarm in table_alarms(part, board.method)]
     compare = tag("a", "Compare head to head", href=f"../{head_link(part)}")
-    parts = [page.alarms(found), whole, tag("p", compare, class_="beside")]
+    answer = answer_of(part, board.method)
+    parts = [
+        *page.answered(answer),
+        table([*(entry.row for entry in compared), *last], "main"),
+    ]
+    if others:
+        count = f"{len(others)} other row{'s' * (len(others) > 1)} of these methods"
+        summary = tag("summary", f"{count}: of other values, or of other submitters")
+        parts.append(tag("details", summary, table(others, "others", "others"), class_="variants"))
+    if partial:
+        parts += [tag("h3", "Not on all environments"), table(partial, "partial", "partial", _PART)]
+    parts.append(tag("p", compare, class_="beside"))
     if imported:
         heading_there = tag("h3", "External, imported numbers")
-        parts += [heading_there, table(imported, "external", _EXTERNAL)]
+        parts += [heading_there, table(imported, "external", "external", _EXTERNAL)]
+    full = [alarm.text for alarm in answer.alarms if alarm.kind == "saturated"]
+    if len(full) > 1:
+        summary = tag("summary", f"Who is as good as the expert on {len(full)} environments")
+        parts.append(tag("details", summary, page.bullets(full), class_="notes"))
     if section.notes:
-        count = len(section.notes)
-        caption = f"{count} note{'' if count == 1 else 's'} on reading these numbers"
+        count = f"{len(section.notes)} note{'s' * (len(section.notes) > 1)}"
+        caption = f"{count} on reading these numbers"
         notes = page.bullets(section.notes)
         parts.append(tag("details", tag("summary", caption), notes, class_="notes"))
     facets = {f"data_{name}": f"={value}" for name, value in _facets(part).items()}
@@ -159,12 +199,14 @@ def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
     is_run = row.kind in ("run", "external")
     steps, wall = row.env_steps, row.wall_s
     cost = text.NOTHING if wall is None else f"{text.fixed(wall / 60, 1)} min"
-    drawn = strip(result.iqm, result.mean, scale, row.name, row.color)
+    drawn = strip(result.iqm, result.mean, scale, row.said, row.method_color)
+    who = page.below(model.submitter_text(row))
     ends = page.ends(result.iqm)
     checks, versions = level_text(row), ", ".join(package_versions((*row.runs, *row.failures)))
     return [
+        TableCell(join(row_name(row, "../", as_method=row.imported is None), who), row.name),
         page.tier_cell(row),
-        TableCell(join(row_name(row, "../"), page.below(model.submitter_text(row))), row.name),
+        page.values_cell(row),
         TableCell(join(linked(interval(result.iqm, row)), drawn, _mean(row)), ends["point"], ends),
         *(
             TableCell(
@@ -187,7 +229,6 @@ def _row(row: BoardRow, scale: AxisScale) -> list[TableCell]:
             wall,
             {"seconds": wall, "environment steps": steps},
         ),
-        _values(row),
         TableCell(join(checks or text.NOTHING, page.below(versions)), checks),
     ]
 
@@ -196,11 +237,5 @@ def _mean(row: BoardRow) -> Markup:
     mean, likely = (page.ends(one)["point"] for one in (row.result.mean, row.result.iqm_likely))
     return join(
         page.below("" if likely is None else f"likely {text.score(likely)}"),
-        page.below("" if mean is None else f"mean {text.score(mean)}, {model.worst_task(row)}"),
+        page.below("" if mean is None else f"mean {text.score(mean)}"),
     )
-
-
-def _values(row: BoardRow) -> TableCell:
-    chosen, (cost, trials) = values_text(row), tuning_text(row.specs)
-    costs = page.below("" if cost == text.NOTHING else cost)
-    return TableCell(join(chosen or text.NOTHING, costs), chosen, {"trials": trials})

@@ -73,7 +73,7 @@ def _saturated(part: BoardSection, level: float) -> list[TableAlarm]:
 
 
 def _said(rows: Sequence[BoardRow], where: str) -> str:
-    names = ", ".join(sorted({row.name for row in rows}))
+    names = ", ".join(sorted({row.said for row in rows}))
     return (
         f"Saturated: on {where}, {names} are as good as the expert, to within {MARGIN:g} of the "
         "score. Differences between them say nothing about which is better elsewhere."
