@@ -38,7 +38,8 @@ from imitbench.bench.learners.reward_agreement import (
 )
 from imitbench.bench.plan import plan_request
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
+from imitbench.bench.training import seed_generators, set_up
+from imitbench.bench.training_setup import TrainingConfig, TrainingInputs
 from imitbench.cards.catalog import suite_directory
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.records.runs import RunSpec

@@ -21,7 +21,8 @@ import torch as th
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.bench.learners.off_policy import OffPolicyImitationLearner
 from imitbench.bench.plan import plan_request
-from imitbench.bench.training import TrainingConfig, TrainingInputs, set_up_pack
+from imitbench.bench.training import set_up_pack
+from imitbench.bench.training_setup import TrainingConfig, TrainingInputs
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.store.sweep_file import SweepRequest
 

@@ -31,7 +31,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.bench import environments, protocol
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.plan import plan_request
-from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
+from imitbench.bench.training import seed_generators, set_up
+from imitbench.bench.training_setup import TrainingConfig, TrainingInputs
 from imitbench.cards.catalog import suite_directory
 from imitbench.envs.mujoco_vec_env import MujocoVecEnv
 from imitbench.experts.lookup import find_environment

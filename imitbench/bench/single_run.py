@@ -21,13 +21,8 @@ from imitbench.bench import provenance
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.monitor import Monitor, Phase
 from imitbench.bench.stopping import InterruptFlag, RunStoppedError, catch_interrupts
-from imitbench.bench.training import (
-    Trained,
-    Training,
-    TrainingConfig,
-    TrainingInputs,
-    run_trainings,
-)
+from imitbench.bench.training import run_trainings
+from imitbench.bench.training_setup import Trained, Training, TrainingConfig, TrainingInputs
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.errors import InputError
 from imitbench.executors.options import CHECKPOINT_S

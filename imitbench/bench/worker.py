@@ -40,13 +40,8 @@ from imitbench.bench.stopping import (
     TimeLimit,
     catch_stop_signals,
 )
-from imitbench.bench.training import (
-    Trained,
-    Training,
-    TrainingConfig,
-    TrainingInputs,
-    run_trainings,
-)
+from imitbench.bench.training import run_trainings
+from imitbench.bench.training_setup import Trained, Training, TrainingConfig, TrainingInputs
 from imitbench.bench.worker_death import attempt_number, is_settled
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imitbench.bench.single_run import TrainingSetup
-    from imitbench.bench.training import Trained
+    from imitbench.bench.training_setup import Trained
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
 

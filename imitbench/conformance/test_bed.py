@@ -22,13 +22,8 @@ from imitbench.bench.implementation import learner_class
 from imitbench.bench.learner import Learner
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed
-from imitbench.bench.training import (
-    Training,
-    TrainingConfig,
-    TrainingInputs,
-    seed_generators,
-    set_up,
-)
+from imitbench.bench.training import seed_generators, set_up
+from imitbench.bench.training_setup import Training, TrainingConfig, TrainingInputs
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.practice_environments import (

@@ -10,7 +10,7 @@ from support.observer import Recorder
 from support.plans import make_plan
 from support.plugins import PPO_OPTIONS, write_plugin
 
-from imitbench.bench import training
+from imitbench.bench import training, training_setup
 from imitbench.bench.checkpoint import CheckpointManager
 from imitbench.bench.hidden_rewards import hide_demo_rewards
 from imitbench.bench.provenance import isolation_of, remember_verdict
@@ -83,7 +83,7 @@ def train(monkeypatch, tmp_path):
         )
         [spec] = planned(folder)
         config = dataclasses.replace(
-            training.TrainingConfig.of(spec),
+            training_setup.TrainingConfig.of(spec),
             budget=Budget(name="quick", unit="env_steps", amount=800),
             protocol=Protocol(episodes=1, environments=1),
             transfer=False,
@@ -92,10 +92,10 @@ def train(monkeypatch, tmp_path):
         directory.path.mkdir()
 
         def load():
-            return training.TrainingInputs.of(spec, suite_directory("classic"))
+            return training_setup.TrainingInputs.of(spec, suite_directory("classic"))
 
         training.run_trainings(
-            [training.Training(config, load, directory)],
+            [training_setup.Training(config, load, directory)],
             CheckpointManager(directory.checkpoints, 1e9),
             training.Monitor(),
         )
@@ -132,14 +132,14 @@ def test_a_run_records_it(tmp_path):
 
 def test_methods_of_this_package_get_demonstrations_without_rewards():
     [spec] = planned("bc")
-    view = training.TrainingConfig.of(spec).rewards
+    view = training_setup.TrainingConfig.of(spec).rewards
     assert view == "environment"
-    demos = training.TrainingInputs.of(spec, suite_directory("classic")).demos
+    demos = training_setup.TrainingInputs.of(spec, suite_directory("classic")).demos
     shown = hide_demo_rewards(demos, view)
     assert all(np.isnan(each.rews).all() for each in shown)
     assert all(np.array_equal(one.obs, two.obs) for one, two in zip(shown, demos, strict=True))
     asks = spec.model_copy(update={"uses_reward": True})
-    assert training.TrainingConfig.of(asks).rewards == "all"
+    assert training_setup.TrainingConfig.of(asks).rewards == "all"
     assert isolation_of(spec) == "tested"
     assert is_isolated(spec, None) is True
     assert is_isolated(spec.model_copy(update={"uses_reward": True}), "tested") is False

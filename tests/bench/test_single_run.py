@@ -12,7 +12,7 @@ from imitbench.bench import training
 from imitbench.bench.monitor import Monitor
 from imitbench.bench.single_run import train_single
 from imitbench.bench.stopping import RunStoppedError
-from imitbench.bench.training import TrainingConfig
+from imitbench.bench.training_setup import TrainingConfig
 from imitbench.errors import InputError
 from imitbench.experts.single_training import prepare_training
 from imitbench.experts.training_request import TrainingRequest
