@@ -36,7 +36,7 @@ SMALL = {
     "disc_hidden_size": "8",
     "buffer_size": "20000",
 }
-ON_POLICY = {"n_envs": "2", "n_steps": "100", "hidden_size": "8"}
+ON_POLICY = {"n_envs": "2", "n_steps": "100", "n_epochs": "2", "hidden_size": "8"}
 ADVERSARIAL = ON_POLICY | {"demo_batch_size": "64"}
 SETTINGS = {
     "dac": SMALL,
