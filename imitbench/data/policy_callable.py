@@ -297,12 +297,15 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
 def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
     """Returns a function from observations to logits or means, layer by layer if possible."""
     extractor, mlp = policy.pi_features_extractor, policy.mlp_extractor
-    if type(extractor) is FlattenExtractor and type(mlp) is MlpExtractor:
+    if type(mlp) is MlpExtractor:
         layers = [*mlp.policy_net, policy.action_net]
         if all(type(layer) in _PLAIN_LAYERS for layer in layers) and not _hooked(policy):
+            flattens = type(extractor) is FlattenExtractor
 
             def pass_through(obs: th.Tensor) -> th.Tensor:
-                x = obs.float().flatten(1)
+                # What `extract_features` does with observations that are not images.
+                x = obs.float()
+                x = x.flatten(1) if flattens else extractor.forward(x)
                 for layer in layers:
                     x = layer.forward(x)
                 return x

@@ -8,6 +8,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from imitbench.data import rollout
 from imitbench.data.policy_callable import policy_to_callable, seeded_sampling
+from imitbench.policies.base import NormalizeFeaturesExtractor
 
 
 def vectorised(name, n=4):
@@ -19,6 +20,15 @@ def vectorised(name, n=4):
 MODELS = {
     "categorical": (PPO, "CartPole-v1", {"n_steps": 8, "batch_size": 8}),
     "gaussian": (PPO, "Pendulum-v1", {"n_steps": 8, "batch_size": 8}),
+    "normalized": (
+        PPO,
+        "Pendulum-v1",
+        {
+            "n_steps": 8,
+            "batch_size": 8,
+            "policy_kwargs": {"features_extractor_class": NormalizeFeaturesExtractor},
+        },
+    ),
     "state-dependent noise": (PPO, "Pendulum-v1", {"n_steps": 8, "batch_size": 8, "use_sde": True}),
     "squashed": (SAC, "Pendulum-v1", {"buffer_size": 10}),
     "greedy": (DQN, "CartPole-v1", {"buffer_size": 10, "exploration_initial_eps": 0.0}),
