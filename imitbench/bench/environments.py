@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 
+from imitbench.cards.suite import ATARI
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.extras import import_extra
@@ -37,7 +38,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             _import_beside_suite(spec, spec.module_digest)
         elif spec.module:
             importlib.import_module(spec.module)
-        if spec.id.startswith("ALE/"):  # they are registered when it is imported
+        if spec.id.startswith(ATARI):  # they are registered when it is imported
             import_extra("ale_py", "atari", f"environment {spec.id}")
         _import_entry_point(spec.id)
         report_mujoco_warnings()

@@ -61,6 +61,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
     if request.total_comparisons is not None:
         overrides["total_comparisons"] = str(request.total_comparisons)
     values = card.resolve(overrides)
+    card.check_extras(values)
     device = choose_device(request.device).device
     assert device != "auto", "there are no GPUs that it could choose"
     listed = find_listed_environment(request.env.rpartition(":")[2], request.suite)
