@@ -210,6 +210,7 @@ def load_reward_net(
     *,
     plugin: str | None = None,
     trust: bool = False,
+    option: str | None = None,
 ) -> RewardNet:
     """Reads a reward network written by `save_reward`.
 
@@ -220,6 +221,7 @@ def load_reward_net(
             `imitbench.cards.plugins.find_algorithm` accepts: its modules are imported. Not needed
             for other networks.
         trust: Whether the class may also come from source that has changed since.
+        option: Option of a command without `--trust` that names the method, for messages.
 
     Returns:
         The network, wrappers included, in evaluation mode and in its stored data type.
@@ -235,9 +237,11 @@ def load_reward_net(
     description = read_description(path, _Description, "reward network")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
     if description.plugin is not None:
+        name = f"./{description.plugin.name}"
         source = choose_source(
-            description.plugin, path, what="reward network", plugin=plugin, trust=trust,
-            name_it=f"plugin='./{description.plugin.name}' of imitbench.load_reward",
+            description.plugin, path, what="reward network", plugin=plugin,
+            trust=trust if option is None else None, option=option or "--algo",
+            name_it=f"{option} {name}" if option else f"plugin='{name}' of imitbench.load_reward",
         )  # fmt: skip
         description = description.model_copy(update={"plugin": source})
     try:

@@ -217,7 +217,7 @@ def test_missing_optional_packages_are_reported_before_anything_starts(monkeypat
     planned = plan(["density"], environment="Pendulum-v1")
     (card,) = planned.environments.values()
     games = dataclasses.replace(planned, environments={"ALE/Pong-v5": card})
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     planned.check_extras()
     with pytest.raises(InputError, match=r"^environment ALE/Pong-v5 needs ale_py, which is not"):
         games.check_extras()
