@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import gymnasium as gym
 import torch as th
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
-from safetensors import torch as safetensors_torch
 from torch import nn
 
 from imitbench.cards.plugin_classes import (
@@ -43,13 +42,13 @@ from imitbench.rewards.wrappers import (
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
+    check_rebuilds,
     digest,
     read_description,
     read_weights,
     weights_to_bytes,
     write_network,
 )
-from imitbench.util.text_line import one_line
 
 DESCRIPTION_FILE = "reward.json"
 WEIGHTS_FILE = "reward.safetensors"
@@ -177,19 +176,7 @@ def check_storable(net: RewardNet) -> None:
             f"reward network: is a {type(net).__qualname__}; make its class a subclass of "
             "imitbench.rewards.reward_nets.RewardNet"
         )
-    try:
-        description, weights = _describe(net)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    try:
-        _rebuild(description, safetensors_torch.load(weights))
-    except InputError:
-        raise
-    except Exception as error:  # classes of users may raise any error
-        raise InputError(
-            f"reward network: {type(net).__qualname__} is not built again from its stored "
-            f"arguments and weights ({one_line(error) or type(error).__name__})"
-        ) from error
+    check_rebuilds("reward network", net, _describe, _rebuild)
 
 
 def _describe(net: RewardNet) -> tuple[_Description, bytes]:
