@@ -23,7 +23,7 @@ from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
 from imitbench.data.trajectories import first_step
-from imitbench.util.extras import import_extra
+from imitbench.util.extras import check_extra, import_extra
 from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]
@@ -258,11 +258,14 @@ def check_kernel(kernel: str, bandwidth: float) -> None:
 
     Raises:
         ValueError: The kernel is unknown, or the bandwidth is not positive and finite.
+        InputError: The kernel needs scikit-learn, which is not installed.
     """
     if kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, not {kernel!r}")
     if not (isinstance(bandwidth, int | float) and 0 < bandwidth < math.inf):
         raise ValueError(f"kernel_bandwidth must be positive and finite, not {bandwidth!r}")
+    if kernel != "gaussian":
+        check_extra("density", f"kernel={kernel!r}")
 
 
 def fit_density(points: Array, kernel: str, bandwidth: float) -> GaussianDensity | SklearnDensity:

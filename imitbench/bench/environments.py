@@ -13,7 +13,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.wrappers import TimeLimit
 
-from imitbench.cards.suite import SuiteCard
+from imitbench.cards.suite import ATARI, SuiteCard
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.extras import import_extra
@@ -40,7 +40,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             _import_beside_suite(spec, spec.module_digest)
         elif spec.module:
             importlib.import_module(spec.module)
-        if spec.gym_id.startswith("ALE/"):  # they are registered when it is imported
+        if spec.gym_id.startswith(ATARI):  # they are registered when it is imported
             import_extra("ale_py", "atari", f"environment {spec.id}")
         _import_entry_point(spec.gym_id)
         report_mujoco_warnings()

@@ -18,7 +18,7 @@ from imitbench.cards.catalog import (
     suite_names,
 )
 from imitbench.cards.plugins import find_algorithms, find_suite
-from imitbench.cards.suite import EnvironmentCard, Regime, SuiteCard, mismatch
+from imitbench.cards.suite import ATARI, EnvironmentCard, Regime, SuiteCard, mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock, read_lock
@@ -31,6 +31,7 @@ from imitbench.hub.suite_sources import (
 from imitbench.records.runs import DeviceClass, ReferenceScores, RunSpec
 from imitbench.store.live_runs import DurationEstimates
 from imitbench.store.sweep_file import SweepRequest
+from imitbench.util.extras import check_extra
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.source_import import SourceLocation
@@ -134,6 +135,20 @@ class Plan:
         folder = Path(self.request.folder)
         return artifacts.source_root(self.source, self.suite.origin.folder, folder)
 
+    def check_extras(self) -> None:
+        """Checks that the optional packages of the runs are installed.
+
+        Raises:
+            InputError: A package is not installed; the message has the `pip` command.
+        """
+        for algorithm, overrides in self.algorithms:
+            for env_id, environment in self.environments.items():
+                if self._mismatch(algorithm, env_id, environment) is None:
+                    if env_id.startswith(ATARI):
+                        check_extra("atari", f"environment {env_id}")
+                    tuned = self.tuned.get(algorithm.name, {}).get(env_id)
+                    algorithm.check_extras(algorithm.resolve(overrides, tuned))
+
     def references(self, env_id: str) -> ReferenceScores:
         """Returns the reference scores of an environment.
 
@@ -206,7 +221,7 @@ def plan_request(
         "suite": suite.name,
         "plugins": outside,
     }
-    return Plan(
+    plan = Plan(
         suite=suite,
         environments=environments,
         algorithms=resolved,
@@ -214,6 +229,8 @@ def plan_request(
         request=request.model_copy(update=found),
         tuned=_tuned(cards, request, environments),
     )
+    plan.check_extras()
+    return plan
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.util.extras import check_extra
 from imitbench.util.numbers import INTEGERS, Finite, Integer
 from imitbench.util.source_import import SourceLocation
 
@@ -176,6 +177,7 @@ class Hyperparameter(Card):
         max: Largest accepted number.
         choices: All accepted values, for `str`.
         search: Search space of tuning; `null` to keep the default.
+        extras: For values of `choices` that need an optional package: its extra.
         absent: For a key that was added later: the value that earlier runs had. Records omit the
             key if it has this value, so that run ids do not change.
     """
@@ -188,6 +190,7 @@ class Hyperparameter(Card):
     max: float | None = None
     choices: list[str] | None = None
     search: SearchSpace | None = None
+    extras: dict[str, Literal["density"]] = Field(default_factory=dict)
     absent: Scalar = None
 
     @property
@@ -247,6 +250,20 @@ class Hyperparameter(Card):
         if self.choices is not None and value not in self.choices:
             raise ValueError(f"must be one of {', '.join(self.choices)}, not {value!r}")
         return value
+
+    def check_extras(self, name: str, values: Iterable[Scalar]) -> None:
+        """Checks that the optional packages of values are installed.
+
+        Args:
+            name: Name of this parameter, for the message.
+            values: Values of this parameter.
+
+        Raises:
+            InputError: A package is not installed; the message has the `pip` command.
+        """
+        for value in values:
+            if value in self.extras:
+                check_extra(self.extras[str(value)], f"{name}={value}")
 
     def parse(self, text: str) -> Scalar:
         """Reads a value given as text on the command line.
@@ -454,6 +471,15 @@ class AlgorithmCard(LocatedCard):
             for name in self.hyperparameters
             if name in values and values[name] != usual[name]
         }
+
+    def check_extras(self, values: Mapping[str, Scalar]) -> None:
+        """Checks that the optional packages of hyper-parameters are installed.
+
+        Raises:
+            InputError: A package is not installed; the message has the `pip` command.
+        """
+        for name, parameter in self.hyperparameters.items():
+            parameter.check_extras(f"{self.name}.{name}", [values[name]])
 
     def resolve(
         self, overrides: dict[str, str], base: Mapping[str, Scalar] | None = None

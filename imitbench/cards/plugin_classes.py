@@ -91,7 +91,14 @@ class PluginCodec(ArgumentCodec):
 
 
 def choose_source(
-    stated: PluginSource, where: object, *, what: str, plugin: str | None, trust: bool, name_it: str
+    stated: PluginSource,
+    where: object,
+    *,
+    what: str,
+    plugin: str | None,
+    trust: bool | None,
+    name_it: str,
+    option: str = "--algo",
 ) -> PluginSource:
     """Returns the source from which the classes of a stored network are imported.
 
@@ -100,8 +107,10 @@ def choose_source(
         where: Path of the file, for messages.
         what: Kind of network, for messages.
         plugin: The method, as the user typed it; `None` if the process was told of it before.
-        trust: Whether source that has changed since may be used.
+        trust: Whether source that has changed since may be used; `None` for no, where the user
+            cannot choose.
         name_it: How to name the method, for messages.
+        option: Option with which the user named it, for messages.
 
     Raises:
         InputError: The method is not named; or `plugin` is another one, or does not exist, or its
@@ -112,19 +121,20 @@ def choose_source(
             raise InputError(
                 f"{where}: the {what}'s class is in the source of method {stated.name}, which is "
                 f"imported only if you name it: {name_it}"
-                f"{'' if trust else ', or --trust'}"
+                f"{', or --trust' if trust is False else ''}"
             )
         return stated
     card = find_algorithm(plugin)
     if card.name != stated.name or card.origin.digest is None:
         raise InputError(
-            f"--algo {plugin}: is method {card.name}; the {what} in {where} is of {stated.name}"
+            f"{option} {plugin}: is method {card.name}; the {what} in {where} is of {stated.name}"
         )
     if card.origin.digest != stated.digest and not trust:
+        else_trust = f", or pass --trust to load the {what} with the present source"
         raise InputError(
-            f"--algo {plugin}: its source has changed since it made the {what} (digest "
-            f"{card.origin.digest[:12]}, then {stated.digest[:12]}); restore it, or pass --trust "
-            f"to load the {what} with the present source"
+            f"{option} {plugin}: its source has changed since it made the {what} (digest "
+            f"{card.origin.digest[:12]}, then {stated.digest[:12]}); restore it"
+            f"{else_trust if trust is False else ''}"
         )
     return PluginSource(name=card.name, digest=card.origin.digest)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -93,7 +93,7 @@ def convert(
 
     wanted, target = _input_and_output(names, source)
     opened = open_set(
-        wanted, trust=trust, download=download, obs=obs or (), rename=_choices(rename), limit=limit
+        wanted, trust=trust, download=download, obs=obs or (), rename=rename or (), limit=limit
     )
     environment_id = env or getattr(opened, "environment_id", None)
     with (
@@ -127,6 +127,7 @@ def export(
     target: Annotated[Path, argument("OUT", "File to write: .jsonl or .csv.", dir_okay=True)],
     limit: Limit = None,
     obs: Observation = None,
+    rename: Rename = None,
     trust: Trust = False,
     force: Annotated[bool, option("--force", "Replace an existing file OUT.")] = False,
     quiet: options.Quiet = False,
@@ -140,7 +141,7 @@ def export(
     """
     from imitbench.data.conversion import export_demonstrations
 
-    opened = open_set(source, trust=trust, obs=obs or (), limit=limit)
+    opened = open_set(source, trust=trust, obs=obs or (), rename=rename or (), limit=limit)
     with progress_bar("trajectories", quiet=quiet) as report:
         summary = export_demonstrations(opened, target, limit=limit, replace=force, progress=report)
     if json:
@@ -159,7 +160,7 @@ def open_set(
     trust: bool,
     download: bool = False,
     obs: Sequence[str] = (),
-    rename: Mapping[str, str] | None = None,
+    rename: Sequence[str] = (),
     limit: int | None = None,
 ) -> TrajectorySource:
     """Opens a set of demonstrations by path, name of a bundled set, or `minari:NAME`.
@@ -169,7 +170,7 @@ def open_set(
         trust: Whether to open pickles.
         download: Whether Minari may download a missing set.
         obs: Recordings that are the observation, in formats that have several.
-        rename: See `open_trajectories`.
+        rename: Values of `--rename`; see `open_trajectories`.
         limit: How many trajectories will be read; `None` for all.
 
     Raises:
@@ -186,22 +187,22 @@ def open_set(
         if rename:
             raise InputError(f"--rename: {name} has its own names; leave --rename out")
         return MinariSource(name.removeprefix(PREFIX), download=download)
-    open_untrusted = partial(open_trajectories, obs=obs, rename=rename or {})
+    open_untrusted = partial(open_trajectories, obs=obs, rename=_choices(rename))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         path = find_demos(name)
         if not trust:  # a pickle would be executed, also in a process with limits
             gate.try_reading(lambda: _read_all(open_untrusted(path), limit), path)
-        opened = open_trajectories(path, trust=trust, obs=obs, rename=rename or {})
+        opened = open_untrusted(path, trust=trust)
     for warning in caught:
         note(f"note: {warning.message}")
     return opened
 
 
-def _choices(rename: Sequence[str] | None) -> dict[str, str]:
+def _choices(rename: Sequence[str]) -> dict[str, str]:
     """Reads `--rename`."""
     found = {}
-    for given in rename or ():
+    for given in rename:
         name, equals, wanted = given.partition("=")
         if not (name and equals and wanted):
             raise InputError(f"--rename {given}: must be NAME=NAME, such as observations=obs")
@@ -257,6 +258,8 @@ def validate(
     strict: Annotated[
         bool, option("--strict", "Count notes as problems, e.g. values out of bounds.")
     ] = False,
+    obs: Observation = None,
+    rename: Rename = None,
     trust: Trust = False,
     json: options.Json = False,
 ) -> None:
@@ -266,7 +269,7 @@ def validate(
     """
     from imitbench.data.inspection import inspect_demonstrations
 
-    opened = open_set(path, trust=trust)
+    opened = open_set(path, trust=trust, obs=obs or (), rename=rename or ())
     with environment_of(env, suite) as environment:
         found = inspect_demonstrations(opened, environment=environment, limit=limit)
     bad = bool(found.problems or (strict and found.notes))
@@ -382,6 +385,8 @@ def show(
     path: Annotated[
         str, argument("DIR_OR_REPO", "Folder, file, or bundled set.", completion.demos)
     ],
+    obs: Observation = None,
+    rename: Rename = None,
     trust: Trust = False,
     json: options.Json = False,
 ) -> None:
@@ -392,16 +397,16 @@ def show(
     from imitbench.data.rollout import rollout_stats
     from imitbench.data.types import TrajectoryWithRew, assert_not_dictobs
 
-    read = open_set(path, trust=trust).read()
+    read = open_set(path, trust=trust, obs=obs or (), rename=rename or ()).read()
     trajectories = [episode for episode in read if isinstance(episode, TrajectoryWithRew)]
     if len(trajectories) < len(read):
         raise InputError(
             f"{path}: has no rewards to sum; `imitbench demos validate` shows the rest"
         )
     first = trajectories[0]
-    obs = assert_not_dictobs(first.obs)
+    seen = assert_not_dictobs(first.obs)
     summary = {
-        "observation": f"{obs.dtype}{list(obs.shape[1:])}",
+        "observation": f"{seen.dtype}{list(seen.shape[1:])}",
         "action": f"{first.acts.dtype}{list(first.acts.shape[1:])}",
         **rollout_stats(trajectories),
     }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from imitbench.cli.demos import Observation, open_set
+from imitbench.cli.demos import Observation, Rename, open_set
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import note, progress_bar
 from imitbench.errors import InputError
+
+if TYPE_CHECKING:
+    from imitbench.data.trajectory_source import TrajectorySource
 
 To = Annotated[Path, option("--to", "Folder in which to create it.", "DIR", file_okay=False)]
 
@@ -65,6 +67,7 @@ def init_suite(
         option("--score-one", "Mean return of score 1 [that of the demonstrators].", "RETURN"),
     ] = None,
     obs: Observation = None,
+    rename: Rename = None,
 ) -> None:
     """Create a new suite: a folder with an environment, the suite's card and a README.
 
@@ -77,9 +80,11 @@ def init_suite(
     from imitbench.templates.writing import write_template
 
     if from_demos is not None:
-        _init_from_demos(name, to, from_demos, env, score_one, obs or ())
+        opened = open_set(from_demos, trust=False, obs=obs or (), rename=rename or ())
+        _init_from_demos(name, to, opened, env, score_one)
         return
-    for flag, given in (("--env", env), ("--score-one", score_one), ("--obs", obs)):
+    of_demos = {"--env": env, "--score-one": score_one, "--obs": obs, "--rename": rename}
+    for flag, given in of_demos.items():
         if given is not None:
             raise InputError(f"{flag}: needs --from-demos, too")
     folder = write_template("suite", name, to)
@@ -92,17 +97,10 @@ def init_suite(
 
 
 def _init_from_demos(
-    name: str,
-    to: Path,
-    from_demos: str,
-    env: str | None,
-    score_one: float | None,
-    obs: Sequence[str],
+    name: str, to: Path, opened: TrajectorySource, env: str | None, score_one: float | None
 ) -> None:
     from imitbench.experts.demonstrations import write_demonstrations_suite
     from imitbench.templates.writing import write_template
-
-    opened = open_set(from_demos, trust=False, obs=obs)
 
     def fill(folder: Path) -> None:
         with progress_bar("trajectories", quiet=False) as report:

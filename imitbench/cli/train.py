@@ -182,7 +182,9 @@ def _make_app() -> typer.Typer:
     )
     app.command(
         "rl",
-        cls=command_class(TrainingRequest, [*_COMMON, "algo", "reward", "total_timesteps"]),
+        cls=command_class(
+            TrainingRequest, [*_COMMON, "algo", "reward", "reward_plugin", "total_timesteps"]
+        ),
         help="""Train PPO, SAC or DQN on the true reward, or on a learned reward.
 
         Other commands accept the policy as an expert: `--expert DIR`.

@@ -14,6 +14,7 @@ from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single_run import TrainingSetup
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.plugins import find_algorithm
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
@@ -54,6 +55,8 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
     """
     if request.epochs is not None and request.batches is not None:
         raise InputError("--epochs and --batches: name one of them")
+    if request.reward_plugin is not None and request.reward is None:
+        raise InputError("--reward-plugin: defines the class of a reward; name that with --reward")
     card = (
         reinforcement_card(request.algo) if request.algo in NAMES else load_algorithm(request.algo)
     )
@@ -61,6 +64,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
     if request.total_comparisons is not None:
         overrides["total_comparisons"] = str(request.total_comparisons)
     values = card.resolve(overrides)
+    card.check_extras(values)
     device = choose_device(request.device).device
     assert device != "auto", "there are no GPUs that it could choose"
     listed = find_listed_environment(request.env.rpartition(":")[2], request.suite)
@@ -75,7 +79,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
         demos, origins["demos"] = _demos(request, spec, listed, sampled, notify)
     reward_fn = None
     if request.reward is not None:
-        reward_fn = _reward(request.reward, spaces, training_device(device))
+        reward_fn = _reward(request.reward, request.reward_plugin, spaces, training_device(device))
         origins["reward"] = _digest(request.reward)
     return TrainingSetup(
         card=card,
@@ -175,12 +179,16 @@ def _digest(path: Path) -> str:
     return digest_files(path, (file for file in path.rglob("*") if file.is_file()))
 
 
-def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
+def _reward(folder: Path, plugin: str | None, spaces: Spaces, device: str) -> RewardFn:
     from imitbench.rewards.storage import load_reward_net
 
     nested = folder / "reward"  # in the folder of a run or a training
     path = nested if nested.is_dir() else folder
-    net = gate.checked(lambda: load_reward_net(path, device), path)
+    if plugin is not None:
+        find_algorithm(plugin)
+    load = partial(load_reward_net, path, device, plugin=plugin, option="--reward-plugin")
+    # Code that the user named is imported as it is.
+    net = gate.checked(load, path, trusted=plugin is not None)
     for name, own, theirs in (
         ("observations", net.observation_space, spaces.observation_space),
         ("actions", net.action_space, spaces.action_space),

@@ -32,6 +32,10 @@ class TrainingRequest(OptionRecord):
             metavar="DIR",
         ),
     ] = None
+    reward_plugin: Annotated[
+        str | None,
+        Option("The plug-in that defines the reward's class; it is imported.", metavar="PLUGIN"),
+    ] = None
     demos: Annotated[
         str | None,
         Option(

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import torch as th
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
-from safetensors import torch as safetensors_torch
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import ConstantSchedule
 
@@ -44,6 +43,7 @@ from imitbench.util.extras import import_extra
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
+    check_rebuilds,
     digest,
     read_description,
     read_weights,
@@ -159,19 +159,7 @@ def check_storable(policy: BasePolicy) -> None:
             "stable_baselines3.common.policies.BasePolicy, or of "
             "imitbench.policies.stateful.StatefulPolicy if it has a memory"
         )
-    try:
-        description, weights = _describe(policy)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    try:
-        _rebuild(description, safetensors_torch.load(weights))
-    except InputError:
-        raise
-    except Exception as error:  # classes of users may raise any error
-        raise InputError(
-            f"policy: {type(policy).__qualname__} is not built again from its stored arguments "
-            f"{sorted(description.kwargs)} and weights ({_in_one_line(error)})"
-        ) from error
+    check_rebuilds("policy", policy, _describe, _rebuild)
 
 
 def _describe(policy: BasePolicy) -> tuple[_Description, bytes]:

@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import gymnasium as gym
 import torch as th
 from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
-from safetensors import torch as safetensors_torch
 from torch import nn
 
 from imitbench.cards.plugin_classes import (
@@ -43,13 +42,13 @@ from imitbench.rewards.wrappers import (
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
+    check_rebuilds,
     digest,
     read_description,
     read_weights,
     weights_to_bytes,
     write_network,
 )
-from imitbench.util.text_line import one_line
 
 DESCRIPTION_FILE = "reward.json"
 WEIGHTS_FILE = "reward.safetensors"
@@ -177,19 +176,7 @@ def check_storable(net: RewardNet) -> None:
             f"reward network: is a {type(net).__qualname__}; make its class a subclass of "
             "imitbench.rewards.reward_nets.RewardNet"
         )
-    try:
-        description, weights = _describe(net)
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    try:
-        _rebuild(description, safetensors_torch.load(weights))
-    except InputError:
-        raise
-    except Exception as error:  # classes of users may raise any error
-        raise InputError(
-            f"reward network: {type(net).__qualname__} is not built again from its stored "
-            f"arguments and weights ({one_line(error) or type(error).__name__})"
-        ) from error
+    check_rebuilds("reward network", net, _describe, _rebuild)
 
 
 def _describe(net: RewardNet) -> tuple[_Description, bytes]:
@@ -210,6 +197,7 @@ def load_reward_net(
     *,
     plugin: str | None = None,
     trust: bool = False,
+    option: str | None = None,
 ) -> RewardNet:
     """Reads a reward network written by `save_reward`.
 
@@ -220,6 +208,7 @@ def load_reward_net(
             `imitbench.cards.plugins.find_algorithm` accepts: its modules are imported. Not needed
             for other networks.
         trust: Whether the class may also come from source that has changed since.
+        option: Option of a command without `--trust` that names the method, for messages.
 
     Returns:
         The network, wrappers included, in evaluation mode and in its stored data type.
@@ -235,9 +224,11 @@ def load_reward_net(
     description = read_description(path, _Description, "reward network")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
     if description.plugin is not None:
+        name = f"./{description.plugin.name}"
         source = choose_source(
-            description.plugin, path, what="reward network", plugin=plugin, trust=trust,
-            name_it=f"plugin='./{description.plugin.name}' of imitbench.load_reward",
+            description.plugin, path, what="reward network", plugin=plugin,
+            trust=trust if option is None else None, option=option or "--algo",
+            name_it=f"{option} {name}" if option else f"plugin='{name}' of imitbench.load_reward",
         )  # fmt: skip
         description = description.model_copy(update={"plugin": source})
     try:

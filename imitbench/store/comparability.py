@@ -40,8 +40,20 @@ class Conditions:
     def of(cls, run: RunRow | ExternalRun | ExternalScoreRow) -> Conditions:
         """Returns the conditions of a run."""
         n_demos: int | Literal["all"] | None = "all" if run.all_demos else run.n_demos
-        demo_every = None if n_demos is None else run.demo_every or 1
-        return cls(run.suite, run.budget, n_demos, run.source, demo_every)
+        return cls.recorded(run.suite, run.budget, n_demos, run.source, run.demo_every)
+
+    @classmethod
+    def recorded(
+        cls,
+        suite: str | None,
+        budget: str | None,
+        n_demos: int | Literal["all"] | None,
+        source: str | None,
+        demo_every: int | None,
+    ) -> Conditions:
+        """Returns conditions as records state them, which leave out a `demo_every` of 1."""
+        every = None if n_demos is None else demo_every or 1
+        return cls(suite, budget, n_demos, source, every)
 
     @classmethod
     def of_spec(cls, spec: RunSpec) -> Conditions:

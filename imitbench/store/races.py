@@ -255,8 +255,7 @@ def describe_cell(spec: RunSpec) -> RacedCell:
 
 def cell_conditions(suite: str, cell: RacedCell) -> Conditions:
     """Returns the conditions of the runs of a cell."""
-    demo_every = None if cell.n_demos is None else cell.demo_every or 1
-    return Conditions(suite, cell.budget, cell.n_demos, cell.source, demo_every)
+    return Conditions.recorded(suite, cell.budget, cell.n_demos, cell.source, cell.demo_every)
 
 
 def read_outcomes(out: Path, design: RaceDesign) -> list[PublishedRun]:

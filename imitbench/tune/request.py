@@ -35,7 +35,8 @@ def tuned_hyperparameters(
         overrides: Names of hyper-parameters that are set with `--set`.
 
     Raises:
-        InputError: There is no hyper-parameter to vary.
+        InputError: There is no hyper-parameter to vary, or a value to try needs an optional package
+            that is not installed.
     """
     space = card.search_space
     if not space:
@@ -53,6 +54,8 @@ def tuned_hyperparameters(
             f"--algo {card.name}: nothing to search, because --set and --objective "
             f"{objective.name} fix every value; set fewer"
         )
+    for name, search in left.items():
+        card.hyperparameters[name].check_extras(f"{card.name}.{name}", search.choices or ())
     return left
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Literal
 
@@ -30,6 +32,28 @@ Extra = Literal[
 ]
 """Names in `[project.optional-dependencies]` of pyproject.toml."""
 
+_PACKAGES: Mapping[Extra, str] = {"atari": "ale_py", "density": "sklearn"}
+"""Packages of extras that runs can need."""
+
+
+def check_extra(extra: Extra, purpose: str) -> None:
+    """Checks, without importing it, that the package of an extra is installed.
+
+    Args:
+        extra: One of those that runs can need.
+        purpose: See `import_extra`.
+
+    Raises:
+        InputError: It is not installed; the message has the `pip` command.
+    """
+    package = _PACKAGES[extra]
+    try:
+        found = importlib.util.find_spec(package) is not None
+    except ImportError:
+        found = False
+    if not found:
+        raise _missing(extra, package, purpose, "is not installed")
+
 
 def import_extra(module: str, extra: Extra, purpose: str) -> ModuleType:
     """Imports a module of an optional package.
@@ -48,6 +72,10 @@ def import_extra(module: str, extra: Extra, purpose: str) -> ModuleType:
         package = module.partition(".")[0]
         absent = isinstance(error, ModuleNotFoundError) and error.name == package
         reason = "is not installed" if absent else f"cannot be loaded ({one_line(error, 80)})"
-        raise InputError(
-            f"{purpose} needs {package}, which {reason}: pip install 'imitbench[{extra}]'"
-        ) from error
+        raise _missing(extra, package, purpose, reason) from error
+
+
+def _missing(extra: Extra, package: str, purpose: str, reason: str) -> InputError:
+    return InputError(
+        f"{purpose} needs {package}, which {reason}: pip install 'imitbench[{extra}]'"
+    )

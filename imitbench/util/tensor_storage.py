@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -136,6 +136,39 @@ def write_network(weights_path: Path, weights: bytes, path: Path, description: B
     # The description is written last, so that the weights exist wherever it does.
     atomic_write_bytes(weights_path, weights)
     atomic_write_text(path, json.dumps(description.model_dump(), indent=1) + "\n")
+
+
+def check_rebuilds(
+    what: str,
+    net: nn.Module,
+    describe: Callable[[Any], tuple[DescriptionT, bytes]],
+    rebuild: Callable[[DescriptionT, dict[str, th.Tensor]], object],
+) -> None:
+    """Checks that a network can be stored and built again, without writing it.
+
+    Args:
+        what: Kind of network, for messages.
+        net: The network.
+        describe: Returns the description and the weights of a network as they are stored; raises a
+            `ValueError` if it cannot be stored.
+        rebuild: Builds a network from both; may raise any error.
+
+    Raises:
+        InputError: It cannot be stored, or what is stored does not determine it.
+    """
+    try:
+        description, weights = describe(net)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    try:
+        rebuild(description, safetensors_torch.load(weights))
+    except InputError:
+        raise
+    except Exception as error:  # classes of users may raise any error
+        raise InputError(
+            f"{what}: {type(net).__qualname__} is not built again from its stored arguments and "
+            f"weights ({one_line(error) or type(error).__name__})"
+        ) from error
 
 
 def read_description(path: Path, model: type[DescriptionT], what: str) -> DescriptionT:

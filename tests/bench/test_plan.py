@@ -1,5 +1,6 @@
 """Requests are expanded to runs."""
 
+import dataclasses
 import shutil
 
 import pytest
@@ -210,3 +211,15 @@ def test_each_method_has_the_processor_that_suits_it(asked, devices, processor):
 
 def test_methods_that_stay_on_the_cpu_need_no_gpu():
     assert plan(["gail", "random"], device="auto").processor == "cpu"
+
+
+def test_missing_optional_packages_are_reported_before_anything_starts(monkeypatch):
+    planned = plan(["density"], environment="Pendulum-v1")
+    (card,) = planned.environments.values()
+    games = dataclasses.replace(planned, environments={"ALE/Pong-v5": card})
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    planned.check_extras()
+    with pytest.raises(InputError, match=r"^environment ALE/Pong-v5 needs ale_py, which is not"):
+        games.check_extras()
+    with pytest.raises(InputError, match=r"^density.kernel=exponential needs sklearn, which is"):
+        plan(["density"], environment="Pendulum-v1", overrides={"kernel": "exponential"})

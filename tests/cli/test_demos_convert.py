@@ -129,6 +129,24 @@ def test_discrete_actions_in_lists_of_one_are_accepted(kind, imitbench, tmp_path
     assert (episode.acts.dtype, episode.acts.shape) == (np.int64, (4,))
 
 
+def test_arrays_are_renamed_wherever_files_are_read(imitbench, refused, tmp_path):
+    arrays = {"obs": np.zeros((4, 4), np.float32), "dones": np.arange(4) == 3}
+    np.savez(tmp_path / "a.npz", chosen=np.ones(4, np.int64), gains=np.ones(4), **arrays)
+    rename = ("--rename", "chosen=acts", "--rename", "gains=rewards")
+    for words in (
+        ("demos", "export", "a.npz", "out.csv"),
+        ("demos", "validate", "a.npz"),
+        ("demos", "show", "a.npz"),
+        ("init-suite", "mine", "--from-demos", "a.npz", "--env", "CartPole-v1"),
+    ):
+        refused(*words)
+        answer = imitbench(*words, *rename)
+        assert answer.code == 0, answer.err
+    [episode] = open_trajectories(tmp_path / "out.csv").read()
+    assert (episode.acts.tolist(), episode.rews.tolist()) == ([1] * 4, [1.0] * 4)
+    assert "--rename: needs --from-demos" in refused("init-suite", "other", *rename)
+
+
 def test_rename_needs_two_names(refused):
     assert "--rename obs: must be NAME=NAME" in refused(
         "demos", "convert", "a.npz", "out", "--rename", "obs"

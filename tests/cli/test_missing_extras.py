@@ -72,9 +72,9 @@ from imitbench.data.types import Trajectory
 trajectories_to_dataset([Trajectory(np.zeros((2, 1)), np.zeros((1, 1)), None, False)])
 """
 KERNEL = """
-import numpy as np
-from imitbench.algorithms.density_model import SklearnDensity
-SklearnDensity(np.zeros((2, 2)), "exponential", 0.5)
+from imitbench.algorithms.density_model import check_kernel
+check_kernel("gaussian", 0.5)
+check_kernel("exponential", 0.5)
 """
 CARTPOLE = "seals/CartPole-v0"
 # Extra, package, and a command, or a use from Python where no command needs it alone.
@@ -83,6 +83,9 @@ USES = [
     ("contrib", "sb3_contrib", "eval policy --env CartPole-v1 --episodes 1"),
     ("datasets", "datasets", STORED),
     ("density", "sklearn", KERNEL),
+    ("density", "sklearn", f"run --algo density --env {CARTPOLE} --set kernel=exponential"),
+    ("density", "sklearn", f"train density --env {CARTPOLE} --set kernel=exponential"),
+    ("density", "sklearn", f"tune --algo density --env {CARTPOLE}"),
     ("hdf5", "h5py", "demos convert set.hdf5 out"),
     ("interactive", "matplotlib", IMAGES),
     ("jsonpickle", "jsonpickle", INFOS),
@@ -113,7 +116,9 @@ def test_each_extra_is_tried():
 
 
 @pytest.mark.parametrize(
-    ("extra", "package", "use"), USES, ids=[f"{extra}-{package}" for extra, package, _ in USES]
+    ("extra", "package", "use"),
+    USES,
+    ids=[f"{extra}-{package}-{use.split()[0]}" for extra, package, use in USES],
 )
 def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
     extra, package, use, folder
@@ -126,5 +131,7 @@ def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
         policy = QRDQNPolicy(box, gym.spaces.Discrete(2), lambda _: 1e-3, net_arch=[4])
         save_policy(policy, folder / "policy")
     words = [use] if "\n" in use else ["imitbench", *use.split()]
+    before = sorted(folder.iterdir())
     line = refusal(run_script(folder / "without.py", package, *words, cwd=folder))
     assert f"needs {package}, which is not installed: pip install 'imitbench[{extra}]'" in line
+    assert sorted(folder.iterdir()) == before

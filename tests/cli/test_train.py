@@ -7,11 +7,18 @@ import subprocess
 import sys
 import time
 
+import gymnasium as gym
 import pytest
 from typer.testing import CliRunner
 
+from imitbench.cards.plugins import find_algorithm
 from imitbench.cli.main import app
 from imitbench.errors import InputError
+from imitbench.rewards.reward_nets import BasicRewardNet
+from imitbench.rewards.storage import save_reward
+from imitbench.templates.writing import write_template
+from imitbench.util import source_import
+from imitbench.util.source_import import import_source
 
 QUICK = ("--eval-episodes", "2", "--log-format", "csv")
 
@@ -136,6 +143,30 @@ def test_a_learned_reward_trains_another_policy(tmp_path, algo):
     assert learnt["mean_return"] != own["mean_return"]
     with pytest.raises(InputError, match="is for observations in"):
         train("rl", "--env", "seals/CartPole-v0", "--reward", tmp_path / "gail")
+
+
+def test_the_class_of_a_reward_can_be_that_of_a_plug_in(tmp_path, monkeypatch):
+    folder = write_template("gail", "mine", tmp_path)
+    digest = find_algorithm(str(folder)).origin.digest
+    env = gym.make("Pendulum-v1")
+    net = import_source(digest, "learner", "a reward").MineReward(
+        BasicRewardNet(env.observation_space, env.action_space)
+    )
+    save_reward(net, tmp_path / "reward")
+    monkeypatch.setattr(source_import, "_locations", {})  # as in another process
+    arguments = (
+        "rl", "--env", "Pendulum-v1", "--total-timesteps", 200, *SMALL_PPO, "--log-dir",
+        tmp_path / "out",
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"only if you name it: --reward-plugin ./mine$"):
+        train(*arguments, "--reward", tmp_path / "reward")
+    with pytest.raises(InputError, match="--reward-plugin: defines the class of a reward; name"):
+        train(*arguments, "--reward-plugin", folder)
+    found = train(*arguments, "--reward", tmp_path / "reward", "--reward-plugin", folder)
+    assert len(found["reward"]) == 64
+    (folder / "learner.py").write_text((folder / "learner.py").read_text() + "\n# changed\n")
+    with pytest.raises(InputError, match=r"^--reward-plugin .*: its source .*; restore it$"):
+        train(*arguments, "--reward", tmp_path / "reward", "--reward-plugin", folder)
 
 
 @pytest.mark.slow

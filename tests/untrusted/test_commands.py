@@ -122,6 +122,7 @@ SHARED = {
     "demos": ("train imitation bc", f"{ENV} --demos a.npz"),
     "expert": ("train imitation dagger", f"{ENV} --expert ./policy"),
     "reward": ("train rl", f"{ENV} --reward ./reward"),
+    "reward_plugin": ("train rl", f"{ENV} --reward ./reward --reward-plugin ./method"),
 }
 WRITTEN = {"leaderboard init": "folder", "results wandb": "folder", "results export": "folder"}
 
