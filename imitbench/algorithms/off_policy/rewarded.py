@@ -1,7 +1,7 @@
-"""The off-policy agent on a given reward that changes: the agent of PEBBLE.
+"""The off-policy agent on a given reward: one that changes, for PEBBLE, or a constant.
 
-Source: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive Reinforcement Learning
-via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
+Source of the agent of PEBBLE: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive
+Reinforcement Learning via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
 """
 
 from __future__ import annotations
@@ -21,6 +21,32 @@ from imitbench.util.actions import unscale_actions
 
 # Transitions whose rewards are computed in one call, and the largest table of distances.
 _AT_ONCE = 8192
+
+
+class ConstantRewardTrainer(OffPolicyTrainer):
+    """Trains the agent on the same reward for every transition, those of absorbing states included.
+
+    Args:
+        reward: The reward.
+        **kwargs: See `OffPolicyTrainer`; demonstrations are not used.
+
+    Raises:
+        ValueError: `reward` is not finite, or see `OffPolicyTrainer`.
+    """
+
+    discrete_actions = True
+    uses_demonstrations = False
+
+    def __init__(self, *, reward: float, **kwargs: Any) -> None:
+        if not np.isfinite(reward):
+            raise ValueError(f"reward must be finite, not {reward}")
+        super().__init__(**kwargs)
+        self.reward = reward
+
+    def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
+        """Temporal differences of the constant."""
+        del expert
+        return self.td_loss(own, th.full_like(own.rewards, self.reward))
 
 
 class RewardedTrainer(OffPolicyTrainer):

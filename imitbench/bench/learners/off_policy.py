@@ -16,6 +16,7 @@ from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
 from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, silent_logger
@@ -82,7 +83,8 @@ class OffPolicyImitationLearner(PackedLearner):
             custom_logger=silent_logger(),
             allow_variable_horizon=environment.horizon == "variable",
         )
-        self.trainer.set_demonstrations_of_seeds(demos)
+        if self.method.uses_demonstrations:
+            self.trainer.set_demonstrations_of_seeds(demos)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -180,6 +182,13 @@ class HyPELearner(AdversarialLearner):
 
     method = HyPE
     arguments = ("disc_learning_rate", "gradient_penalty", "reward_interval", "objective")
+
+
+class ConstantRewardLearner(OffPolicyImitationLearner):
+    """A control: the agent on a constant reward, without demonstrations."""
+
+    method = ConstantRewardTrainer
+    arguments = ("reward",)
 
 
 class AdRILLearner(OffPolicyImitationLearner):
