@@ -249,6 +249,8 @@ class EnvironmentCard(Card):
             show the amount with the budget's name.
         expert: `null` for an environment with demonstrations only, of people for example. Methods
             that query an expert are not applicable there.
+        minari: Data set of Minari that `--source minari` uses as demonstrations, such as
+            `mujoco/hopper/expert-v0`; `null` for none.
         score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
             return of the demonstrators.
         references: `null` only until `imitbench suites measure` has run.
@@ -273,6 +275,7 @@ class EnvironmentCard(Card):
     absolute_positions: list[Count] = Field(default_factory=list)
     expert: ExpertRecipe | None = None
     demos: DemoSet
+    minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
     budgets: dict[BudgetName, BudgetAmounts]
     earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)

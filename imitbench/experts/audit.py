@@ -89,11 +89,16 @@ def controls_of(method: AlgorithmCard) -> dict[str, Control]:
             parameter: value
             for parameter, value in own.items()
             if parameter in usual and value != usual[parameter]
-            if value in (card.hyperparameters[parameter].choices or [value])
+            if _is_valid(card, parameter, value)
         }
         overrides = {parameter: _as_text(value) for parameter, value in changed.items()}
         found[key] = Control(card, overrides)
     return found
+
+
+def _is_valid(card: AlgorithmCard, parameter: str, value: Scalar) -> bool:
+    choices = card.hyperparameters[parameter].choices
+    return choices is None or value in choices
 
 
 def _as_text(value: Scalar) -> str:
