@@ -199,6 +199,11 @@ class Regime(Card):
     n_demos: int | None = Field(default=None, ge=1)
     demo_every: int | None = Field(default=None, ge=2)
 
+    def __str__(self) -> str:
+        count = "all" if self.n_demos is None else str(self.n_demos)
+        steps = "" if self.demo_every is None else f", one step in {self.demo_every} of each"
+        return f"{count} demonstration{'s' * (self.n_demos != 1)}{steps}"
+
 
 class BudgetAmounts(Card):
     """Training amount in each unit.
@@ -439,13 +444,18 @@ class SuiteCard(LocatedCard):
             return False
         return bool(getattr(card, part) == getattr(self.environments[card.variant_of], part))
 
+    @property
+    def all_regimes(self) -> dict[str, Regime]:
+        """The regimes of the suite by name, `full` first."""
+        return {FULL: Regime(), **self.regimes}
+
     def regime(self, name: str) -> Regime:
         """Returns the regime with a name.
 
         Raises:
             ValueError: The card has no such regime.
         """
-        known = {FULL: Regime(), **self.regimes}
+        known = self.all_regimes
         if name not in known:
             raise ValueError(f"has no regime {name}; {did_you_mean(name, known)}")
         return known[name]

@@ -269,7 +269,7 @@ def evaluate(
                 "episodes": len(returns),
                 "deterministic": deterministic,
                 "published": _as_json(published, compared),
-                "other_version": version,
+                **({"other_version": version} if version else {}),
             }
         )
     else:
