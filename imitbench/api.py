@@ -115,7 +115,8 @@ def run(
             the suite's default regime, which are all unless its card says otherwise.
         demo_every: Keep one step out of so many of each demonstration; `None` for all steps.
         regime: Name of a regime of the suite's card, or several, in place of both.
-        source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
+        source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR`, `minari` or
+            `minari:NAME`.
         config: `tuned` for hyper-parameters tuned per environment, where there are any.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
         lock: Lock file with commits of hub repositories.

@@ -18,7 +18,7 @@ from imitbench.policies.hub_policy import find_policy
 from imitbench.records.runs import ArtifactSpec, DemoSpec, RunSpec
 from imitbench.store.artifact_files import content_files
 from imitbench.untrusted import gate
-from imitbench.util.files import digest_files
+from imitbench.util.files import digest_files, user_cache
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 HUB = "hub"
 MINARI = "minari:"
+MINARI_SETS = "minari"
+"""The source of the sets of Minari that a suite's card names, one for each environment."""
 Part = Literal["experts", "demos"]
 _KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
 
@@ -40,12 +42,13 @@ class ArtifactLocation:
     """Location of an expert or a set of demonstrations.
 
     Attributes:
-        root: Folder that holds `experts/` and `demos/`; for the hub, its cache; for Minari, the
-            folder of the converted set.
+        root: Folder that holds `experts/` and `demos/`; for the hub, its cache; for `minari:NAME`,
+            the folder of the converted set; for `minari`, the cache of converted sets.
         part: `experts` or `demos`.
-        source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
-        repo: Name of the folder; for the hub, of the repository with its owner.
-        revision: Commit of a hub repository.
+        source: `bundled`, `path:DIR`, `hub`, `minari` or `minari:NAME`.
+        repo: Name of the folder; for the hub, of the repository with its owner; for Minari, of
+            the set.
+        revision: Commit of a hub repository; for `minari`, the start of the set's digest.
         suite: Name of the suite, for messages.
     """
 
@@ -68,6 +71,8 @@ class ArtifactLocation:
             return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
         if self.source.startswith(MINARI) and self.part == "demos":
             return self.root
+        if self.source == MINARI_SETS and self.part == "demos":
+            return self.root / self.repo.replace("/", "-") / str(self.revision)
         return self.root / self.part / self.repo
 
     def files(self) -> list[Path]:
@@ -83,6 +88,11 @@ class ArtifactLocation:
                 raise InputError(
                     f"{self.repo} at {str(self.revision)[:12]}: not in the hub's cache ({error}); "
                     f"run `imitbench prefetch --suite {self.suite}` where there is a network"
+                ) from error
+            if self.source == MINARI_SETS:
+                raise InputError(
+                    f"{MINARI}{self.repo}: not in the cache of converted sets ({error}); run "
+                    f"`imitbench prefetch --suite {self.suite} --source minari`"
                 ) from error
             what = "expert" if self.part == "experts" else "demonstrations"
             raise InputError(
@@ -117,10 +127,12 @@ def source_root(source: str, suite: Path, folder: Path = Path()) -> Path:
         return cache_directory()
     if source.startswith(MINARI):
         return minari_copy(source).folder
+    if source == MINARI_SETS:
+        return user_cache() / "minari"
     kind, _, where = source.partition(":")
     if kind != "path" or not where:
         raise InputError(
-            f"--source {source}: must be 'bundled', 'hub', 'path:DIR' or 'minari:NAME'"
+            f"--source {source}: must be 'bundled', 'hub', 'minari', 'path:DIR' or 'minari:NAME'"
         )
     root = folder / where
     if not root.is_dir():
@@ -150,7 +162,7 @@ def locate_artifact(
     Args:
         root: What `source_root` returned.
         part: `experts` or `demos`.
-        source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
+        source: `bundled`, `path:DIR`, `hub`, `minari` or `minari:NAME`.
         card: Card of the environment.
         suite: Name of the suite.
 
@@ -173,6 +185,14 @@ def locate_artifact(
         return ArtifactLocation(root, part, source, hub.repo, hub.revision, suite)
     if source.startswith(MINARI) and part == "demos":
         return ArtifactLocation(root, part, source, source.removeprefix(MINARI), suite=suite)
+    if source == MINARI_SETS and part == "demos":
+        if card.minari is None:
+            raise InputError(
+                f"suite {suite}: {card.title}: the card names no set of Minari; use --source "
+                "bundled"
+            )
+        digest = minari_copy(MINARI + card.minari).folder.name
+        return ArtifactLocation(root, part, source, card.minari, digest, suite)
     location = ArtifactLocation(root, part, source, recipe.repo, suite=suite)
     if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.

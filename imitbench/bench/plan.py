@@ -213,6 +213,10 @@ def plan_request(
     if request.source == HUB:
         environments = _fetch(suite.name, environments, cards, lock, notify)
         suite = suite.model_copy(update={"environments": {**suite.environments, **environments}})
+    if request.source == artifacts.MINARI_SETS:
+        from imitbench.bench.minari_sets import check_sets  # imports the simulators
+
+        check_sets(suite, environments)
     outside = {card.name: card.origin.reference for card in cards if card.origin.source}
     if suite.name not in suite_names():
         outside[suite.name] = suite.origin.reference
@@ -502,6 +506,11 @@ def _source_mismatch(
     algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard, source: str
 ) -> str | None:
     """Returns what a source lacks for an algorithm on an environment; `None` if nothing."""
+    if source == artifacts.MINARI_SETS:
+        if algorithm.needs.expert:
+            return "a set of Minari comes without an expert"
+        if algorithm.needs.demos and environment.minari is None:
+            return "the suite card names no set of Minari"
     if source.startswith(artifacts.MINARI):
         recorded = artifacts.minari_copy(source).environment_id
         if algorithm.needs.expert:

@@ -111,8 +111,9 @@ def reference_scores(
         env_id: Id of one of its environments.
         source: Where the expert comes from. The reference of an expert that does not ship with
             the suite is the return that its `results.json` or `README.md` reports, if any. Without
-            an expert, it is the mean return of the demonstrations of that source, if they have
-            rewards and the card does not state a number.
+            an expert, and for sets of Minari, which come without one, it is the mean return of the
+            demonstrations of that source, if they have rewards and the card does not state a
+            number.
         folder: Base folder of a relative path in `source`.
 
     Raises:
@@ -129,18 +130,22 @@ def reference_scores(
     if bundled_suite(suite.name) is None and card.references is not None:
         likely = card.references.expert_likely
     recipe = card.demos if card.expert is None else card.expert
-    if source != "bundled" and not (source == artifacts.HUB and recipe.hub is None):
+    lacks = source == artifacts.HUB and recipe.hub is None
+    lacks = lacks or (source == artifacts.MINARI_SETS and card.minari is None)
+    if source != "bundled" and not lacks:
         root = artifacts.source_root(source, suite.origin.folder, folder)
-        part: artifacts.Part = "demos" if card.expert is None else "experts"
+        shows = card.expert is None or source == artifacts.MINARI_SETS
+        part: artifacts.Part = "demos" if shows else "experts"
         location = artifacts.locate_artifact(root, part, source, card, suite.name)
         at = f":{location.revision[:8]}" if location.revision else ""
         if part == "demos":
             measured = artifacts.demonstrated_returns(location)
             shown = float(measured.mean()) if len(measured) else None
-            if shown is not None and scale.score_one == "demonstrations":
-                version = f"{suite.version}+{source}{at}"
-                scale = scale._replace(one=shown)
-            scale = scale._replace(demonstrations=shown)
+            if shown is not None and scale.score_one != "card":
+                version, likely = f"{suite.version}+{source}{at}", None
+                scale = scale._replace(one=shown, score_one="demonstrations")
+            if scale.score_one != "expert":
+                scale = scale._replace(demonstrations=shown)
         elif (published := read_reported_return(location.folder)) is not None:
             version = f"{suite.version}+{source}{at}"
             scale, likely = scale._replace(one=published.mean), None

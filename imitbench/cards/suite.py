@@ -249,6 +249,11 @@ class Regime(Card):
     n_demos: int | None = Field(default=None, ge=1)
     demo_every: int | None = Field(default=None, ge=2)
 
+    def __str__(self) -> str:
+        count = "all" if self.n_demos is None else str(self.n_demos)
+        steps = "" if self.demo_every is None else f", one step in {self.demo_every} of each"
+        return f"{count} demonstration{'s' * (self.n_demos != 1)}{steps}"
+
 
 class BudgetAmounts(Card):
     """Training amount in each unit.
@@ -303,6 +308,8 @@ class EnvironmentCard(Card):
             show the amount with the budget's name.
         expert: `null` for an environment with demonstrations only, of people for example. Methods
             that query an expert are not applicable there.
+        minari: Data set of Minari that `--source minari` uses as demonstrations, such as
+            `mujoco/hopper/expert-v0`; `null` for none.
         score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
             return of the demonstrators.
         references: `null` only until `imitbench suites measure` has run.
@@ -327,6 +334,7 @@ class EnvironmentCard(Card):
     absolute_positions: list[Count] = Field(default_factory=list)
     expert: ExpertRecipe | None = None
     demos: DemoSet
+    minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
     budgets: dict[BudgetName, BudgetAmounts]
     earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
@@ -490,13 +498,18 @@ class SuiteCard(LocatedCard):
             return False
         return bool(getattr(card, part) == getattr(self.environments[card.variant_of], part))
 
+    @property
+    def all_regimes(self) -> dict[str, Regime]:
+        """The regimes of the suite by name, `full` first."""
+        return {FULL: Regime(), **self.regimes}
+
     def regime(self, name: str) -> Regime:
         """Returns the regime with a name.
 
         Raises:
             ValueError: The card has no such regime.
         """
-        known = {FULL: Regime(), **self.regimes}
+        known = self.all_regimes
         if name not in known:
             raise ValueError(f"has no regime {name}; {did_you_mean(name, known)}")
         return known[name]

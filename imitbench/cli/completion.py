@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda", "hybrid")
 LOG_FORMATS = ("tensorboard", "csv", "json", "log", "stdout", "wandb")
-SOURCES = ("bundled", "hub", "path:", "minari:")
+SOURCES = ("bundled", "hub", "path:", "minari", "minari:")
 
 
 def algorithms(incomplete: str) -> list[str]:

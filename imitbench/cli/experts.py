@@ -255,7 +255,8 @@ def evaluate(
 ) -> None:
     """Measure an expert's return, and compare it with the one on its card.
 
-    Warns where the two are more than 2 standard errors apart.
+    Warns where the two are more than 2 standard errors apart. An expert of another version of the
+    environment, such as sb3/sac-Hopper-v3 on Hopper-v5, is measured if its spaces agree.
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
@@ -282,9 +283,10 @@ def evaluate(
             spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
         )
     returns = measured.episodes.returns
-    compared = (
-        measurement.compare_with_published(returns, deterministic, published) if published else None
-    )
+    version = measurement.other_version(found, spec.gym_id)
+    compared = None
+    if published is not None and version is None:
+        compared = measurement.compare_with_published(returns, deterministic, published)
     if json:
         print_json(
             {
@@ -293,6 +295,7 @@ def evaluate(
                 "episodes": len(returns),
                 "deterministic": deterministic,
                 "published": _as_json(published, compared),
+                **({"other_version": version} if version else {}),
             }
         )
     else:
@@ -300,6 +303,12 @@ def evaluate(
         typer.echo(
             f"return {returns.mean():.2f} ± {returns.std():.2f} "
             f"({len(returns)} episodes, {acting} policy)"
+        )
+    if version is not None and not json:
+        stated = "" if published is None else f" published {published.mean:.2f};"
+        note(
+            f"trained on {version}, measured on {spec.gym_id}:{stated} returns of versions differ, "
+            "so they are not compared"
         )
     if published is not None and compared is not None:
         message = _verdict(published, compared)
@@ -324,14 +333,19 @@ def _verdict(published: ReportedReturn, compared: MeasurementComparison) -> str:
 def _as_json(
     published: ReportedReturn | None, compared: MeasurementComparison | None
 ) -> dict[str, Any] | None:
-    if published is None or compared is None:
+    if published is None:
         return None
-    return {
+    stated = {
         "mean_return": published.mean,
         "std_return": published.std,
         "episodes": published.episodes,
         "deterministic": published.deterministic,
         "file": published.source,
+    }
+    if compared is None:  # of another version
+        return stated
+    return {
+        **stated,
         "difference": compared.difference,
         "standard_error": compared.standard_error,
         "standard_errors_apart": None if compared.distance is None else abs(compared.distance),

@@ -48,6 +48,7 @@ _COMMANDS = {
     "init-algo": "init_plugin:init_algo",
     "init-suite": "init_plugin:init_suite",
     "check-algo": "check_algo:check_algo",
+    "audit": "audit:audit",
     "verify-resume": "verify_resume:verify_resume",
     "doctor": "doctor:doctor",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from imitbench.cli import options
 from imitbench.cli.options import argument, option
@@ -146,6 +146,10 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
 def prefetch(
     suite: options.Suite,
     env: options.Env = [],  # noqa: B006
+    source: Annotated[
+        Literal["hub", "minari"],
+        option("--source", "Fetch repositories of the hub, or sets of Minari, on the card."),
+    ] = "hub",
     lock: options.Lock = options.DEFAULT_LOCK,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -153,9 +157,15 @@ def prefetch(
     """Fetch a suite's experts and demonstrations, for runs without a network.
 
     Writes commits and digests to a lock file. `run --source hub` uses it to find and check files.
+    With `--source minari`, fetches the sets of Minari that the card names to Minari's own folder,
+    checks that they fit, and converts them for `run --source minari`; there is no lock file, as
+    runs record the digests.
 
     Example: imitbench prefetch --suite classic
     """
+    if source == "minari":
+        _prefetch_minari(suite, env, json=json)
+        return
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.hub.lock_file import read_lock, write_lock
@@ -177,3 +187,22 @@ def prefetch(
     )
     if not quiet:
         note(f"wrote {lock}")
+
+
+def _prefetch_minari(suite: str, env: list[str], *, json: bool) -> None:
+    from imitbench.bench.minari_sets import fetch_sets
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugins import find_suite
+
+    card = find_suite(suite)
+    found = fetch_sets(card, select_environments(card, env))
+    if json:
+        print_json([vars(each) for each in found])
+        return
+    print_table(
+        ["environment", "set", "episodes", "mean return", Column("digest", rank=1)],
+        [
+            [each.env_id, each.name, each.episodes, each.mean_return, each.digest[:12]]
+            for each in found
+        ],
+    )

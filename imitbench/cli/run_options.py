@@ -56,7 +56,8 @@ Source = Annotated[
     str,
     option(
         "--source",
-        "Source of experts and demonstrations: bundled, hub, path:DIR, or minari:NAME.",
+        "Source of experts and demonstrations: bundled, hub, path:DIR, minari (sets on the "
+        "suite's card), or minari:NAME.",
         "SOURCE",
         completion.sources,
     ),

@@ -43,8 +43,11 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
         print_json([card.model_dump(mode="json") for card in cards])
     else:
         print_table(
-            ["suite", "environments", Column("title", below=True)],
-            [[card.name, len(card.environments), card.title] for card in cards],
+            ["suite", "environments", Column("regimes", rank=1), Column("title", below=True)],
+            [
+                [card.name, len(card.environments), ", ".join(card.all_regimes), card.title]
+                for card in cards
+            ],
         )
 
 
@@ -98,6 +101,11 @@ def show(name: Name, json: options.Json = False) -> None:
             print_text(error_line(f"{env_id} probes: {environment.probes}"))
     if card.controls:
         print_text(f"controls: {', '.join(card.controls)}")
+    told = [
+        f"{error_line(name)}{' (default)' * (name == card.default_regime)}: {regime}"
+        for name, regime in card.all_regimes.items()
+    ]
+    print_text(f"regimes: {'; '.join(told)}")
 
 
 @app.command("measure")

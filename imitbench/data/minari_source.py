@@ -168,7 +168,8 @@ def _missing(name: str, root: Path) -> str:
     there = [str(path.parents[1].relative_to(root)) for path in root.glob("**/data/metadata.json")]
     return (
         f"{PREFIX}{name}: not in {root}; {one_line(did_you_mean(name, there))}; "
-        "to fetch it: imitbench demos convert --download --source minari:… OUT"
+        "to fetch it: imitbench demos convert --download --source minari:… OUT, or for a suite "
+        "imitbench prefetch --source minari"
     )
 
 

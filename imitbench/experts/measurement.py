@@ -22,7 +22,7 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import rewrite_suite_card
 from imitbench.cards.suite import EnvironmentCard, Measurement, References
 from imitbench.errors import InputError
-from imitbench.hub.reported_results import ReportedReturn
+from imitbench.hub.reported_results import ReportedReturn, reported_environment
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.expert import Spaces
 from imitbench.policies.expert_folder import ExpertFolder
@@ -306,6 +306,25 @@ def compare_with_published(
     agrees = abs(difference) <= STANDARD_ERRORS * error + rounding
     alike = published.deterministic in (None, deterministic)
     return MeasurementComparison(difference, error, agrees if alike else None)
+
+
+def other_version(expert: ExpertFolder, env_id: str) -> str | None:
+    """Returns the environment that an expert's files name, if it is another version of one.
+
+    Args:
+        expert: Its files; `args.yml`, as RL Zoo writes it, or the model index of `README.md`.
+        env_id: Gymnasium id of the environment in which it is measured.
+
+    Returns:
+        For example `Hopper-v3` for `Hopper-v5`; `None` for the same or a quite different id, or if
+        none is named.
+    """
+    stated = expert.arguments.get("env") or reported_environment(expert.folder)
+    if not isinstance(stated, str) or stated == env_id:
+        return None
+    task, dash, version = stated.rpartition("-v")
+    same = task == env_id.rpartition("-v")[0] and dash and version.isdecimal()
+    return one_line(stated, 60) if same else None
 
 
 def spaces_of(spec: EnvironmentSpec, question: str = _OF_THE_EXPERT) -> Spaces:

@@ -103,6 +103,19 @@ def _of_card(folder: Path) -> ReportedReturn | None:
         return None
 
 
+def reported_environment(folder: Path) -> str | None:
+    """Returns the environment that the model index of `README.md` names; `None` without one."""
+    try:
+        named = next(
+            result["dataset"]["name"]
+            for model in islice(read_card_metadata(folder)["model-index"], _MOST_ITEMS)
+            for result in islice(model["results"], _MOST_ITEMS)
+        )
+    except (LookupError, TypeError, StopIteration):
+        return None
+    return named if isinstance(named, str) else None
+
+
 def _number(value: Any) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None

@@ -45,9 +45,10 @@ class ArtifactSpec(Record):
     """An expert or a set of demonstrations, pinned by content.
 
     Attributes:
-        source: Where it came from: `bundled`, `hub`, `path:DIR`, or `minari:NAME`.
+        source: Where it came from: `bundled`, `hub`, `path:DIR`, `minari` or `minari:NAME`.
         repo: Repository name in hub layout, for example `ppo-seals-CartPole-v0`.
-        revision: Commit of a hub repository; `None` for other sources.
+        revision: Commit of a hub repository; with `minari`, the start of the set's digest; `None`
+            for other sources.
         digest: SHA-256 over the files that were read.
     """
 

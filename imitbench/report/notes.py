@@ -11,6 +11,7 @@ import numpy as np
 from imitbench.records.runs import ReferenceRow, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import ANCHORS, DEMONSTRATIONS, AlgorithmResult, CellResult
+from imitbench.report.survival import survival_notes
 from imitbench.stats.normalization import normalize
 
 ENOUGH_SEEDS = 10
@@ -54,6 +55,7 @@ def section_notes(
         notes += _coverage_notes(result)
     for result in results:
         notes += _run_notes(result)
+    notes += survival_notes(rows)
     for result in results:
         notes += _control_notes(result, rows) if result.role == "control" else ()
     notes += _scale_notes(references)

@@ -170,7 +170,7 @@ def test_requesting_too_many_demonstrations_is_reported():
 
 
 def test_an_unknown_source_is_reported():
-    with pytest.raises(InputError, match="'bundled', 'hub', 'path:DIR' or 'minari:NAME'"):
+    with pytest.raises(InputError, match="'hub', 'minari', 'path:DIR' or 'minari:NAME'"):
         list(plan(source="huub"))
     with pytest.raises(InputError, match="not a folder"):
         list(plan(source="path:/does/not/exist"))

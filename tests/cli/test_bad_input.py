@@ -29,7 +29,7 @@ from imitbench.cards.catalog import suite_directory
         (["report", "--format", "doc"], "'--format': 'doc' is not one of 'md', 'markdown'"),
         (["run", "--algo", "bc", "--jobs", "0"], "--jobs"),
         (["run", "--algo", "bc", "--n-demos", "999"], "choose 1 to"),
-        (["run", "--algo", "bc", "--source", "ftp"], "'path:DIR' or 'minari:NAME'"),
+        (["run", "--algo", "bc", "--source", "ftp"], "'minari', 'path:DIR' or 'minari:NAME'"),
         (["run", "--algo", "bc", "--executor", "lokal"], "did you mean 'local'"),
         (["run"], "--algo"),
         (["run", "--algo", "bc", "--sedes", "1"], "--seeds"),

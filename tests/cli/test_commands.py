@@ -14,7 +14,7 @@ import pytest
 from support.command import Started
 from support.command_lines import root_command
 
-from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite
 
 WIDE = {"COLUMNS": "200"}
 QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet", "--executor", "inline")
@@ -91,11 +91,12 @@ def test_run_prints_one_json_document_on_request(imitbench, results):
 def test_dry_run_prints_the_plan_and_does_nothing(imitbench, tmp_path):
     answer = imitbench("run", "--algo", "all", "--seeds", 5, "--dry-run")
     assert answer.code == 0
+    controls = load_suite("classic").controls
     for card in map(
         load_algorithm, algorithm_names()
     ):  # tabular methods are listed as not applicable
         told = answer.err if card.needs.tabular else answer.out
-        assert (card.name in told) == (card.role != "reference")
+        assert (card.name in told) == (card.role in ("method", "anchor") or card.name in controls)
     assert "expected time with --jobs 1: about" in answer.err
     assert list(tmp_path.iterdir()) == []
 
@@ -273,7 +274,7 @@ def test_an_expert_is_trained_and_its_demonstrations_are_collected(imitbench, tm
 
 
 def test_suites_measure_updates_a_card(imitbench, tmp_path):
-    from imitbench.cards.catalog import load_suite, suite_directory
+    from imitbench.cards.catalog import suite_directory
     from imitbench.cards.suite import SuiteCard
     from imitbench.cards.yaml_file import read_yaml_model
 

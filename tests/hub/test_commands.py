@@ -95,7 +95,7 @@ def test_pulled_folders_are_a_source(imitbench, classic, tmp_path):
         (["prefetch", "--suite", "classic", "--env", "seals/MountainCar-v0"], "names no hub"),
         (["suites", "pin", "clasic"], "did you mean 'classic'"),
         (["suites", "pin", "--card", "absent.yaml"], "cannot be read"),
-        (["run", "--algo", "bc", "--source", "hub:x"], "'path:DIR' or 'minari:NAME'"),
+        (["run", "--algo", "bc", "--source", "hub:x"], "'minari', 'path:DIR' or 'minari:NAME'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

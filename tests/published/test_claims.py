@@ -105,6 +105,23 @@ def test_there_is_no_share_of_an_expert_with_a_negative_return(read):
     assert claim.share is None
 
 
+def in_regime(**changes):
+    return {**{name: cell for name, cell in HOPPER.items() if name != "n_demos"}, **changes}
+
+
+def test_a_regime_stands_for_the_number_of_demonstrations(read):
+    few, one, full = read(*(in_regime(regime=name, figure=name) for name in ("few", "one", "full")))
+    assert (few.own_demos, one.own_demos, full.own_demos) == ((1, 20), (1, 1), ("all", 1))
+    assert few.command().endswith("--seeds 10 --regime few")
+    [plain] = read(HOPPER)
+    assert plain.own_demos == (1, 1)
+
+
+def test_a_regime_excludes_a_number_and_must_exist(refused):
+    assert "regime: says what n_demos says" in refused(HOPPER | {"regime": "few"})
+    assert "has no regime fwe; did you mean 'few'" in refused(in_regime(regime="fwe"))
+
+
 def test_the_command_names_what_differs_from_the_defaults(read):
     hopper, cartpole, tuned = read(HOPPER, CARTPOLE, HOPPER | {"config": "tuned", "point": "last"})
     start = "imitbench run --algo dac --suite seals --env seals/Hopper-v1 --seeds 10"
@@ -194,7 +211,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, content, message):
 def test_a_row_with_too_many_cells_is_refused(write):
     path = write(HOPPER)
     path.write_text(path.read_text().rstrip("\n") + ",more\n")
-    with pytest.raises(InputError, match=r"line 2: 21 cells, and the header has 20"):
+    with pytest.raises(InputError, match=r"line 2: 22 cells, and the header has 21"):
         read_claims(path)
 
 
@@ -290,6 +307,15 @@ def test_runs_under_other_conditions_do_not_fit(cartpole, read, change):
 
 def respecified(run, **changes):
     return PublishedRun(run.spec.model_copy(update=changes), run.result)
+
+
+def test_runs_of_a_regime_stand_beside_its_claim_only(cartpole, read):
+    claims = read(CARTPOLE, {**CARTPOLE, "n_demos": "", "regime": "few", "figure": "few"})
+    spec = cartpole[0].spec
+    demos = spec.demos.model_copy(update={"count": 1, "every": 20})
+    thinned = respecified(cartpole[0], demos=demos)
+    assert [own is not None for own in own_outcomes(claims, [thinned])] == [False, True]
+    assert [own is not None for own in own_outcomes(claims, cartpole)] == [True, False]
 
 
 def test_runs_with_other_hyper_parameters_do_not_fit(cartpole, beside):

@@ -59,6 +59,7 @@ class Claim(Record):
         budget: Own budget.
         n_demos: Own number of demonstrations; `None` for methods that use none.
         config: Own hyper-parameters: the card's or the tuned ones.
+        regime: Own regime, by its name on the suite's card, in place of `n_demos`.
         note: What a reader needs to know about the figure.
     """
 
@@ -81,6 +82,7 @@ class Claim(Record):
     budget: BudgetName
     n_demos: Size | Literal["all"] | None = None
     config: Literal["default", "tuned"]
+    regime: Text | None = None
     note: Text | None = None
 
     @model_validator(mode="after")
@@ -107,6 +109,11 @@ class Claim(Record):
             raise ValueError(f"env {self.env!r}: {did_you_mean(self.env, suite.environments)}")
         if (why := mismatch(card, environment)) is not None:
             raise ValueError(f"algo {self.algo} on {self.env}: {why}")
+        if self.regime is not None:
+            suite.regime(self.regime)  # says what is wrong
+            if self.n_demos is not None or not card.needs.demos:
+                raise ValueError("regime: says what n_demos says, of methods with demonstrations")
+            return self
         if card.needs.demos != (self.n_demos is not None):
             rule = "a number or all" if card.needs.demos else "empty, it uses no demonstrations"
             raise ValueError(f"n_demos of {self.algo} must be {rule}")
@@ -114,6 +121,18 @@ class Claim(Record):
         if isinstance(self.n_demos, int) and self.n_demos >= available:
             raise ValueError(f"n_demos {self.n_demos}: {self.env} has {available}; write all")
         return self
+
+    @property
+    def own_demos(self) -> tuple[int | Literal["all"] | None, int | None]:
+        """Own number of demonstrations, and of steps from which one is kept; `None` if none are."""
+        suite = bundled_suite(self.suite)
+        if self.regime is None or suite is None:
+            return self.n_demos, None if self.n_demos is None else 1
+        regime = suite.regime(self.regime)
+        count = regime.n_demos
+        if count == suite.environments[self.env].demos.trajectories:
+            count = None
+        return "all" if count is None else count, regime.demo_every or 1
 
     @property
     def share(self) -> float | None:
@@ -139,6 +158,8 @@ class Claim(Record):
             words += ["--budget", self.budget]
         if self.n_demos not in (None, "all"):
             words += ["--n-demos", str(self.n_demos)]
+        if self.regime is not None:
+            words += ["--regime", self.regime]
         if self.config != "default":
             words += ["--config", self.config]
         if pack is not None:
@@ -309,9 +330,8 @@ def _key_of_run(spec: RunSpec) -> _Key | None:
 
 
 def _key_of_claim(claim: Claim) -> _Key:
-    # No claim is held against runs without some of the steps.
-    every = None if claim.n_demos is None else 1
-    named = Conditions(claim.suite, claim.budget, claim.n_demos, None, every)
+    count, every = claim.own_demos
+    named = Conditions(claim.suite, claim.budget, count, None, every)
     return named, claim.env, claim.algo, claim.config
 
 

@@ -110,6 +110,8 @@ def _own_task(claim: Claim) -> str:
     parts = [claim.env]
     if claim.n_demos is not None:
         parts.append(_demonstrations(claim.n_demos))
+    if claim.regime is not None:
+        parts.append(f"regime {claim.regime} ({suite.regime(claim.regime)})")
     unit = "batches" if card.budget_unit == "batches" else "steps"
     amount = suite.environments[claim.env].amount(claim.budget, card.budget_unit)
     parts.append(f"{amount:,} {unit} ({claim.budget})")

@@ -90,6 +90,7 @@ CALLS = {
     "init-algo": (0, "another"),
     "init-suite": (2, "tasks --from-demos sub"),
     "check-algo": (0, "./lab/mine"),
+    "audit": (2, "--algo bc --env nothing-v0 --seeds 1 --budget quick --quiet"),
     "verify-resume": (0, f"--algo ./lab/mine {PENDULUM}"),
     "doctor": (0, ""),
     "train bc-mse": (0, f"{PENDULUM} --batches 5 --eval-episodes 1 --log-dir trained"),

@@ -1,6 +1,6 @@
-"""The off-policy agent on given rewards: the environment's, or those of PEBBLE, which change.
+"""The off-policy agent on given rewards: the environment's, a constant, or those of PEBBLE.
 
-Source of the latter: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive
+Source of the agent of PEBBLE: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive
 Reinforcement Learning via Relabeling Experience and Unsupervised Pre-training", arXiv:2106.05091.
 """
 
@@ -43,6 +43,32 @@ class TrueRewardTrainer(OffPolicyTrainer):
         count = self._collector.n_envs
         rows["rewards"][:count] = self._collector.rewards[seed * count : (seed + 1) * count]
         return rows
+
+
+class ConstantRewardTrainer(OffPolicyTrainer):
+    """Trains the agent on the same reward for every transition, those of absorbing states included.
+
+    Args:
+        reward: The reward.
+        **kwargs: See `OffPolicyTrainer`; demonstrations are not used.
+
+    Raises:
+        ValueError: `reward` is not finite, or see `OffPolicyTrainer`.
+    """
+
+    discrete_actions = True
+    uses_demonstrations = False
+
+    def __init__(self, *, reward: float, **kwargs: Any) -> None:
+        if not np.isfinite(reward):
+            raise ValueError(f"reward must be finite, not {reward}")
+        super().__init__(**kwargs)
+        self.reward = reward
+
+    def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
+        """Temporal differences of the constant."""
+        del expert
+        return self.td_loss(own, th.full_like(own.rewards, self.reward))
 
 
 class RewardedTrainer(OffPolicyTrainer):

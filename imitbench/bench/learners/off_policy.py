@@ -16,7 +16,7 @@ from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
 from imitbench.algorithms.off_policy.pwil import PWIL
-from imitbench.algorithms.off_policy.rewarded import TrueRewardTrainer
+from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer, TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, silent_logger
@@ -182,6 +182,13 @@ class HyPELearner(AdversarialLearner):
 
     method = HyPE
     arguments = ("disc_learning_rate", "gradient_penalty", "reward_interval", "objective")
+
+
+class ConstantRewardLearner(OffPolicyImitationLearner):
+    """A control: the agent on a constant reward, without demonstrations."""
+
+    method = ConstantRewardTrainer
+    arguments = ("reward",)
 
 
 class AdRILLearner(OffPolicyImitationLearner):
