@@ -167,7 +167,13 @@ def _decided(tracks: Sequence[TrackAnswer]) -> str:
 
 
 def _alone(tracks: Sequence[TrackAnswer]) -> str:
-    names = [f"{track.lead} ({track.track})" for track in tracks if track.kind == "alone"]
+    names = [
+        f"{track.lead[:-1]}; {track.track})"
+        if track.lead.endswith(")")
+        else f"{track.lead} ({track.track})"
+        for track in tracks
+        if track.kind == "alone"
+    ]
     if not names:
         return ""
     return f"Alone in {'its track' if len(names) == 1 else 'their tracks'}: {enumerated(names)}."
