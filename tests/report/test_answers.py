@@ -117,7 +117,7 @@ def test_a_saturated_suite_is_said_before_any_order(tmp_path):
     board = board_of(tmp_path, {"gail": better, "airl": best, "sqil": BAD})
     answer = answered(board)
     assert answer.all_saturated
-    assert answer.headline.startswith("Saturated: several methods are as good as the expert on")
+    assert answer.headline.startswith("Saturated: on every environment, several methods are")
     assert "airl, gail are as good as the expert" in answer.saturated
     page = (tmp_path / "site" / "index.html").read_text()
     box = page.index('data-alarm="saturated"')

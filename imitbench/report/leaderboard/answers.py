@@ -144,7 +144,7 @@ def _headline(
     if not tracks:
         return f"No answer yet: every method has fewer than {LEAST_SEEDS} seeds."
     if all_saturated:
-        return "Saturated: several methods are as good as the expert on every environment."
+        return "Saturated: on every environment, several methods are as good as the expert."
     return _decided(tracks)
 
 
