@@ -109,7 +109,7 @@ def first_table_of(suite):
             if part.section.conditions.budget == "default"
             and part.section.conditions.n_demos == "all"
         ]  # fmt: skip
-        return render_section(part, board)[1]
+        return next(block for block in render_section(part, board) if block.startswith("|"))
 
     return make
 

@@ -190,6 +190,18 @@ def test_the_page_fits_and_is_kept_as_a_picture(opened, tmp_path, width, scheme)
     assert picture.stat().st_size > 50_000
 
 
+@pytest.mark.parametrize("width", [390, 1024, 1400, 2560])
+def test_no_column_of_three_methods_is_cut(opened, width):
+    page = opened(f"{FIRST}&m=gail+(team-a)&m=dagger&m=preference_comparisons", width=width).page
+    for name in ("verdicts", "improvement"):
+        box = page.locator(f"[data-view={name}] .scroll")
+        assert box.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 1, name
+        cell = page.locator(f"[data-view={name}] tbody td:not(.self)").first
+        assert cell.get_attribute("data-label") == "dagger"
+        named = cell.evaluate("(cell) => getComputedStyle(cell, '::before').content")
+        assert ("against" in named) == (width == 390)
+
+
 def test_the_command_on_the_page_works(opened, site):
     page = opened(f"{FIRST}&m=gail+(team-a)&m=dagger").page
     line = page.locator("[data-view=verdicts] .said code").inner_text()

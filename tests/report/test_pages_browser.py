@@ -98,6 +98,38 @@ def test_an_audit_finds_nothing_serious(opened, kind):
         assert audit(watched.page) == []
 
 
+@pytest.mark.parametrize("kind", ["landing", "suite"])
+def test_a_board_passes_the_audit_at_every_width(opened, kind):
+    for theme in THEMES:
+        watched = opened(kind, width=WIDTHS[0], color_scheme=theme)
+        for width in WIDTHS:
+            watched.page.set_viewport_size({"width": width, "height": 900})
+            assert audit(watched.page) == [], (width, theme)
+
+
+@pytest.mark.parametrize("kind", ["landing", "suite", "method", "runs"])
+def test_nothing_is_white_where_the_page_is_dark(opened, kind):
+    watched = opened(kind, color_scheme="dark")
+    white = watched.page.evaluate(
+        """() => [...document.body.querySelectorAll("*")].filter((element) => {
+          const color = getComputedStyle(element).backgroundColor;
+          const [red, green, blue, alpha = 1] = color.match(/[\\d.]+/g).map(Number);
+          return alpha > 0 && Math.min(red, green, blue) > 160;
+        }).map((element) => element.outerHTML.slice(0, 120))"""
+    )
+    assert white == []
+
+
+def test_the_first_column_stays_where_a_table_scrolls(opened):
+    watched = opened("runs", width=1024)
+    box = watched.page.locator(".scroll:has(table.runs)").first
+    assert box.evaluate("(box) => box.scrollWidth > box.clientWidth")
+    box.evaluate("(box) => { box.scrollLeft = 200; }")
+    left = "(box) => box.querySelector('tbody tr > :first-child').getBoundingClientRect().left"
+    assert box.evaluate(left) == pytest.approx(box.bounding_box()["x"], abs=1)
+    assert "gradient" in box.evaluate("(box) => getComputedStyle(box).backgroundImage")
+
+
 def test_filters_and_sorting_work_by_keyboard_alone(opened):
     watched = opened("landing")
     page = watched.page

@@ -123,29 +123,39 @@ def answer_of(part: BoardSection, method: StatisticsSettings) -> Answer:
         )
     alarms = table_alarms(part, method)
     full = {alarm.environment for alarm in alarms if alarm.kind == "saturated"}
-    all_saturated = "" in full or len(full) == len(part.section.environments)
+    environments = len(part.section.environments)
+    saturated = environments if "" in full else len(full)
     return Answer(
-        headline=_headline(tracks, ranked, all_saturated),
+        headline=_headline(tracks, ranked, environments, saturated),
         tracks=tracks,
         alone=_alone(tracks),
         provisional=provisional,
         coverage=_coverage(part),
         saturated=_saturated(part, alarms),
-        all_saturated=all_saturated,
+        all_saturated=saturated == environments,
         alarms=alarms,
     )
 
 
 def _headline(
-    tracks: Sequence[TrackAnswer], ranked: Sequence[BoardRow], all_saturated: bool
+    tracks: Sequence[TrackAnswer],
+    ranked: Sequence[BoardRow],
+    environments: int,
+    saturated: int,
 ) -> str:
     if not ranked:
         return "No answer: no method has sound runs on every environment."
     if not tracks:
         return f"No answer yet: every method has fewer than {LEAST_SEEDS} seeds."
-    if all_saturated:
-        return "Saturated: several methods are as good as the expert on every environment."
-    return _decided(tracks)
+    if saturated == environments:
+        return "Saturated: on every environment, several methods are as good as the expert."
+    decided = _decided(tracks)
+    if not saturated:
+        return decided
+    flag = f"1 of {environments} environments is saturated"
+    if saturated > 1:
+        flag = f"{saturated} of {environments} environments are saturated"
+    return f"{decided} {flag}."
 
 
 def _decided(tracks: Sequence[TrackAnswer]) -> str:
@@ -167,7 +177,13 @@ def _decided(tracks: Sequence[TrackAnswer]) -> str:
 
 
 def _alone(tracks: Sequence[TrackAnswer]) -> str:
-    names = [f"{track.lead} ({track.track})" for track in tracks if track.kind == "alone"]
+    names = [
+        f"{track.lead[:-1]}; {track.track})"
+        if track.lead.endswith(")")
+        else f"{track.lead} ({track.track})"
+        for track in tracks
+        if track.kind == "alone"
+    ]
     if not names:
         return ""
     return f"Alone in {'its track' if len(names) == 1 else 'their tracks'}: {enumerated(names)}."

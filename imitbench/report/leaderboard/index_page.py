@@ -49,17 +49,22 @@ def _weight(answer: Answer) -> int:
 
 def _answers(board: Board, headlines: Mapping[str, _Said]) -> Markup:
     """Returns what the headline of each suite says."""
-    cards = []
+    short, cards = [], []
     for suite, (part, answer) in headlines.items():
         link = tag("a", suite, href=model.suite_page(suite))
         where = tag("p", board.condition(part), class_="how")
         compare = tag("a", "head to head", href=head_page(suite))
         more = tag("p", tag("a", f"all tables of {suite}", href=model.suite_page(suite)), ", ",
                    compare, class_="beside")  # fmt: skip
-        cards.append(
-            tag("article", tag("h3", link), where, *page.answered(answer), more, class_="said")
-        )
-    return block("answer", "What the results say", tag("div", *cards, class_="answers"))
+        said = page.answered(answer, headline=False)
+        short.append(tag("li", link, ": ", answer.headline))
+        cards.append(tag("article", tag("h3", suite), where, *said, more))
+    return block(
+        "answer",
+        "What the results say",
+        tag("ul", *short, class_="headlines"),
+        tag("div", *cards, class_="answers"),
+    )
 
 
 def _conditions(board: Board, found: Mapping[str, Sequence[_Said]]) -> list[Markup]:

@@ -46,7 +46,7 @@ def render_method(
     if card is not None and card.paper is not None:
         cite = code_block(bibtex(card.paper).splitlines(), "BibTeX of the paper")
         main.append(block("cite", "Cite", cite))
-    main.append(block("standing", "Results", _table(shown)))
+    main.append(block("standing", "Results", _table(board, shown)))
     if failures := [failure for entry in shown for failure in entry.row.failures]:
         main.append(block("failures", "Failures", _failures(failures)))
     if limits := _limits(card, shown):
@@ -168,7 +168,7 @@ def bibtex(paper: Paper) -> str:
     return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
-def _table(shown: Sequence[OnBoard]) -> Markup:
+def _table(board: Board, shown: Sequence[OnBoard]) -> Markup:
     columns = [
         *page.text_columns("Suite", "Conditions", "Submitted by"),
         *page.number_columns("Tier", "IQM score", "Environments", "Seeds", "Failed runs"),
@@ -178,7 +178,7 @@ def _table(shown: Sequence[OnBoard]) -> Markup:
     for entry in shown:
         row, section = entry.row, entry.part.section
         iqm = row.result.iqm
-        conditions = entry.part.shared or "none"
+        conditions = board.condition(entry.part)
         table = f"../{model.suite_page(section.suite)}#{model.row_id(entry.part, row)}"
         rows.append(
             [
@@ -216,7 +216,7 @@ def _comparison(row: BoardRow, part: BoardSection) -> str:
     if name not in rows or not others:
         return text.NOTHING
     best = min(others, key=lambda other: (rows[other].rank is None, rows[other].rank or 0))
-    return tag("a", f"with {rows[best].name}", href=f"../{head_link(part, name, best)}")
+    return tag("a", f"with {rows[best].said}", href=f"../{head_link(part, name, best)}")
 
 
 def _commands(shown: Sequence[OnBoard]) -> Markup:

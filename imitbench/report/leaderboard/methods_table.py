@@ -79,10 +79,10 @@ def methods_table(part: BoardSection, answer: Answer) -> Markup:
 
 
 def axis_of(part: BoardSection) -> AxisScale:
-    """Returns the axis of the drawings of a table, stretched where its ranked methods are."""
-    ranked = [row for row in part.rows if row.rank is not None]
-    others = [row for row in part.rows if row.rank is None]
-    return zoomed(_estimates(ranked), _estimates(others))
+    """Returns the axis of the drawings of a table, stretched where its methods are."""
+    methods = [row for row in part.rows if row.kind == "run" and row.result.role == "method"]
+    others = [row for row in part.rows if row not in methods]
+    return zoomed(_estimates(methods), _estimates(others))
 
 
 def _estimates(rows: Sequence[BoardRow]) -> list[Interval | None]:

@@ -208,8 +208,13 @@ def alarms(found: Sequence[TableAlarm]) -> Markup:
     return tag("ul", *items, class_="notes alarms")
 
 
-def answered(answer: Answer) -> list[Markup]:
-    """Returns what a table decides, and its alarms; none of it is folded."""
+def answered(answer: Answer, *, headline: bool = True) -> list[Markup]:
+    """Returns what a table decides, and its alarms; none of it is folded.
+
+    Args:
+        answer: What the table says.
+        headline: Whether it begins with the headline.
+    """
     tracks = [
         tag("li", tag("span", track.track, class_="track"), ": ", tag("strong", track.lead),
             track.text.removeprefix(track.lead))
@@ -220,7 +225,7 @@ def answered(answer: Answer) -> list[Markup]:
     if answer.saturated:
         shown.insert(0, TableAlarm("saturated", "", answer.saturated))
     return [
-        tag("p", answer.headline, class_="headline"),
+        tag("p", answer.headline, class_="headline") if headline else Markup(""),
         alarms(shown),
         tag("ul", *tracks, *rest, class_="answer") if tracks or rest else Markup(""),
     ]

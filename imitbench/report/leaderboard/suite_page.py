@@ -43,7 +43,8 @@ def render_suite(board: Board, suite: str) -> str:
     ]
     card = bundled_suite(suite)
     if card is not None:
-        main.insert(0, tag("p", card.description, class_="lead"))
+        about = tag("p", card.description, class_="lead")
+        main.insert(0, tag("details", tag("summary", "About this suite"), about, class_="about"))
     rows = [row for part in parts for row in part.rows]
     runs = {run.row.run_id for row in rows for run in row.runs}
     facts = [

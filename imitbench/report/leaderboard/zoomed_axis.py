@@ -15,7 +15,8 @@ _EDGE = 0.17
 """Share of the axis for what lies beyond each end of the zoomed part."""
 _MOST = 0.6
 """Share of all scores that the zoomed part may cover; an axis that shows more has no breaks."""
-_NEAR = 0.35
+_NEAR = 1.0
+"""Distance of 0 or 1 from the compared intervals, in widths of these, up to which it is shown."""
 _MARGIN = 0.06
 _LEAST = 0.02
 
