@@ -37,6 +37,15 @@ def test_every_page_is_in_the_navigation():
     assert len(navigation - written) == 5  # those that docs/hooks/pages.py generates
 
 
+def test_documentation_and_the_board_of_the_readme_have_folders_of_their_own():
+    folder = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["site_dir"]
+    [board] = re.findall(r"leaderboard build .*--out (\S+)", (ROOT / "README.md").read_text())
+    assert Path(board) not in (Path(folder), *Path(folder).parents)
+    assert Path(folder) not in Path(board).parents
+    assert f'IMITBENCH_SITE="$PWD/{folder}"' in (ROOT / ".ci" / "run").read_text()
+    assert f"path: {folder}\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     if "IMITBENCH_SITE" in os.environ:  # built just before, as by continuous integration
