@@ -56,7 +56,7 @@ fuzz:  ## hostile files of every format, for MINUTES=20
 	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES)
 
 # The proxy leads nowhere: the site is built of what is here.
-docs:  ## the documentation in site/; broken links are errors
+docs:  ## the documentation in build/docs/; broken links are errors
 	$(INSTALL) docs
 	NO_PROXY='*' https_proxy=http://localhost:9 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 

@@ -1,5 +1,6 @@
 """Every page of the documentation is in its navigation, and the site builds without a warning."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from support.browser import Watched
+
+from imitbench.cards.catalog import algorithm_names, load_algorithm
 
 ROOT = Path(__file__).resolve().parents[1]
 LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*src="(?:https?:)?//[^"]*"')
@@ -32,6 +35,15 @@ def test_every_page_is_in_the_navigation():
     written = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     assert written <= navigation
     assert len(navigation - written) == 5  # those that docs/hooks/pages.py generates
+
+
+def test_documentation_and_the_board_of_the_readme_have_folders_of_their_own():
+    folder = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["site_dir"]
+    [board] = re.findall(r"leaderboard build .*--out (\S+)", (ROOT / "README.md").read_text())
+    assert Path(board) not in (Path(folder), *Path(folder).parents)
+    assert Path(folder) not in Path(board).parents
+    assert f'IMITBENCH_SITE="$PWD/{folder}"' in (ROOT / ".ci" / "run").read_text()
+    assert f"path: {folder}\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -101,21 +113,70 @@ def test_names_of_the_library_are_links(site):
     assert 'id="imitbench.policies.stateful.StatefulPolicy"' in place.read_text()
 
 
-@pytest.mark.browser
-def test_the_search_works_on_pages_that_are_opened_from_files(site, chromium):
+# What people ask, and the pages that answer it.
+QUESTIONS = {
+    "cite": ["cite.html"],
+    "images": ["images.html"],
+    "image observations": ["images.html"],
+    "dict observations": ["dict_observations.html"],
+    "how many seeds": ["how_many_seeds.html"],
+    "evaluate a reward": ["evaluate_reward.html"],
+    "own demonstrations": ["own_demonstrations.html"],
+    "SLURM": ["cluster.html", "tutorials/slurm_lab.html"],
+    "GPU": ["devices.html"],
+    "resume": ["commands.html"],
+    "add an algorithm": ["plugins.html"],
+    "policy network": ["plugins.html"],
+    "speed": ["devices.html"],
+    "migrate": ["tutorials/migrating.html"],
+    "what does a score mean": ["protocol.html", "statistics.html"],
+}
+
+
+@pytest.fixture(scope="module")
+def search(site, chromium):
+    """The home page, opened from its file, whose search answers."""
     watched = Watched(chromium, site / "index.html")
+    assert ask(watched, "chunks of actions")
+    yield watched
+    watched.page.close()
+
+
+def ask(watched, question):
+    """Returns the results of a search, best first: places and titles of pages."""
     field = watched.page.locator("[data-md-component=search-query]")
-    field.fill("chunks of actions")
-    results = watched.page.locator(".md-search-result__item h1")
+    results = watched.page.locator(".md-search-result__item > a:has(h1)")
     deadline = time.monotonic() + 150
-    while results.count() == 0 and time.monotonic() < deadline:
-        # The search ignores keys that come before its script has started, as on a busy machine.
-        field.press("End")
-        watched.page.wait_for_timeout(500)
-    titles = results.all_inner_texts()
-    assert "Your own method, your own environment" in titles
-    assert not watched.complaints
-    assert all(request.startswith(("file:", "data:", "about:")) for request in watched.requests)
+    for text in ("", question):
+        field.fill(text)
+        while (results.count() > 0) != bool(text) and time.monotonic() < deadline:
+            # The search ignores keys that come before its script has started, on a busy machine.
+            field.press("End")
+            watched.page.wait_for_timeout(100)
+    return [(each.get_attribute("href"), each.locator("h1").inner_text()) for each in results.all()]
+
+
+@pytest.mark.browser
+def test_the_search_works_on_pages_that_are_opened_from_files(search):
+    titles = [title for _, title in ask(search, "chunks of actions")]
+    assert "Add an algorithm or an environment" in titles
+    assert not search.complaints
+    assert all(request.startswith(("file:", "data:", "about:")) for request in search.requests)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_search_finds_the_guide_that_answers(search, question):
+    (place, title), *_ = ask(search, question)
+    assert any(f"/{page}" in place for page in QUESTIONS[question]), (place, title)
+
+
+def test_the_home_page_names_all_methods():
+    fill_home_page = docs_module("method_pages").fill_home_page
+    text = fill_home_page((ROOT / "docs" / "index.md").read_text(), ROOT / "docs")
+    for name in algorithm_names():
+        card = load_algorithm(name)
+        assert (f"[{card.title}](methods/" in text) == (card.role == "method"), name
 
 
 def test_links_are_made_of_names_in_text_only():
@@ -134,10 +195,14 @@ def test_links_are_made_of_names_in_text_only():
 
 
 def load_links():
+    modules = docs_module("api_pages").api_modules(ROOT)
+    return docs_module("api_links").ApiLinks(ROOT, modules)
+
+
+def docs_module(name):
+    """Imports a module of the documentation's hooks."""
     sys.path.insert(0, str(ROOT / "docs" / "hooks"))
     try:
-        from api_links import ApiLinks
-        from api_pages import api_modules
+        return importlib.import_module(name)
     finally:
         del sys.path[0]
-    return ApiLinks(ROOT, api_modules(ROOT))

@@ -2,7 +2,8 @@
 
 A page in `docs/methods/` has comments of the form `<!-- KIND: NAME, NAME -->`, with names of
 algorithms: `card` for what a method needs, `results` for its rows in `docs/results_tables.md`, and
-`hyperparameters` for its defaults and tuned values. `<!-- methods -->` lists all methods.
+`hyperparameters` for its defaults and tuned values. `<!-- methods -->` lists all methods. The
+home page has `<!-- names of methods -->`, a sentence with their names.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ TABLES = "results_tables.md"
 
 _PLACE = re.compile(r"^<!-- (card|results|hyperparameters): ([\w, ]+) -->$", re.MULTILINE)
 _ALL = "<!-- methods -->"
+_NAMES = "<!-- names of methods -->"
 _NAME = re.compile(r"[a-z]\w*")
 
 
@@ -49,6 +51,20 @@ def fill_method_page(markdown: str, docs: Path) -> str:
 
     filled = _PLACE.sub(replacement, markdown)
     return filled.replace(_ALL, _methods(docs)) if _ALL in filled else filled
+
+
+def fill_home_page(markdown: str, docs: Path) -> str:
+    """Returns the text of the home page with the names of all methods.
+
+    Args:
+        markdown: Text of the page.
+        docs: Folder of the documentation.
+    """
+    pages = pages_of_methods(docs)
+    cards = [load_algorithm(name) for name in algorithm_names()]
+    methods = [card for card in cards if card.role == "method"]
+    links = [f"[{card.title}](methods/{pages[card.name]})" for card in methods]
+    return markdown.replace(_NAMES, f"They are {', '.join(links)}.")
 
 
 def pages_of_methods(docs: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from api_links import ApiLinks
 from api_pages import api_modules, api_pages
 from command_page import commands_page
-from method_pages import fill_method_page
+from method_pages import fill_home_page, fill_method_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -17,6 +17,16 @@ from suites_page import suites_page
 
 ROOT = Path(__file__).resolve().parents[2]
 API_PLACE = "api"
+BOOSTS = {
+    "reference/": 0.001,  # a title counts a thousand times as much as text: guides first
+    "architecture": 0.1,
+    "claims": 0.1,
+    "differences": 0.1,
+    "results": 0.1,
+    "methods/": 1.5,
+    "faq": 0.5,
+}
+"""Weights of pages in the search, by the start of their path; others have 1."""
 LINKS = ApiLinks(ROOT, api_modules(ROOT))
 
 
@@ -51,10 +61,19 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Fills in the pages of methods, and links the names of the library to the reference."""
-    if page.file.src_uri.startswith("methods/"):
+    """Fills in the pages that list methods, and links names of the library to the reference."""
+    place = page.file.src_uri
+    if place == "index.md":
+        markdown = fill_home_page(markdown, ROOT / "docs")
+    if place.startswith("methods/"):
         markdown = fill_method_page(markdown, ROOT / "docs")
+    page.meta.setdefault("search", {"boost": _boost(place)})
     return LINKS.link(markdown)
+
+
+def _boost(place: str) -> float:
+    """Returns how much a page counts in the search: guides come before what explains and lists."""
+    return next((boost for start, boost in BOOSTS.items() if place.startswith(start)), 1.0)
 
 
 def _notebooks() -> dict[Path, str]:

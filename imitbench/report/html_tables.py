@@ -177,7 +177,7 @@ def _laid_out(
     ids: Sequence[str] = (),
 ) -> Markup:
     caption = given.caption if given.page_caption is None else given.page_caption
-    classes = _CLASSES.get(given.label, "")
+    classes = f"folded {_CLASSES.get(given.label, '')}".strip()
     return table(columns, rows, label=given.title, caption=caption, classes=classes,
                  names=given.names, ids=ids)  # fmt: skip
 
@@ -248,7 +248,8 @@ def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = 
         for serialized, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     caption = "Provenance of the runs, as recorded with each result."
-    return table(columns, rows, label="Provenance", caption=caption, classes="provenance", names=0)
+    return table(columns, rows, label="Provenance", caption=caption, classes="folded provenance",
+                 names=0)  # fmt: skip
 
 
 def _provenance_row(serialized: str, count: int, id_: str | None) -> list[TableCell]:

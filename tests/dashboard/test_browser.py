@@ -8,7 +8,7 @@ import sys
 import imageio.v2 as imageio
 import numpy as np
 import pytest
-from support.browser import Watched
+from support.browser import Watched, audit
 from support.plugins import write_plugin
 from support.runs import make_spec
 from support.shown_results import write_results
@@ -126,6 +126,22 @@ def test_every_view_opens_in_the_dark_on_a_phone(out, serve, opened):
     watched.page.get_by_label("Theme").select_option("light")
     color = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert color == "rgb(246, 247, 249)"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["overview", "runs", "failures"])
+def test_views_fit_every_width_and_an_audit_finds_nothing_serious(out, serve, opened, view, theme):
+    watched = opened(serve(out), view, width=390, color_scheme=theme)
+    rows(watched, view).first.wait_for()
+    for width in (390, 1024, 1400, 2560):
+        watched.page.set_viewport_size({"width": width, "height": 900})
+        assert watched.overflow() <= 0, width
+        hidden = watched.page.evaluate(
+            "[...document.querySelectorAll('.scroll:has(table)')]"
+            ".filter((box) => box.offsetParent).map((box) => box.scrollWidth - box.clientWidth)"
+        )
+        assert max(hidden) <= 1, width
+        assert audit(watched.page) == [], width
 
 
 def test_names_and_messages_stay_text(out, serve, opened):

@@ -87,6 +87,49 @@ def test_tables_of_a_board_need_no_scrolling_from_1024_pixels_on(opened, kind):
         assert max(hidden) <= 1, width
 
 
+def test_tables_of_a_report_need_no_scrolling_from_1024_pixels_on(opened):
+    watched = opened("report", width=1024)
+    watched.page.locator("details.environment summary").first.click()
+    watched.page.locator("table.runs").first.wait_for()
+    for width in WIDTHS[1:]:
+        watched.page.set_viewport_size({"width": width, "height": 900})
+        assert hidden_parts(watched) == [], width
+
+
+def hidden_parts(watched):
+    """Returns the tables that are wider than the boxes that they scroll in."""
+    return watched.page.evaluate(
+        "[...document.querySelectorAll('.scroll:has(table)')].filter((box) => box.offsetParent)"
+        ".filter((box) => box.scrollWidth > box.clientWidth + 1)"
+        ".map((box) => box.getAttribute('aria-label'))"
+    )
+
+
+def test_rows_of_a_report_are_cards_on_a_phone_that_begin_with_name_and_score(opened):
+    watched = opened("report", width=390)
+    assert set(hidden_parts(watched)) == {"Scores at a glance", "Probability of improvement"}
+    for table, score in (("overview", "IQM score"), ("cells", "Score")):
+        row = watched.page.locator(f"table.{table} tbody tr").first
+        tops = {
+            each.get_attribute("data-label"): each.bounding_box()["y"]
+            for each in row.locator("td").all()
+        }
+        assert min(tops, key=tops.get) == score
+        names = [each.bounding_box()["y"] for each in row.locator("th").all()]
+        assert max(names) < tops[score]
+
+
+def test_the_first_column_stays_where_a_table_scrolls(opened):
+    watched = opened("report", width=390)
+    box = watched.page.locator(".scroll:has(table.matrix)").first
+    cells = box.locator("tbody tr").first.locator("th, td")
+    before = [cells.nth(at).bounding_box()["x"] for at in (0, 1)]
+    box.evaluate("(box) => { box.scrollLeft = 60; }")
+    after = [cells.nth(at).bounding_box()["x"] for at in (0, 1)]
+    assert after[0] == before[0]
+    assert after[1] == before[1] - 60
+
+
 @pytest.mark.parametrize("kind", ["landing", "suite", "method", "runs", "report"])
 def test_an_audit_finds_nothing_serious(opened, kind):
     for theme in THEMES:
@@ -95,7 +138,9 @@ def test_an_audit_finds_nothing_serious(opened, kind):
             for details in watched.page.locator("details.environment").all():
                 details.locator("summary").click()
             watched.page.locator("table.runs").last.wait_for()
-        assert audit(watched.page) == []
+        for width in WIDTHS:
+            watched.page.set_viewport_size({"width": width, "height": 900})
+            assert audit(watched.page) == [], (width, theme)
 
 
 @pytest.mark.parametrize("kind", ["landing", "suite"])

@@ -48,11 +48,11 @@ function liveTable({ name, caption, columns, keyOf, classes }) {
   const body = h("tbody");
   const headings = columns.map((column) => heading(column));
   const more = h("button", { type: "button", class: "press more", hidden: true, onclick: () => { limit += 5 * PAGE; show(last); } });
-  const table = h("table", { class: classes || "" }, h("caption", {}, h("span", {}, caption)), h("thead", {}, h("tr", {}, ...headings)), body);
+  const table = h("table", { class: `folded ${classes || ""}` }, h("caption", {}, h("span", {}, caption)), h("thead", {}, h("tr", {}, ...headings)), body);
   const element = h("div", {}, h("div", { class: "scroll", role: "region", "aria-label": name, tabindex: 0 }, table), more);
   const rows = keeper((item) => h("tr", { "data-key": keyOf(item) }, ...columns.map((column, at) => {
     const shown = column.cell ? column.cell(item) : String(column.value(item) ?? "");
-    return h(at === 0 ? "th" : "td", { scope: at === 0 ? "row" : null, class: column.number && "number" }, shown);
+    return h(at === 0 ? "th" : "td", { scope: at === 0 ? "row" : null, class: column.number && "number", "data-label": at > 0 && column.label }, shown);
   })));
 
   function heading(column) {
