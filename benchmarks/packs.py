@@ -15,7 +15,8 @@ does the same on a GPU, in seconds of wall time, with and without recorded updat
     python benchmarks/packs.py --only gail
 
 compares rounds of GAIL with the settings of its card, alone and in a pack of 5, on synthetic
-demonstrations.
+demonstrations. `--only ppo` does the same for the other methods with PPO, and compares whole
+trainings of preference comparisons, including the policies that are trained on the final reward.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
-from imitbench.bench.learner import Task
-from imitbench.bench.learners.adversarial import AdversarialLearner, GAILLearner
+from imitbench.bench.implementation import learner_class
+from imitbench.bench.learner import PackedLearner, Task
+from imitbench.bench.learners.reward_learner import RewardLearner
 from imitbench.cards.catalog import load_algorithm
 from imitbench.data import types
 from imitbench.experts.lookup import find_environment
+from imitbench.records.runs import Budget
 from imitbench.util.serial_vec_env import SerialVecEnv
 
 ENVIRONMENT = "seals/HalfCheetah-v1"
@@ -51,7 +54,7 @@ SIZES = ((64, 256), (256, 512))  # units of each layer, samples of a batch
 STEPS = 150  # of each seed in a turn
 PACKS = (1, 4, 8)
 GPU_PACKS = (1, 8, 32)
-GAIL_PACK = 5
+PPO_PACK = 5
 SEEDS, PROCESSES = 8, 2
 
 
@@ -243,9 +246,9 @@ def measure_packs(repeats: int, steps: int, device: str) -> None:
     print(comparison.row(f"ratio, pair by pair (target: at least {target})", ratios, 2), flush=True)
 
 
-def make_gail(count: int) -> tuple[AdversarialLearner, int]:
-    """Sets GAIL up for some seeds; returns it with the environment steps of a round."""
-    environment, card = find_environment(ENVIRONMENT), load_algorithm("gail")
+def make_learner(name: str, count: int) -> PackedLearner:
+    """Sets a method up for some seeds, with the settings of its card."""
+    environment, card = find_environment(ENVIRONMENT), load_algorithm(name)
     venv = make_venv(1)
     obs, acts = venv.observation_space, venv.action_space
     rng = np.random.default_rng(0)
@@ -262,37 +265,67 @@ def make_gail(count: int) -> tuple[AdversarialLearner, int]:
     options = card.resolve({})
     tasks = [Task(environment, obs, acts, options, seed) for seed in range(count)]
     rngs = [np.random.default_rng(seed) for seed in range(count)]
-    learner = GAILLearner()
+    learner = learner_class(card.implementation, None, name)()
+    assert isinstance(learner, PackedLearner)
     if count == 1:
         learner.setup(tasks[0], demos, rngs[0], "cpu")
     else:
         learner.setup_pack(tasks, [demos] * count, rngs, "cpu")
-    return learner, learner.ppo.n_envs * learner.ppo.n_steps
+    return learner
 
 
-def measure_gail(repeats: int) -> None:
-    """Prints environment steps per second of CPU time: GAIL, alone and in a pack."""
-    learners = {count: make_gail(count) for count in (1, GAIL_PACK)}
+def measure_rounds(name: str, repeats: int) -> None:
+    """Prints environment steps per second of CPU time: rounds of a method, alone and in a pack."""
+    learners = {count: make_learner(name, count) for count in (1, PPO_PACK)}
     turns = []
     for turn in range(repeats + 1):
         rates = []
-        for count, (learner, steps) in learners.items():
+        for count, learner in learners.items():
+            assert isinstance(learner, RewardLearner)
+            steps = learner.ppo.n_envs * learner.ppo.n_steps
             start = time.process_time()
-            learner.train_round(steps)
+            if learner.pack is None:
+                learner.train_round(steps)
+            else:
+                learner.train_pack(learner.pack, steps)
             rates.append(count * steps / (time.process_time() - start))
         if turn:  # the first round allocates memory
             turns.append(rates)
-    for index, name in enumerate(("GAIL alone", f"GAIL in a pack of {GAIL_PACK}")):
-        print(comparison.row(f"{name}, {ENVIRONMENT}, steps/s", [turn[index] for turn in turns], 0))
+    for index, kind in enumerate(("alone", f"in a pack of {PPO_PACK}")):
+        rates = [turn[index] for turn in turns]
+        print(comparison.row(f"{name} {kind}, {ENVIRONMENT}, steps/s", rates, 0))
     ratios = [turn[1] / turn[0] for turn in turns]
-    print(comparison.row("ratio, pair by pair (target: at least 1.6)", ratios, 2), flush=True)
+    print(comparison.row("ratio, pair by pair", ratios, 2), flush=True)
+
+
+def measure_preferences(repeats: int) -> None:
+    """Prints CPU seconds of a seed: preference comparisons, alone and in a pack."""
+    name = "preference_comparisons"
+    budget = Budget(name="default", unit="env_steps", amount=200_000)
+    turns = []
+    for _ in range(repeats):
+        seconds = []
+        for count in (1, PPO_PACK):
+            learner = make_learner(name, count)
+            start = time.process_time()
+            learner.train(budget, lambda *_: None)
+            if count == 1:
+                learner.transfer_policy()
+            else:
+                learner.transfer_policies()
+            seconds.append((time.process_time() - start) / count)
+        turns.append(seconds)
+    for index, kind in enumerate(("alone", f"in a pack of {PPO_PACK}")):
+        print(comparison.row(f"{name} {kind}, {ENVIRONMENT}, s", [t[index] for t in turns], 1))
+    ratios = [turn[0] / turn[1] for turn in turns]
+    print(comparison.row("ratio, pair by pair", ratios, 2), flush=True)
 
 
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", choices=["update", "packs", "gail"])
+    parser.add_argument("--only", choices=["update", "packs", "gail", "ppo"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seeds", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=3000)
@@ -305,7 +338,12 @@ def main() -> None:
         return
     comparison.print_heading(options.repeats)
     if options.only == "gail":
-        measure_gail(options.repeats)
+        measure_rounds("gail", options.repeats)
+        return
+    if options.only == "ppo":
+        for name in ("ppo_true_reward", "zero_reward", "density"):
+            measure_rounds(name, options.repeats)
+        measure_preferences(options.repeats)
         return
     if options.only != "packs":
         (measure_gpu_updates if options.device == "cuda" else measure_updates)(options.repeats)

@@ -14,7 +14,8 @@ from imitbench.bench.curve import EpisodeLog, SeedEpisodes
 from imitbench.bench.environments import make_packed_environments
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.job import Job
-from imitbench.bench.learner import PackedLearner
+from imitbench.bench.learner import PackedLearner, Task
+from imitbench.bench.learners.preference_comparisons import PreferenceComparisonsLearner
 from imitbench.bench.stopping import RunStoppedError, StopRequest
 from imitbench.bench.sweep import _grouped
 from imitbench.bench.worker import run_job
@@ -304,6 +305,29 @@ def test_a_pack_without_the_faster_ppo_is_refused(tmp_path, plan_of, job_of):
         assert failure.phase == "setup"
         assert "it needs the lean path, but it was switched off; remove" in failure.message
         assert "or omit --pack" in failure.message
+
+
+def test_transferred_policies_are_those_of_each_seed_alone():
+    pendulum = find_environment("Pendulum-v1")
+    spaces = make_packed_environments(pendulum, 1, [0])
+    options = load_algorithm("preference_comparisons").resolve(
+        ON_POLICY | {"transfer_steps": "200"}
+    )
+
+    def task(seed):
+        return Task(pendulum, spaces.observation_space, spaces.action_space, options, seed)
+
+    def rng(seed):
+        return np.random.default_rng(seed)
+
+    pack = PreferenceComparisonsLearner()
+    pack.setup_pack([task(4), task(7)], [[], []], [rng(4), rng(7)], "cpu")
+    for policy, seed in zip(pack.transfer_policies(), (4, 7), strict=True):
+        alone = PreferenceComparisonsLearner()
+        alone.setup(task(seed), [], rng(seed), "cpu")
+        due = alone.transfer_policy().state_dict()
+        for name, value in policy.state_dict().items():
+            np.testing.assert_allclose(value, due[name], rtol=1e-4, atol=1e-5)
 
 
 def test_people_answer_one_run_at_a_time(tmp_path, plan_of, job_of):
