@@ -200,6 +200,9 @@ def test_no_column_of_three_methods_is_cut(opened, width):
         assert cell.get_attribute("data-label") == "dagger"
         named = cell.evaluate("(cell) => getComputedStyle(cell, '::before').content")
         assert ("against" in named) == (width == 390)
+    page.get_by_text("The same as a table").click()
+    box = page.locator("[data-view=environments] .scroll")
+    assert box.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 1
 
 
 def test_the_command_on_the_page_works(opened, site):

@@ -182,6 +182,8 @@ function environmentView(table, chosen, state, choose) {
         return h("td", { class: "number" }, h(clear ? "strong" : "span", {}, signed(found.value)), " ", h("span", { class: "ends" }, ends(found.low, found.high)));
       }));
   });
+  for (const { cells } of rows) // for phones, where cells stand below each other
+    [base, ...others].forEach((place, at) => { cells[at + 1].dataset.label = table.entries[place].label; });
   const numbers = h("details", { open: chosen.length === 2 || null }, h("summary", {}, "The same as a table"),
     scrolling("Differences by environment", h("table", { class: "differences" }, h("thead", {}, head), h("tbody", {}, ...rows))));
   return [h("p", { class: "filters" }, h("label", {}, "Against ", select)), ...(drawn.length ? [fitted("differences", chart)[0]] : []), numbers];
