@@ -6,7 +6,7 @@ INSTALL = @$(PYTHON) scripts/install.py --venv $(VENV)
 # Container images often set it; then each process would compile torch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart install test test-all test-slurm test-browser test-lowest fuzz docs lint \
+.PHONY: quickstart install test test-all test-slurm test-browser test-lowest fuzz docs figures lint \
 	wheel clean
 
 quickstart:  ## from a clone to a report
@@ -59,6 +59,10 @@ fuzz:  ## hostile files of every format, for MINUTES=20
 docs:  ## the documentation in build/docs/; broken links are errors
 	$(INSTALL) docs
 	NO_PROXY='*' https_proxy=http://localhost:9 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+figures:  ## the figures of the README and the documentation, from results/
+	$(INSTALL) dev
+	$(BIN)/python docs/figures.py
 
 lint:
 	$(INSTALL) lint

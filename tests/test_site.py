@@ -46,6 +46,26 @@ def test_documentation_and_the_board_of_the_readme_have_folders_of_their_own():
     assert f"path: {folder}\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
+@pytest.mark.slow
+def test_the_command_for_figures_draws_those_that_are_shown(tmp_path):
+    pytest.importorskip("matplotlib")
+    done = subprocess.run(
+        [sys.executable, "docs/figures.py", "--to", str(tmp_path)], cwd=ROOT, check=False
+    )
+    assert done.returncode == 0
+    shown = {path.name for path in (ROOT / "docs" / "images").iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == shown
+    for name in shown:
+        # Versions of matplotlib name marks differently; texts and positions are the same.
+        drawn, kept = (
+            re.findall(r'<text[^>]* x="([^"]*)"[^>]*>([^<]*)</text>', (place / name).read_text())
+            for place in (tmp_path, ROOT / "docs" / "images")
+        )
+        assert [text for _, text in drawn] == [text for _, text in kept]
+        places = [[float(x) for x, _ in each] for each in (drawn, kept)]
+        assert places[0] == pytest.approx(places[1], abs=0.05)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     if "IMITBENCH_SITE" in os.environ:  # built just before, as by continuous integration
