@@ -26,6 +26,9 @@ of the reference.
 """
 CONFIDENCE = 0.95
 
+LITTLE = 0.25
+"""A note says of a method with a lower IQM that the budget `quick` may be too short for it."""
+
 
 def section_notes(
     results: Sequence[AlgorithmResult],
@@ -58,6 +61,7 @@ def section_notes(
     notes += survival_notes(rows)
     for result in results:
         notes += _control_notes(result, rows) if result.role == "control" else ()
+    notes += _budget_notes(results, rows)
     notes += _scale_notes(references)
     notes += _reference_notes(rows, references)
     known = [result for result in results if result.iqm is not None and result.iqm.known]
@@ -66,6 +70,25 @@ def section_notes(
             f"Intervals from fewer than {ENOUGH_SEEDS} seeds per environment tend to be too narrow."
         )
     return tuple(notes)
+
+
+def _budget_notes(results: Sequence[AlgorithmResult], rows: Sequence[ScoreRow]) -> Iterator[str]:
+    """Yields a note on methods that have learned little in a budget that is for trying out."""
+    if not rows or rows[0].budget != "quick":
+        return
+    little = [
+        result.algorithm
+        for result in results
+        if result.kind == "run"
+        and result.role == "method"
+        and result.iqm is not None
+        and result.iqm.point < LITTLE
+    ]
+    if little:
+        yield (
+            f"Scores of {', '.join(little)} are low: the budget quick is for trying out, and may "
+            "end before a method has learned. Compare with budget default."
+        )
 
 
 def _coverage_notes(result: AlgorithmResult) -> Iterator[str]:

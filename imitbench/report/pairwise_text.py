@@ -85,10 +85,8 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
     lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
     if verdict.coverage.environments:
         count = len(verdict.coverage.environments)
-        lines.append(
-            f"  over {count} environment{'' if count == 1 else 's'}, {_runs(verdict)} runs of each "
-            "algorithm on each"
-        )
+        where = "1 environment" if count == 1 else f"{count} environments"
+        lines.append(f"  over {where}, {_runs(verdict, names)}{' on each' if count > 1 else ''}")
     for way, found in ways.items():
         if len(ways) == 1 and way == "sampled":
             lines += [f"  {line}" for line in _numbers(found, names)]
@@ -302,10 +300,16 @@ def _numbers_of(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _runs(verdict: Verdict) -> str:
-    counts = [count for pair in verdict.coverage.runs for count in pair]
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
+def _runs(verdict: Verdict, names: tuple[str, str]) -> str:
+    """Returns how many runs each algorithm has: `2 runs of mine and 10 of bc`."""
+    counts = []
+    for side in verdict.coverage.runs:
+        low, high = min(side), max(side)
+        counts.append(str(low) if low == high else f"{low} to {high}")
+    first = f"{counts[0]} run{'' if counts[0] == '1' else 's'} of"
+    if counts[0] == counts[1]:
+        return f"{first} each algorithm"
+    return f"{first} {names[0]} and {counts[1]} of {names[1]}"
 
 
 def _signed(value: float) -> str:

@@ -91,6 +91,18 @@ def test_a_better_algorithm_is_called_better_everywhere(compare, monkeypatch):
     assert "the larger of means and of ranks, corrected by Holm" in answer.stderr
 
 
+def test_the_runs_of_each_side_are_counted(compare, results, tmp_path):
+    fewer = shutil.copytree(results, tmp_path / "fewer", ignore=shutil.ignore_patterns("*.duckdb*"))
+    kept, *others = sorted((fewer / "classic" / "dagger" / "Pendulum-v1").iterdir())
+    for run in others:
+        shutil.rmtree(run)
+    assert kept.is_dir()
+    shown = compare("dagger", "--baseline", "bc", "--env", "Pendulum-v1", out=fewer).stdout
+    assert "  over 1 environment, 1 run of dagger and 5 of bc\n" in shown, shown
+    whole = compare("dagger", "--baseline", "bc").stdout
+    assert "  over 3 environments, 5 runs of each algorithm on each\n" in whole
+
+
 def test_several_verdicts_begin_with_a_summary(compare, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     first, second, third, *_ = compare("dagger").stdout.splitlines()

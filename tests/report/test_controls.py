@@ -163,3 +163,11 @@ def test_the_margin_is_beyond_the_error_of_every_random_reference(suite):
         random, expert = card.references.random, card.references.expert
         error = random.std / math.sqrt(random.episodes) / (expert.mean - random.mean)
         assert 2 * error < GIVEN_AWAY, env_id
+
+
+def test_low_scores_of_the_quick_budget_are_explained(rows, references, make_score):
+    low = [make_score("mine", "CartPole", seed, 30.0) for seed in (0, 1)]
+    for found, named in (([*rows, *low], True), (rows, False)):
+        (section,) = build_report(found, [], references, replicates=200).sections
+        said = [note for note in section.notes if "the budget quick is for trying out" in note]
+        assert [note.startswith("Scores of mine are low") for note in said] == [True] * named

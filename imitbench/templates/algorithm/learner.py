@@ -16,7 +16,9 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.types import TrajectoryWithRew
+from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.records.runs import Budget
+from imitbench.util.networks import RunningNorm
 
 CURVE_POINTS = 20
 
@@ -43,6 +45,8 @@ class MyMethod(Learner):
             task.action_space,
             lr_schedule=lambda _: options["learning_rate"],
             net_arch=[options["hidden_size"]] * 2,
+            features_extractor_class=NormalizeFeaturesExtractor,
+            features_extractor_kwargs={"normalize_class": RunningNorm},
         ).to(device)
         self._optimizer = th.optim.Adam(self._policy.parameters(), lr=options["learning_rate"])
         self._smoothing: float = options["smoothing"]
