@@ -54,7 +54,7 @@ def audit(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Audit a method where episodes end early: does survival explain its score?
+    """Find out whether survival explains a method's score where episodes end early.
 
     Trains the method, and its learner (PPO, or the agent with a replay buffer) on rewards of +1,
     -1 and 0 in every step, which tell nothing of the expert. Prints how their episodes end, and

@@ -165,9 +165,10 @@ def check_rebuilds(
     except InputError:
         raise
     except Exception as error:  # classes of users may raise any error
+        arguments = sorted(getattr(description, "kwargs", ()))
         raise InputError(
-            f"{what}: {type(net).__qualname__} is not built again from its stored arguments and "
-            f"weights ({one_line(error) or type(error).__name__})"
+            f"{what}: {type(net).__qualname__} is not built again from its stored arguments "
+            f"{arguments} and weights ({one_line(error) or type(error).__name__})"
         ) from error
 
 

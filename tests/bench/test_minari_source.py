@@ -53,12 +53,11 @@ def test_a_run_pins_the_set_and_loads_it_by_its_digest(plan):
 
 def test_a_missing_set_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    plan = make_plan(
-        algorithms=["bc"],
-        suite="classic",
-        environment="Pendulum-v1",
-        seeds=[0],
-        source="minari:nowhere/at-all-v0",
-    )
     with pytest.raises(InputError, match="nowhere/at-all-v0"):
-        list(plan)
+        make_plan(
+            algorithms=["bc"],
+            suite="classic",
+            environment="Pendulum-v1",
+            seeds=[0],
+            source="minari:nowhere/at-all-v0",
+        )

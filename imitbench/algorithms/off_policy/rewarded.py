@@ -26,8 +26,7 @@ _AT_ONCE = 8192
 class TrueRewardTrainer(OffPolicyTrainer):
     """Trains the agent on the environment's reward, as soft actor-critic (Haarnoja et al. 2018).
 
-    Args:
-        **kwargs: See `OffPolicyTrainer`; without demonstrations.
+    For arguments, see `OffPolicyTrainer`; demonstrations are not used.
     """
 
     discrete_actions = True

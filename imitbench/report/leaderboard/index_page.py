@@ -52,7 +52,8 @@ def _answers(board: Board, headlines: Mapping[str, _Said]) -> Markup:
     short, cards = [], []
     for suite, (part, answer) in headlines.items():
         link = tag("a", suite, href=model.suite_page(suite))
-        where = tag("p", board.condition(part), class_="how")
+        flag = text.score_one_flag(part.section.score_one)
+        where = tag("p", board.condition(part), f", {flag}" if flag else "", class_="how")
         compare = tag("a", "head to head", href=head_page(suite))
         more = tag("p", tag("a", f"all tables of {suite}", href=model.suite_page(suite)), ", ",
                    compare, class_="beside")  # fmt: skip
