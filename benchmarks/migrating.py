@@ -1,11 +1,11 @@
-"""Runs the reference library's tutorials under both names: the same scripts, side by side.
+"""Runs trainings of the reference library's tutorials under both names, side by side.
 
     python benchmarks/migrating.py --install-reference .reference
 
-The scripts are those in `benchmarks/tutorials/`. Only the name of the package is replaced. Each is
-a whole process with one thread, imports included, and both libraries take turns; times are CPU
-times, which depend less on the load of the machine. What the scripts print last, the returns before
-and after training, is shown as well: the speed is of a training that learns the same.
+The scripts in `benchmarks/tutorials/` have the tasks, methods and numbers of the tutorials. Only
+the name of the package is replaced. Each is a whole process with one thread, imports included, and
+both libraries take turns; times are CPU times, which depend less on the load of the machine. The
+returns before and after training that the scripts print are shown as well.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import reference
 
 TUTORIALS = Path(__file__).parent / "tutorials"
 NAMES = {"bc": "BC", "gail": "GAIL", "airl": "AIRL", "density": "density"}
+SHARED = {"gail": "adversarial", "airl": "adversarial"}
+"""Scripts of two tutorials, which get the name as an argument."""
 TARGET = 4.0
 
 # The experts of the tutorials are files of Stable-Baselines3, which both libraries read. The one of
@@ -80,7 +82,7 @@ def make_experts(folder: Path, python: Path) -> None:
     reference.run(python, "import seals\n" + FILES, str(folder))
 
 
-def cpu_seconds(python: Path, script: str, experts: Path) -> tuple[float, dict[str, float]]:
+def cpu_seconds(python: Path, script: str, arguments: list[str]) -> tuple[float, dict[str, float]]:
     """Runs a script.
 
     Returns:
@@ -89,7 +91,7 @@ def cpu_seconds(python: Path, script: str, experts: Path) -> tuple[float, dict[s
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:  # GAIL and AIRL write logs
         done = subprocess.run(
-            [str(python), "-c", script, str(experts)],
+            [str(python), "-c", script, *arguments],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -122,12 +124,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         make_experts(Path(folder), python.absolute())
         for name in options.only or NAMES:
-            script = (TUTORIALS / f"{name}.py").read_text()
+            script = (TUTORIALS / f"{SHARED.get(name, name)}.py").read_text()
+            arguments = [folder, name] if name in SHARED else [folder]
             sides: dict[str, list[float]] = {"imitbench": [], "imitation": []}
             for _ in range(options.repeats):
                 for library, own in (("imitbench", Path(sys.executable)), ("imitation", python)):
                     renamed = re.sub(r"\bimitation\b(?=[. ])", library, script)
-                    seconds, printed = cpu_seconds(own.absolute(), renamed, Path(folder))
+                    seconds, printed = cpu_seconds(own.absolute(), renamed, arguments)
                     sides[library].append(seconds)
                     print(library, f"{seconds:.1f}", json.dumps(printed), file=sys.stderr)
             ours, theirs = sides["imitbench"], sides["imitation"]
