@@ -11,7 +11,6 @@ from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import DemoChoice
-    from imitbench.cards.algorithm import Scalar
     from imitbench.executors.options import RunOptions
     from imitbench.race.planning import PlannedRace
     from imitbench.store.sweep_file import SweepRequest
@@ -92,13 +91,14 @@ def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, 
         options: Execution options.
     """
     from imitbench.bench.request import lock_in_use
+    from imitbench.cards.algorithm import setting_text
 
     lock, overrides = given["lock"], given["overrides"] or {}
     return {
         **{name: given[name] for name in ("config", "budget", "source")},
         "suite": str(given["suite"]),
         "environment": join_names("--env", given["env"]),
-        "overrides": {name: _text(value) for name, value in overrides.items()},
+        "overrides": {name: setting_text(value) for name, value in overrides.items()},
         "lock": lock_in_use(None if lock is None else Path(lock), given["source"]),
         "device": options.device_class,
         "folder": str(Path.cwd()),
@@ -133,12 +133,6 @@ def planned_race(
         out=Path(given["out"]),
         notify=notify,
     )
-
-
-def _text(value: Scalar) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
 
 
 def call_text(function: str, given: Mapping[str, Any]) -> str:

@@ -287,6 +287,13 @@ class Hyperparameter(Card):
         return self.check(number)
 
 
+def setting_text(value: Scalar) -> str:
+    """Returns a hyper-parameter's value as text that `--set` takes; the inverse of `parse`."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class CommandRecipe(Card):
     """An external program that trains, in any language (see `bench.learners.command`).
 

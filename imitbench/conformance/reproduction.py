@@ -21,6 +21,7 @@ from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import describe_provenance, now
 from imitbench.bench.request import PluginSelection
+from imitbench.cards.algorithm import setting_text
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
@@ -270,7 +271,7 @@ def _plan(spec: RunSpec, seeds: Sequence[int], plugins: PluginSelection, notify:
         n_demos=demos.count if demos and demos.count != demos.available else None,
         demo_every=demos.every if demos else None,
         overrides={
-            name: "null" if value is None else str(value)
+            name: setting_text(value)
             for name, value in card.completed(spec.hyperparameters).items()
         },
         device=spec.device,

@@ -15,7 +15,7 @@ from imitbench.bench.curve import silent_logger
 from imitbench.bench.monitor import Monitor
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.single_run import TrainingSetup, train_single
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.algorithm import AlgorithmCard, Scalar, setting_text
 from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.plugins import find_algorithm
 from imitbench.cards.suite import BudgetAmounts, BudgetName, mismatch
@@ -91,7 +91,7 @@ def controls_of(method: AlgorithmCard) -> dict[str, Control]:
             if parameter in usual and value != usual[parameter]
             if _is_valid(card, parameter, value)
         }
-        overrides = {parameter: _as_text(value) for parameter, value in changed.items()}
+        overrides = {parameter: setting_text(value) for parameter, value in changed.items()}
         found[key] = Control(card, overrides)
     return found
 
@@ -99,12 +99,6 @@ def controls_of(method: AlgorithmCard) -> dict[str, Control]:
 def _is_valid(card: AlgorithmCard, parameter: str, value: Scalar) -> bool:
     choices = card.hyperparameters[parameter].choices
     return choices is None or value in choices
-
-
-def _as_text(value: Scalar) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def plan_audit(
