@@ -118,7 +118,7 @@ def test_pickles_are_never_opened(tmp_path, trajectories):
 def test_archives_without_infos_give_no_warning(tmp_path, trajectories):
     path = archive_of(tmp_path / "a.npz", trajectories())
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         assert all(isinstance(t, TrajectoryWithRew) for t in serialize.load(path))
 
 

@@ -89,6 +89,7 @@ def test_the_log_has_the_same_columns(algorithm, tmp_path):
             lean=lean,
         )
         trainer.train(800)
+        trainer.logger.close()
         header = (folder / "progress.csv").read_text().splitlines()[0]
         headers.append(sorted(header.split(",")))
     assert headers[0] == headers[1]
@@ -100,7 +101,7 @@ def test_the_given_object_is_trained():
     learner = Stable("MlpPolicy", venv, n_steps=60, batch_size=40, n_epochs=2, seed=0, device="cpu")
     policy, before = learner.policy, copy.deepcopy(learner.policy.state_dict())
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         trainer = lean_trainer(venv=venv, gen_algo=learner)
         trainer.train(240)
     assert trainer.gen_algo is learner
@@ -158,7 +159,7 @@ def test_learning_goes_on_with_learned_rewards_until_another_environment_is_set(
 def test_it_can_be_switched_off():
     venv = make_venv()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         trainer = make_trainer(GAIL, venv, ppo=Stable, lean=False)
     assert type(trainer.gen_algo) is Stable
     assert not isinstance(trainer.generator, RolloutRewardGenerator)
@@ -305,7 +306,7 @@ def test_callbacks_of_stable_baselines3_are_called_on_the_lean_path(tmp_path):
     trainer = lean_trainer()
     saving = CheckpointCallback(30, tmp_path)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         trainer.train_gen(learn_kwargs={"callback": CallbackList([saving])})
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "rl_model_120_steps.zip",
@@ -365,7 +366,7 @@ def test_other_algorithms_are_left_alone():
         stable_baselines3.DQN("MlpPolicy", venv, device="cpu"),
     ]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         for each in others:
             cls = type(each)
             train_as_lean(each, "gen_algo")
