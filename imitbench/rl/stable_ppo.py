@@ -19,6 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
@@ -133,7 +134,8 @@ def train_as_lean(algorithm: BaseAlgorithm, argument: str) -> None:
     """Makes a PPO of Stable-Baselines3 compute as `imitbench.rl.ppo.PPO` does, if it can.
 
     Its class becomes `StablePPO`. Where the lean path is not possible, the PPO stays as it is, and
-    a warning says why. Other algorithms stay as they are.
+    a warning says why; for images, which it does not have at all, there is none. Other algorithms
+    stay as they are.
 
     Args:
         algorithm: Any algorithm of Stable-Baselines3.
@@ -147,7 +149,7 @@ def train_as_lean(algorithm: BaseAlgorithm, argument: str) -> None:
         reason = cast(StablePPO, algorithm).why_not_lean()
         if reason is not None:
             algorithm.__class__ = stable_baselines3.PPO
-    if reason is not None:
+    if reason is not None and not is_image_space(algorithm.observation_space):
         _hint(f"{argument}: Stable-Baselines3's own loop trains this PPO, because {reason}")
 
 

@@ -32,6 +32,7 @@ from imitbench.util.logger import configure
 from .conftest import make_trainer, make_venv
 
 Stable = stable_baselines3.PPO
+_PAIR = spaces.Box(-1, 1, (2,), np.float32)
 
 
 def lean_trainer(algorithm=GAIL, **options):
@@ -278,7 +279,7 @@ def test_own_callbacks_see_the_steps_of_stable_baselines3():
         trainer = started_alike(make_trainer(GAIL, ppo=Stable, lean=lean))
         callback = Sees()
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+            warnings.simplefilter("always", UserWarning)
             for _ in range(2):
                 trainer.train_gen(learn_kwargs={"callback": EveryNTimesteps(2, callback)})
         assert [str(each.message).partition(".")[0] for each in caught] == [
@@ -360,8 +361,10 @@ def test_airl_takes_the_density_of_the_same_policy():
 
 def test_other_algorithms_are_left_alone():
     venv = make_venv()
+    images = DummyVecEnv([lambda: _Still(spaces.Box(0, 255, (36, 36, 1), np.uint8))])
     others = [
         PPO("MlpPolicy", venv, device="cpu"),
+        Stable("CnnPolicy", images, n_steps=8, batch_size=8, device="cpu"),
         stable_baselines3.A2C("MlpPolicy", venv, device="cpu"),
         stable_baselines3.DQN("MlpPolicy", venv, device="cpu"),
     ]
@@ -382,5 +385,7 @@ def test_dictionary_observations_are_reported():
 
 
 class _Still(gym.Env):
-    observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Discrete(2)
+
+    def __init__(self, observation_space=_PAIR):
+        self.observation_space = observation_space
