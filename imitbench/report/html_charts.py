@@ -4,69 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from imitbench.records.selection import Acting
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import ReportedRace, Section, shape_of
+from imitbench.report.model import ReportedRace, shape_of
+from imitbench.report.score_axis import AxisScale, marks
 from imitbench.stats.bootstrap import ConfidenceBand, Interval
 from imitbench.stats.sequential import Pair
 
-_MARGIN = 0.04
 _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
 _RACE_HEIGHT, _RACE_LEFT = 260, 58
 
 
-@dataclass(frozen=True)
-class AxisScale:
-    """The range of scores on an axis, from its left to its right end."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, section: Section) -> AxisScale:
-        """Returns an axis that contains 0, 1 and every interval of a section."""
-        ends = [0.0, 1.0]
-        for result in section.algorithms:
-            for interval in (result.iqm, result.mean):
-                if interval is not None:
-                    ends += [interval.point, interval.low, interval.high]
-        known = [end for end in ends if math.isfinite(end)]
-        low, high = min(known), max(known)
-        margin = _MARGIN * (high - low)
-        return cls(low - margin, high + margin)
-
-    @property
-    def breaks(self) -> tuple[float, ...]:
-        """Scores where the scale changes; none on this axis."""
-        return ()
-
-    def share(self, score: float) -> float:
-        """Returns the position of a score on the axis, from 0 to 1; clipped at the ends."""
-        return min(1.0, max(0.0, (score - self.low) / (self.high - self.low)))
-
-    def percent(self, score: float) -> str:
-        """Returns the position of a score in percent, for SVG of variable width."""
-        return f"{100 * self.share(score):.2f}%"
-
-    def ticks(self) -> list[float]:
-        """Returns round numbers on the axis, at most six."""
-        raw = (self.high - self.low) / 5
-        power = 10.0 ** math.floor(math.log10(raw))
-        step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= raw)
-        first = math.ceil(self.low / step)
-        return [round(k * step, 10) for k in range(first, math.floor(self.high / step) + 1)]
-
-
 def axis(scale: AxisScale) -> Markup:
     """Draws the axis above a column of strips."""
     hidden = tag("span", "IQM and mean score, drawn", class_="hidden")
-    return join(hidden, ticks(scale, scale.ticks()))
+    return join(hidden, ticks(scale, marks(scale, apart=0.2)))
 
 
 def ticks(scale: AxisScale, at: Iterable[float]) -> Markup:

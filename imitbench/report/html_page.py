@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from imitbench.report import html_tables, report_tables, text
-from imitbench.report.html_charts import AxisScale, legend, profile_chart, race_charts
+from imitbench.report.html_charts import legend, profile_chart, race_charts
 from imitbench.report.html_data import json_element, payload
 from imitbench.report.html_markup import (
     Markup,
@@ -22,7 +22,9 @@ from imitbench.report.html_markup import (
 from imitbench.report.html_tables import mark_spans, origin, provenance_table
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import Report, Section, Table, color_numbers
+from imitbench.report.score_axis import AxisScale, zoomed
 from imitbench.report.section_comparison import SectionComparison, compare_section
+from imitbench.stats.bootstrap import Interval
 from imitbench.stats.improvement import ImprovementMatrix
 from imitbench.store.run_details import ReportDetails
 from imitbench.version import __version__
@@ -120,7 +122,7 @@ def _section(
     """Returns the block of one section: its tables, charts and notes."""
     overview, cells, *others = report_tables.section_tables(section, report)
     comparison = compare_section(section, report.method)
-    scale = AxisScale.of(section)
+    scale = _axis_of(section)
     made = f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
     ids = [f"s{index}-a{number}" for number in range(len(section.algorithms))]
     parts = [
@@ -149,6 +151,16 @@ def _section(
     return block(f"s{index}", _heading(section), *parts)
 
 
+def _axis_of(section: Section) -> AxisScale:
+    """Returns the axis of the drawn intervals, stretched where the methods are."""
+    methods: list[Interval | None] = []
+    others: list[Interval | None] = []
+    for result in section.algorithms:
+        compared = result.kind == "run" and result.role == "method"
+        (methods if compared else others).extend((result.iqm, result.mean))
+    return zoomed(methods, others)
+
+
 def _heading(section: Section) -> Markup:
     """Returns the heading: the suite, and as labels what its runs share; also readable as text."""
     shared = section.title.removeprefix(f"{section.suite}: ")
@@ -172,8 +184,9 @@ def _reading(report: Report) -> Markup:
         ),
         (
             "Intervals",
-            f"Dot and bar: IQM and its {report.method.level:.0%} interval; tick: mean. Seeds are "
-            "per environment.",
+            f"Dot and bar: IQM and its {report.method.level:.0%} interval; tick: mean. Dashed "
+            "lines are the scores 0 and 1; where an axis has the sign //, it is squeezed beyond. "
+            "Seeds are per environment.",
         ),
         *quiet,
         (

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from imitbench.records.runs import Provenance
 from imitbench.report import model, text
-from imitbench.report.html_charts import AxisScale, axis, strip
+from imitbench.report.html_charts import axis, strip
 from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Cell, ColumnKind, Section, Table
+from imitbench.report.score_axis import AxisScale
 
 Key = float | str | None
 

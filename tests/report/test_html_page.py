@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -11,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from imitbench.dashboard import server as dashboard
-from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.html_page import SCRIPTS, STYLES, render_html
 from imitbench.report.leaderboard import head_to_head
 from imitbench.report.leaderboard import page as leaderboard
 from imitbench.report.model import PALETTE
 from imitbench.report.tables import build_report
+from imitbench.stats.bootstrap import Interval
 from imitbench.store.run_details import MetricCurve, ReportDetails
 
 ASSETS = files("imitbench.report") / "assets"
@@ -198,11 +199,14 @@ def test_no_results_are_a_sentence(empty_report):
     assert not Page(page).all("table")
 
 
-def test_axes_hold_the_anchors_and_every_interval(report):
+def test_the_axis_of_intervals_is_stretched_where_methods_are_close(report):
     (section,) = report.sections
-    scale = AxisScale.of(section)
-    assert scale.low < -0.009
-    assert scale.high > 1.0
-    assert scale.ticks() == [0.0, 0.5, 1.0]
-    assert AxisScale(0.0, 1.0).percent(0.25) == "25.00%"
-    assert AxisScale(0.0, 1.0).percent(7.0) == "100.00%"
+    assert 'class="break"' not in render_html(report)
+    close = [Interval(at, at - 0.01, at + 0.01, 0.95) for at in (0.91, 0.93, 0.95, 0.97, 0.99)]
+    algorithms = tuple(
+        replace(result, iqm=interval, mean=interval)
+        for result, interval in zip(section.algorithms, close, strict=False)
+    )
+    drawn = render_html(replace(report, sections=(replace(section, algorithms=algorithms),)))
+    # The one method has 0.91, so that 0 and 1 are beyond the stretched part.
+    assert drawn.count('class="break"') == 2 * len(algorithms) == 8

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from imitbench.records.bundled_cards import card_of
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import AxisScale, strip, ticks
+from imitbench.report.html_charts import strip, ticks
 from imitbench.report.html_markup import Markup, join, tag
 from imitbench.report.html_tables import linked_to_itself
 from imitbench.report.leaderboard import model, page
@@ -22,7 +22,7 @@ from imitbench.report.leaderboard.standings import (
     MethodEntry,
     ordered_groups,
 )
-from imitbench.report.leaderboard.zoomed_axis import marks, zoomed
+from imitbench.report.score_axis import AxisScale, marks, zoomed
 from imitbench.stats.bootstrap import Interval
 
 _GROUPS = {

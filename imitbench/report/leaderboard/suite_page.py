@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import AxisScale, strip, ticks
+from imitbench.report.html_charts import strip, ticks
 from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import HtmlColumn, TableCell
 from imitbench.report.leaderboard import model, page
@@ -19,7 +19,7 @@ from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, row_name
 from imitbench.report.leaderboard.row_facts import level_text, package_versions
 from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
-from imitbench.report.leaderboard.zoomed_axis import marks
+from imitbench.report.score_axis import AxisScale, marks
 
 _EXTERNAL = (
     "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "

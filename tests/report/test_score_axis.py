@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from imitbench.report.html_charts import AxisScale, strip, ticks
-from imitbench.report.leaderboard.zoomed_axis import ZoomedScale, marks, zoomed
+from imitbench.report.html_charts import strip, ticks
+from imitbench.report.score_axis import AxisScale, ZoomedScale, marks, zoomed
 from imitbench.stats.bootstrap import Interval
 
 
@@ -75,3 +75,9 @@ def test_breaks_are_drawn_and_the_numbers_stand_where_the_lines_do():
     assert anchors == [scale.percent(0.0), scale.percent(1.0)]
     head = ticks(scale, marks(scale))
     assert all(f'x="{at}"' in head for at in anchors)
+
+
+def test_positions_are_clipped_at_the_ends_of_an_axis():
+    assert AxisScale(0.0, 1.0).percent(0.25) == "25.00%"
+    assert AxisScale(0.0, 1.0).percent(7.0) == "100.00%"
+    assert AxisScale(-0.05, 1.04).ticks() == [0.0, 0.5, 1.0]

@@ -1,4 +1,4 @@
-"""Chooses the axis of drawn intervals, so that intervals near each other can be seen."""
+"""Axes of scores; that of drawn intervals is stretched where these are near each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from imitbench.report.html_charts import AxisScale
 from imitbench.stats.bootstrap import Interval
 
 _EDGE = 0.17
@@ -19,6 +18,35 @@ _NEAR = 1.0
 """Distance of 0 or 1 from the compared intervals, in widths of these, up to which it is shown."""
 _MARGIN = 0.06
 _LEAST = 0.02
+
+
+@dataclass(frozen=True)
+class AxisScale:
+    """The range of scores on an axis, from its left to its right end."""
+
+    low: float
+    high: float
+
+    @property
+    def breaks(self) -> tuple[float, ...]:
+        """Scores where the scale changes; none on this axis."""
+        return ()
+
+    def share(self, score: float) -> float:
+        """Returns the position of a score on the axis, from 0 to 1; clipped at the ends."""
+        return min(1.0, max(0.0, (score - self.low) / (self.high - self.low)))
+
+    def percent(self, score: float) -> str:
+        """Returns the position of a score in percent, for SVG of variable width."""
+        return f"{100 * self.share(score):.2f}%"
+
+    def ticks(self) -> list[float]:
+        """Returns round numbers on the axis, at most six."""
+        raw = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= raw)
+        first = math.ceil(self.low / step)
+        return [round(k * step, 10) for k in range(first, math.floor(self.high / step) + 1)]
 
 
 @dataclass(frozen=True)
