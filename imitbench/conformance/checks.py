@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.plugin_check import check_plugins
@@ -18,6 +16,7 @@ from imitbench.bench.provenance import remember_verdict
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import find_algorithm
+from imitbench.conformance.acting import act_in_turn, has_memory, memory_fault
 from imitbench.conformance.bitwise import Difference, find_differences
 from imitbench.conformance.practice_environments import Poison
 from imitbench.conformance.resume import ResumeVerdict, check_resume
@@ -29,11 +28,11 @@ from imitbench.conformance.test_bed import (
     sizes_in,
     suite_test_bed,
 )
-from imitbench.data.policy_callable import seeded_sampling
 from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import check_storable, load_policy, save_policy
 from imitbench.records.runs import Protocol, RunSpec
+from imitbench.rewards import storage as rewards
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
@@ -159,6 +158,7 @@ class MethodChecker:
             ("state", self._check_state),
             ("resume", self._check_resume),
             ("policy", self._check_policy),
+            ("reward", self._check_reward),
             ("memory", self._check_memory),
             ("speed", self._check_speed),
         ):
@@ -350,23 +350,44 @@ class MethodChecker:
             stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
-        seen = self.bed.steps() if _has_memory(policy) else self.bed.observations()[None]
+        seen = self.bed.steps() if has_memory(policy) else self.bed.observations()[None]
         for deterministic in (True, False):
             one, other = (
-                _act_in_turn(actor, seen, deterministic=deterministic) for actor in (policy, stored)
+                act_in_turn(actor, seen, deterministic=deterministic) for actor in (policy, stored)
             )
             if not np.array_equal(one, other):
                 how = "deterministic" if deterministic else "stochastic"
                 return "failed", f"{how} actions change when it is stored"
         return "passed", f"{show_size(size)}; acts the same when loaded"
 
+    def _check_reward(self) -> _Finding:
+        """Checks that the stored reward is the learned one."""
+        reward = self._base.learner.reward()
+        if reward is None:
+            return "skipped", "learns none"
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                rewards.check_storable(reward)
+                rewards.save_reward(reward, Path(folder))
+                stored = rewards.load_reward_net(Path(folder))
+            except InputError as error:
+                return "failed", str(error)
+            size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        seen = self.bed.observations()
+        actions = act_in_turn(self._base.learner.policy(), seen[None])[0]
+        step = seen[:-1], actions[:-1], seen[1:], np.zeros(len(seen) - 1, dtype=bool)
+        reward.eval()
+        if not np.array_equal(reward.predict(*step), stored.predict(*step)):
+            return "failed", "rewards change when it is stored"
+        return "passed", f"{show_size(size)}; gives the same rewards when loaded"
+
     def _check_memory(self) -> _Finding:
         """Checks that actions depend only on the episode so far."""
         policy = self._base.learner.policy()
-        fault = _memory_fault(policy, self.bed.steps())
+        fault = memory_fault(policy, self.bed.steps())
         if fault:
             return "failed", fault
-        words = "reset at each episode, in each environment" if _has_memory(policy) else "none"
+        words = "reset at each episode, in each environment" if has_memory(policy) else "none"
         return "passed", words
 
     def _check_speed(self) -> _Finding:
@@ -397,7 +418,7 @@ class MethodChecker:
         policy, reward = training.learner.policy(), training.learner.reward()
         return {
             "policy": dict(policy.state_dict()),
-            "actions": _act_in_turn(policy, self.bed.observations()[None]),
+            "actions": act_in_turn(policy, self.bed.observations()[None]),
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }
@@ -423,87 +444,6 @@ def _in_words(error: Exception) -> str:
 def _load(folder: Path) -> Any:
     # The program of a method that was named on the command line may be run.
     return load_foreign_policy(folder, programs=True) if is_foreign(folder) else load_policy(folder)
-
-
-# The size of a batch changes the order of sums.
-_RELATIVE, _ABSOLUTE = 1e-3, 1e-4
-
-
-def _has_memory(policy: BasePolicy) -> bool:
-    """Whether a policy passes a state from one step to the next."""
-    return type(policy).predict is not BasePolicy.predict
-
-
-def _memory_fault(policy: BasePolicy, seen: npt.NDArray[Any]) -> str:
-    """Describes what deterministic actions depend on but must not.
-
-    The memory of a policy is that of one episode in one environment.
-
-    Args:
-        policy: Policy to check.
-        seen: Any observations, see `TestBed.steps`: at least two steps.
-
-    Returns:
-        The fault; empty if there is none, or if even deterministic actions are random.
-    """
-    steps = len(seen)
-    whole = _act_in_turn(policy, seen)
-    if not np.array_equal(whole, _act_in_turn(policy, seen)):
-        return (
-            "the same episode gives other actions the second time: the policy keeps something "
-            "between calls that is not in its state"
-        )
-    if not np.array_equal(whole, _act_in_turn(policy, seen, seed=1)):
-        return ""
-    if not _alike(whole[:, :1], _act_in_turn(policy, seen[:, :1])):
-        return "the actions in an environment depend on the other environments of the batch"
-    half = steps // 2
-    starts = np.zeros(seen.shape[:2], dtype=bool)
-    starts[half, 1:] = True  # the first environment goes on
-    restarted = _act_in_turn(policy, seen, starts)
-    if not _alike(restarted[half:, 1:], _act_in_turn(policy, seen[half:, 1:])):
-        return "the memory is not reset where `episode_start` says that an episode starts"
-    if not _alike(restarted[:, :1], whole[:, :1]):
-        return "the memory is reset where another environment starts an episode"
-    return ""
-
-
-def _act_in_turn(
-    policy: BasePolicy,
-    observations: npt.NDArray[Any],
-    starts: npt.NDArray[np.bool_] | None = None,
-    *,
-    deterministic: bool = True,
-    seed: int = 0,
-) -> npt.NDArray[Any]:
-    """Acts step by step.
-
-    Args:
-        policy: Policy that acts.
-        observations: Shape (steps, environments, …).
-        starts: Where episodes start, shape (steps, environments); `None` for the first step only.
-        deterministic: Whether to take the most likely actions.
-        seed: Seed of sampled actions.
-
-    Returns:
-        The actions, shape (steps, environments, …).
-    """
-    episode_starts = np.zeros(observations.shape[:2], dtype=bool) if starts is None else starts
-    episode_starts[0] = True
-    state: Any = None
-    actions = []
-    policy.action_space.seed(seed)
-    with seeded_sampling(policy, np.random.default_rng(seed)):
-        for observation, start in zip(observations, episode_starts, strict=True):
-            chosen, state = policy.predict(
-                observation, state=state, episode_start=start, deterministic=deterministic
-            )
-            actions.append(np.asarray(chosen))
-    return np.stack(actions)
-
-
-def _alike(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return np.allclose(one, other, rtol=_RELATIVE, atol=_ABSOLUTE)
 
 
 _PROTOCOL = Protocol(episodes=4, environments=4)

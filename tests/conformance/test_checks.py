@@ -291,6 +291,48 @@ class Mine(BCLearner):
         return own
 """
 
+REWARDS_UNSTORABLE = """
+import torch as th
+from imitbench.bench.learners.bc import BCLearner
+from imitbench.rewards.reward_nets import RewardNet
+
+
+class Own(RewardNet):
+    def __init__(self, observation_space, action_space, helper):
+        super().__init__(observation_space, action_space)
+        self.helper = helper
+
+    def forward(self, state, action, next_state, done):
+        return self.helper(state)
+
+
+class Mine(BCLearner):
+    def reward(self):
+        policy = super().policy()
+        return Own(policy.observation_space, policy.action_space, lambda state: state.sum(1))
+"""
+
+REWARDS_CHANGE = """
+import torch as th
+from imitbench.bench.learners.bc import BCLearner
+from imitbench.rewards.reward_nets import RewardNet
+
+
+class Own(RewardNet):
+    scale = 1.0
+
+    def forward(self, state, action, next_state, done):
+        return self.scale * state.sum(1)
+
+
+class Mine(BCLearner):
+    def reward(self):
+        policy = super().policy()
+        own = Own(policy.observation_space, policy.action_space)
+        own.scale = 2.0
+        return own
+"""
+
 REMEMBERS = """
 import numpy as np
 import torch as th
@@ -343,6 +385,8 @@ FAULTY = {
     "overspends": (OVERSPENDS, PPO, {"budget"}, "spends more"),
     "miscounts": (MISCOUNTS, PPO, {"budget"}, "it took 200"),
     "has a policy that cannot be stored": (UNSTORABLE, BC, {"policy"}, "(argument helper of"),
+    "has a reward that cannot be stored": (REWARDS_UNSTORABLE, BC, {"reward"}, "as JSON"),
+    "has a reward that is stored in part": (REWARDS_CHANGE, BC, {"reward"}, "rewards change"),
     "remembers other episodes": (REMEMBERS, BC, {"memory"}, "keeps something between calls"),
     "acts elsewhere": (WRONG_SPACES, BC, {"spaces"}, "action space is float64"),
 }
