@@ -130,24 +130,38 @@ class PointMaze(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self, action: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Takes a step."""
-        act = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
-        before = self._position
-        after = np.clip(before + self.STEP * act, -1.0, 1.0)
-        if (before[1] > 0) != (after[1] > 0) and not self._is_open(before, after):
-            # It slides along the side of the wall on which it was.
-            after[1] = 1e-3 if before[1] > 0 else -1e-3
-        self._position = after
-        distance = float(np.linalg.norm(after - self.GOAL))
-        reward = -distance - 0.001 * float(act @ act)
-        return after.astype(np.float32), reward, False, False, {}
+        act = np.clip(np.asarray(action, np.float64), -1.0, 1.0)[None]
+        self._position = self.moved(self._position[None], act)[0]
+        reward = float(self.rewards(act, self._position[None])[0])
+        return self._position.astype(np.float32), reward, False, False, {}
 
-    def _is_open(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> bool:
-        """Whether a step crosses the line of the wall where the opening is."""
-        share = before[1] / (before[1] - after[1])
-        crossing = before[0] + share * (after[0] - before[0])
-        return bool(
-            crossing <= self.WIDTH - 1 if self.opening == "left" else crossing >= 1 - self.WIDTH
-        )
+    def moved(
+        self, before: npt.NDArray[np.float64], acts: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Returns where steps lead, shape (n, 2), from positions (n, 2) with actions (n, 2)."""
+        after = np.clip(before + self.STEP * acts, -1.0, 1.0)
+        above = before[:, 1] > 0
+        stopped = (above != (after[:, 1] > 0)) & ~self._is_open(before, after)
+        # It slides along the side of the wall on which it was.
+        after[stopped, 1] = np.where(above[stopped], 1e-3, -1e-3)
+        return after
+
+    def rewards(
+        self, acts: npt.NDArray[np.float64], after: npt.NDArray[Any]
+    ) -> npt.NDArray[np.float64]:
+        """Returns the rewards, shape (n,), of actions (n, 2) that led to positions (n, 2)."""
+        distances = np.linalg.norm(np.asarray(after, np.float64) - self.GOAL, axis=1)
+        return np.asarray(-distances - 0.001 * (acts**2).sum(axis=1))
+
+    def _is_open(
+        self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.bool_]:
+        """Whether steps that cross the line of the wall do so where the opening is."""
+        fall = before[:, 1] - after[:, 1]
+        share = before[:, 1] / np.where(fall == 0, np.inf, fall)
+        crossing = before[:, 0] + share * (after[:, 0] - before[:, 0])
+        left = self.opening == "left"
+        return crossing <= self.WIDTH - 1 if left else crossing >= 1 - self.WIDTH
 
 
 def check_positive(**values: float) -> None:
