@@ -32,8 +32,8 @@ from imitbench.bench.artifacts import expert_of_run
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.learners.adversarial import AIRLLearner
 from imitbench.bench.learners.reward_agreement import (
-    correlation,
     held_out_trajectories,
+    rank_correlation,
     rewards_by_episode,
 )
 from imitbench.bench.plan import plan_request
@@ -70,9 +70,9 @@ def agreement(net: RewardNet, mixed: Mapping[str, Sequence[TrajectoryWithRew]]) 
     rewards = {name: rewards_by_episode(net, episodes) for name, episodes in mixed.items()}
     for name, parts in rewards.items():
         sums = [(learned.sum(keepdims=True), true.sum(keepdims=True)) for learned, true in parts]
-        found |= correlation(f"{name}_episodes", sums)
+        found |= rank_correlation(f"{name}_episodes", sums)
     steps = [*rewards["expert"][:EPISODES], *rewards["learner"][:EPISODES]]
-    return found | correlation("steps", [*steps, *rewards["learner"][-EPISODES:]])
+    return found | rank_correlation("steps", [*steps, *rewards["learner"][-EPISODES:]])
 
 
 def main() -> None:

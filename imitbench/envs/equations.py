@@ -36,10 +36,10 @@ class Equations:
     move: Callable[[Array, Array], Floats]
     reward: Callable[[Array, Array, Array], Floats]
 
-    def reward_fn(self, obs: Array, acts: Array, next_obs: Array, dones: Array) -> Floats:
-        """The true reward in the form of `RewardFn`; it does not depend on `dones`."""
-        del dones
-        return self.reward(obs, acts, next_obs)
+    def reward_fn(self, state: Array, action: Array, next_state: Array, done: Array) -> Floats:
+        """The true reward in the form of `RewardFn`; it does not depend on `done`."""
+        del done
+        return self.reward(state, action, next_state)
 
 
 def equations_of(env: gym.Env[Any, Any]) -> Equations | None:

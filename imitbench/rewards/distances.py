@@ -67,20 +67,27 @@ def pearson_distance(one: Array, other: Array, weights: Array | None = None) -> 
         ValueError: Shapes differ, a number is not finite, or one side is constant, so that the
             correlation is undefined.
     """
-    return _distance((one, other), weights)
+    return canonical_distance((one, other), weights)
 
 
-def _distance(
+def canonical_distance(
     sides: tuple[Array, Array],
     weights: Array | None = None,
     before: tuple[Array, Array] | None = None,
 ) -> float:
-    """Pearson's distance of rewards.
+    """Pearson's distance of rewards in canonical form.
 
     Args:
-        sides: Both rewards.
+        sides: Both rewards, of any shape.
         weights: See `pearson_distance`.
-        before: The rewards with their shaping, beside which rounding is told from a difference.
+        before: The rewards with their shaping, beside which rounding is told from a difference;
+            `None` for `sides`.
+
+    Returns:
+        A number in [0, 1].
+
+    Raises:
+        ValueError: See `pearson_distance`.
     """
     x, y = (np.asarray(side, np.float64) for side in sides)
     w = np.ones(x.shape) if weights is None else np.asarray(weights, np.float64)
@@ -190,7 +197,7 @@ def epic_tabular(
         canonical_tabular(one, discount, d_states, d_actions),
         canonical_tabular(other, discount, d_states, d_actions),
     )
-    return _distance(forms, coverage, (one, other))
+    return canonical_distance(forms, coverage, (one, other))
 
 
 def dard_tabular(
@@ -228,7 +235,7 @@ def dard_tabular(
         _dard_form(_table(one, n_actions), discount, model, d_actions),
         _dard_form(_table(other, n_actions), discount, model, d_actions),
     )
-    return _distance(forms, coverage, (one, other))
+    return canonical_distance(forms, coverage, (one, other))
 
 
 def _dard_form(table: Floats, discount: float, model: Floats, actions: Floats) -> Floats:
@@ -290,7 +297,7 @@ def canonical_rewards(
     """
     means = _means(reward_fn, np.concatenate([steps.obs, steps.next_obs]), actions, states)
     before, after = np.split(means, 2)
-    return np.asarray(_rewards(reward_fn, steps) + discount * after - before)
+    return np.asarray(rewards_of(reward_fn, steps) + discount * after - before)
 
 
 def epic(
@@ -334,7 +341,7 @@ def epic(
         canonical_rewards(one, steps, drawn_states, drawn_actions, discount),
         canonical_rewards(other, steps, drawn_states, drawn_actions, discount),
     )
-    return _distance(forms, before=(_rewards(one, steps), _rewards(other, steps)))
+    return canonical_distance(forms, before=(rewards_of(one, steps), rewards_of(other, steps)))
 
 
 def dard(
@@ -362,9 +369,34 @@ def dard(
     Raises:
         ValueError: See `pearson_distance`.
     """
-    sides = one, other
-    before = _rewards(one, steps), _rewards(other, steps)
-    forms = before[0].copy(), before[1].copy()
+    forms = (
+        dard_rewards(one, steps, model, actions=actions, discount=discount),
+        dard_rewards(other, steps, model, actions=actions, discount=discount),
+    )
+    return canonical_distance(forms, before=(rewards_of(one, steps), rewards_of(other, steps)))
+
+
+def dard_rewards(
+    reward_fn: RewardFn,
+    steps: Steps,
+    model: Callable[[Array, Array], Array],
+    *,
+    actions: Array,
+    discount: float,
+) -> Floats:
+    """Rewards of steps in DARD's canonical form.
+
+    Args:
+        reward_fn: The reward.
+        steps: Transitions.
+        model: See `dard`.
+        actions: Sample of actions, shape (m, …).
+        discount: Discount factor of the shaping that is removed.
+
+    Returns:
+        Shape (n,), float64.
+    """
+    form = rewards_of(reward_fn, steps)
     never = np.zeros(len(steps), bool)
     for action in actions:
         acts = np.broadcast_to(action, (len(steps), *np.shape(action)))
@@ -372,13 +404,13 @@ def dard(
         follows = Steps(steps.next_obs, acts, second, never)
         instead = Steps(steps.obs, acts, first, never)
         between = Steps(first, acts, second, never)
-        for form, side in zip(forms, sides, strict=True):
-            change = discount * (_rewards(side, follows) - _rewards(side, between))
-            form += (change - _rewards(side, instead)) / len(actions)
-    return _distance(forms, before=before)
+        change = discount * (rewards_of(reward_fn, follows) - rewards_of(reward_fn, between))
+        form = form + (change - rewards_of(reward_fn, instead)) / len(actions)
+    return form
 
 
-def _rewards(reward_fn: RewardFn, steps: Steps) -> Floats:
+def rewards_of(reward_fn: RewardFn, steps: Steps) -> Floats:
+    """Returns the rewards of transitions, shape (n,), float64."""
     fields = (steps.obs, steps.acts, steps.next_obs, steps.dones)
     parts = [
         np.asarray(reward_fn(*(field[start : start + _AT_ONCE] for field in fields)), np.float64)
@@ -401,6 +433,6 @@ def _means(reward_fn: RewardFn, obs: Array, acts: Array, next_obs: Array) -> Flo
             np.tile(next_obs, (len(part),) + (1,) * (next_obs.ndim - 1)),
             none[: len(part) * drawn],
         )
-        rewards = _rewards(reward_fn, repeated)
+        rewards = rewards_of(reward_fn, repeated)
         found[start : start + len(part)] = rewards.reshape(len(part), drawn).mean(axis=1)
     return found

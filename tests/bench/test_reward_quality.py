@@ -9,8 +9,8 @@ from gymnasium import spaces
 
 from imitbench.bench.learners.reward_agreement import (
     RANDOM_RATES,
-    correlation,
     held_out_trajectories,
+    rank_correlation,
     reward_agreement,
     step_correlation,
 )
@@ -122,9 +122,11 @@ def test_intervals_draw_whole_parts_again():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(2, 40))
     steps = [(learned, true) for learned, true in values.T[:, :, None]]
-    alone = correlation("x", steps)
+    alone = rank_correlation("x", steps)
     # Equal steps of an episode say no more than one of them.
-    repeated = correlation("x", [tuple(np.repeat(side, 50) for side in part) for part in steps])
+    repeated = rank_correlation(
+        "x", [tuple(np.repeat(side, 50) for side in part) for part in steps]
+    )
     assert repeated == pytest.approx(alone, abs=1e-6)
     due = scipy.stats.spearmanr(*values).statistic
     assert alone["x"] == due

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.rewards.agreement import Part, correlation, fragment_returns, ordered_alike
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
@@ -33,7 +33,6 @@ The different shares make the episodes' returns differ.
 
 _ENVIRONMENTS = 8
 _PAIRS = 1000
-_REPLICATES = 500
 
 
 def held_out_trajectories(
@@ -81,20 +80,18 @@ def reward_agreement(
 
     Returns:
         `reward_correlation`, Spearman's rank correlation of the returns of whole episodes, with its
-        interval, see `correlation`; and `preference_accuracy`, the share of pairs of fragments that
-        both rewards order in the same way. It covers pairs whose true returns differ; a pair with
-        equal learned returns counts half. A value that is undefined, because all returns are equal,
-        is omitted.
+        interval, see `rank_correlation`; and `preference_accuracy`, the share of pairs of fragments
+        that both rewards order in the same way. It covers pairs whose true returns differ;
+        a pair with equal learned returns counts half. A value that is undefined, because all
+        returns are equal, is omitted.
     """
     rewards, starts = _rewards(net, trajectories)
     found = _return_correlation(rewards, starts)
-    sums = [_fragment_returns(each, starts, fragment_length) for each in rewards]
+    sums = [fragment_returns(each, starts, fragment_length) for each in rewards]
     pairs = np.random.default_rng(seed).integers(len(sums[0]), size=(2, _PAIRS))
-    learnt_order, true_order = (np.sign(values[pairs[0]] - values[pairs[1]]) for values in sums)
-    told_apart = true_order != 0
+    same, told_apart = ordered_alike(sums[0], sums[1], pairs)
     if told_apart.any():
-        same = (1 + learnt_order * true_order)[told_apart] / 2
-        found["preference_accuracy"] = float(same.mean())
+        found["preference_accuracy"] = float(same[told_apart].mean())
     return found
 
 
@@ -125,8 +122,8 @@ def return_correlation(
         trajectories: Whole episodes with true rewards.
 
     Returns:
-        `reward_correlation` and its interval, see `correlation`; empty if it is undefined, because
-        all returns are equal.
+        `reward_correlation` and its interval, see `rank_correlation`; empty
+        if it is undefined, because all returns are equal.
     """
     return _return_correlation(*_rewards(net, trajectories))
 
@@ -148,58 +145,36 @@ def step_correlation(
         seed: Seed of environments and actions.
 
     Returns:
-        `reward_step_correlation` and its interval over whole episodes, see `correlation`; empty if
-        it is undefined.
+        `reward_step_correlation` and its interval over whole episodes, see
+        `rank_correlation`; empty if it is undefined.
     """
     episodes = held_out_trajectories(expert, environment, seed, (0.0,))
     episodes += held_out_trajectories(policy, environment, seed, (0.0, 1.0))
-    return correlation("reward_step_correlation", rewards_by_episode(net, episodes))
+    return rank_correlation("reward_step_correlation", rewards_by_episode(net, episodes))
 
 
-def rewards_by_episode(
-    net: RewardNet, trajectories: Sequence[TrajectoryWithRew]
-) -> list[tuple[Floats, Floats]]:
+def rewards_by_episode(net: RewardNet, trajectories: Sequence[TrajectoryWithRew]) -> list[Part]:
     """Returns the learned and the true rewards of the steps of each episode."""
     (learned, true), starts = _rewards(net, trajectories)
     ends = starts[1:-1]
     return list(zip(np.split(learned, ends), np.split(true, ends), strict=True))
 
 
-def correlation(name: str, parts: Sequence[tuple[Floats, Floats]]) -> dict[str, float]:
-    """Computes Spearman's rank correlation, with a bootstrap interval of 95 %.
+def rank_correlation(name: str, parts: Sequence[Part]) -> dict[str, float]:
+    """Returns Spearman's rank correlation as a measure, with an interval of 95 %.
 
     Args:
         name: Name of the measure.
-        parts: Learned and true values that belong together, such as the steps of an episode: whole
-            parts are drawn again for the interval, with the ranks that they have among all.
+        parts: See `imitbench.rewards.agreement.correlation`.
 
     Returns:
         The correlation under `name`, and its interval under `name` with `_low` and `_high`; empty
         if one side is constant.
     """
-    from scipy.stats import rankdata, spearmanr
-
-    learned, true = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
-    if np.ptp(learned) == 0 or np.ptp(true) == 0:
+    found = correlation(parts)
+    if found is None:
         return {}
-    ranks = rankdata(learned), rankdata(true)
-    ends = np.cumsum([part[0].size for part in parts])[:-1]
-    split = [np.split(side, ends) for side in ranks]
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(_REPLICATES):
-        drawn = rng.integers(len(parts), size=len(parts))
-        found.append(_pearson(*(np.concatenate([side[at] for at in drawn]) for side in split)))
-    low, high = np.clip(np.nanquantile(found, (0.025, 0.975)), -1, 1)
-    value = float(spearmanr(learned, true).statistic)
-    return {name: value, f"{name}_low": float(low), f"{name}_high": float(high)}
-
-
-def _pearson(one: Floats, other: Floats) -> float:
-    """Returns the correlation; NaN if one side is constant."""
-    one, other = one - one.mean(), other - other.mean()
-    scale = np.sqrt(one @ one * (other @ other))
-    return float(one @ other / scale) if scale > 0 else float("nan")
+    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
 
 
 def _rewards(
@@ -219,13 +194,4 @@ def _return_correlation(
 ) -> dict[str, float]:
     learned, true = (np.add.reduceat(side, starts[:-1]) for side in rewards)
     parts = [(learned[at : at + 1], true[at : at + 1]) for at in range(learned.size)]
-    return correlation("reward_correlation", parts)
-
-
-def _fragment_returns(rewards: Floats, starts: npt.NDArray[np.int64], length: int) -> Floats:
-    """Return of every fragment that is within one episode."""
-    sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
-    first = np.concatenate([np.arange(start, end - length + 1) for start, end in pairwise(starts)])
-    # Prefix sums cancel exactly only up to rounding; equal fragments must stay equal.
-    differences: Floats = np.round(sums[first + length] - sums[first], 9)
-    return differences
+    return rank_correlation("reward_correlation", parts)

@@ -1,0 +1,140 @@
+"""Agreement of two rewards: known answers, intervals over whole episodes, and distances."""
+
+import itertools
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch as th
+
+from imitbench.envs.equations import equations_of
+from imitbench.rewards.agreement import ALL, agreement, correlation, distances, pair_accuracy
+from imitbench.rewards.distances import Steps
+from imitbench.rewards.reward_nets import BasicRewardNet
+
+GAMMA = 0.99
+
+
+def parts(count=12, steps=30, seed=0):
+    """Learned and true rewards that agree in part."""
+    rng = np.random.default_rng(seed)
+    true = rng.normal(size=(count, steps)) + rng.normal(size=(count, 1))
+    learned = true + rng.normal(size=(count, steps))
+    return list(zip(learned, true, strict=True))
+
+
+def by_measure(found):
+    return {(each.measure, each.behaviour): each for each in found}
+
+
+def test_a_scaled_true_reward_agrees_everywhere():
+    same = [(3 * true + 1, true) for _, true in parts()]
+    found = by_measure(agreement({"expert": same[:6], "random": same[6:]}, 5, seed=0))
+    assert {behaviour for _, behaviour in found} == {"expert", "random", ALL}
+    assert len(found) == 15
+    for each in found.values():
+        assert (each.value, each.low, each.high) == pytest.approx((1, 1, 1))
+
+
+def test_the_negative_disagrees_everywhere():
+    found = agreement({"expert": [(-true, true) for _, true in parts()]}, 5, seed=0)
+    for each in found:
+        assert each.value == pytest.approx(0 if each.measure == "pair_accuracy" else -1)
+
+
+def test_what_is_constant_is_left_out():
+    found = agreement({"expert": [(learned, 0 * true) for learned, true in parts()]}, 5, seed=0)
+    assert found == []
+    found = agreement({"expert": [(0 * learned, true) for learned, true in parts()]}, 5, seed=0)
+    assert {each.measure: each.value for each in found} == {"pair_accuracy": 0.5}
+
+
+def test_correlations_of_returns_need_three_episodes():
+    found = agreement({"expert": parts(2)}, 5, seed=0)
+    assert {each.measure for each in found} == {"pearson_step", "spearman_step", "pair_accuracy"}
+
+
+def test_intervals_are_those_of_whole_episodes():
+    """Steps that are repeated within an episode tell nothing new."""
+    given = parts()
+    repeated = [tuple(np.repeat(side, 20) for side in part) for part in given]
+    assert correlation(repeated, ranks=False) == pytest.approx(correlation(given, ranks=False))
+    value, low, high = correlation(given, ranks=False)
+    assert low < value < high
+    assert value == pytest.approx(np.corrcoef(*(np.concatenate(s) for s in zip(*given)))[0, 1])  # noqa: B905
+
+
+def test_pair_accuracy_is_the_share_of_all_pairs():
+    given = parts(6, 8)
+    length = 3
+    learned, true = (
+        np.array([part[side][at : at + length].sum() for part in given for at in range(6)])
+        for side in (0, 1)
+    )
+    same = [
+        (learned[one] > learned[other]) == (true[one] > true[other])
+        for one, other in itertools.combinations(range(len(true)), 2)
+    ]
+    value, low, high = pair_accuracy(given, length, seed=0)
+    assert value == pytest.approx(np.mean(same), abs=0.04)  # of 1,000 drawn pairs
+    assert low < value < high
+    assert pair_accuracy(given, 9, seed=0) is None  # every episode is shorter
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    """Transitions of 20 episodes with random actions, and the task's equations."""
+    env = gym.make("Pendulum-v1")
+    env.action_space.seed(0)
+    obs, acts, next_obs = [], [], []
+    for seed in range(20):
+        seen, _ = env.reset(seed=seed)
+        for _ in range(40):
+            act = env.action_space.sample()
+            obs.append(seen)
+            acts.append(act)
+            seen, *_ = env.step(act)
+            next_obs.append(seen)
+    steps = Steps(np.array(obs), np.array(acts), np.array(next_obs), np.zeros(800, bool))
+    return env, steps, np.repeat(np.arange(20), 40), equations_of(env)
+
+
+def of(reward_fn, pendulum):
+    _, steps, episode, equations = pendulum
+    found = distances(
+        reward_fn, equations.reward_fn, equations.move, steps, episode,
+        discount=GAMMA, samples=128, seed=0,
+    )  # fmt: skip
+    return {each.measure: each for each in found}
+
+
+def potential(obs):
+    return 5 * obs[:, 0] + np.abs(obs[:, 2])
+
+
+def test_distances_ignore_shaping_and_scale_and_see_the_sign(pendulum):
+    truth = pendulum[3].reward_fn
+
+    def shaped(obs, acts, next_obs, dones):
+        shaping = GAMMA * potential(next_obs) - potential(obs)
+        return 2 * truth(obs, acts, next_obs, dones) + shaping + 7
+
+    found = of(shaped, pendulum)
+    assert found["epic"].value == pytest.approx(0, abs=1e-6)
+    assert found["dard"].value == pytest.approx(0, abs=1e-6)
+    found = of(lambda *step: -truth(*step), pendulum)
+    assert found["epic"].value == pytest.approx(1)
+    assert found["dard"].value == pytest.approx(1)
+
+
+def test_the_distance_of_a_random_network_is_between(pendulum):
+    env = pendulum[0]
+    th.manual_seed(0)
+    net = BasicRewardNet(env.observation_space, env.action_space)
+    found = of(net.predict, pendulum)
+    for measure in ("epic", "dard"):
+        assert 0.1 < found[measure].low < found[measure].value < found[measure].high < 1
+
+
+def test_a_reward_that_is_only_shaping_has_no_distance(pendulum):
+    assert of(lambda *step: GAMMA * potential(step[2]) - potential(step[0]), pendulum) == {}
