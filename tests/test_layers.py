@@ -16,7 +16,7 @@ LAYERS = [
     {"cli"},
     {"api", "dashboard"},
     {"api_arguments"},
-    {"labelling", "race"},
+    {"labelling", "race", "reward_board"},
     {"experts", "report", "templates", "tune"},
     {"conformance"},
     {"bench"},

@@ -40,6 +40,7 @@ _COMMANDS = {
     "experts": "experts:app",
     "demos": "demos:app",
     "label": "label:app",
+    "rewards": "rewards:app",
     "results": "results:app",
     "import": "import_:app",
     "leaderboard": "leaderboard:app",

@@ -23,9 +23,9 @@ def sql(
 ) -> None:
     """Query the results database, read-only: a query reads and writes no files.
 
-    Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
-    latest_failures, external_scores, quarantine, "references". Published results have one
-    metric per curve.
+    Tables: runs, curves, measures, reward_scores, episodes, failures, external. Views: scores,
+    latest, latest_failures, reward_board, external_scores, quarantine, "references". Published
+    results have one metric per curve.
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """

@@ -67,7 +67,7 @@ def external_table(header: ExternalHeader, runs: Sequence[ExternalRun]) -> pa.Ta
     return pa.Table.from_pylist(rows, schema=pa.schema(list(_COLUMNS.items())))
 
 
-_TABLES = ("runs", "curves", "measures", "episodes", "failures")
+_TABLES = ("runs", "curves", "measures", "reward_scores", "episodes", "failures")
 _INGESTED = pa.schema([(name, pa.string()) for name in ("path", "stamp", "run_id", "problem")])
 _BATCH = 256
 # Threads hide the latency of network file systems. Parsing holds Python's lock: on fast disks,

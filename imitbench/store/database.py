@@ -48,7 +48,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -69,6 +69,9 @@ CREATE TABLE runs (
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
 CREATE TABLE measures (run_id VARCHAR, measure VARCHAR, value DOUBLE);
+CREATE TABLE reward_scores (
+    run_id VARCHAR, measure VARCHAR, behaviour VARCHAR, value DOUBLE, low DOUBLE, high DOUBLE
+);
 CREATE TABLE episodes (
     run_id VARCHAR, episode BIGINT, deterministic BOOLEAN, raw_return DOUBLE, length BIGINT,
     terminated BOOLEAN, truncated BOOLEAN
@@ -130,6 +133,9 @@ CREATE VIEW attempts AS
     );
 CREATE VIEW current_runs AS {current_runs_query("attempts")};
 CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN current_runs USING (run_id);
+CREATE VIEW reward_board AS
+    SELECT {_RUN_COLUMNS}, measure, behaviour, value, low, high
+    FROM latest JOIN reward_scores USING (run_id);
 CREATE VIEW latest_failures AS
     SELECT failures.* FROM failures SEMI JOIN current_runs USING (run_id);
 """
@@ -276,7 +282,7 @@ def insert_from(connection: DuckDBPyConnection, out: Path, home: Path) -> int:
     connection.execute("CREATE TEMP TABLE fresh AS FROM other.runs ANTI JOIN runs USING (run_id)")
     connection.execute("UPDATE fresh SET path = $out || '/' || path", {"out": str(out)})
     connection.execute("INSERT INTO runs BY NAME FROM fresh")
-    for table in ("curves", "measures", "episodes"):
+    for table in ("curves", "measures", "reward_scores", "episodes"):
         rows = f"FROM other.{table} SEMI JOIN fresh USING (run_id)"
         connection.execute(f"INSERT INTO {table} BY NAME {rows}")
     connection.execute(
@@ -431,7 +437,7 @@ def read_frame(
     import_extra("pandas", "pandas", "a table of results in Python")
     source = f'"{table}"'
     columns = [row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()]
-    if "suite" not in columns:  # curves, measures and episodes have only run ids
+    if "suite" not in columns:  # curves, measures and others have only run ids
         source += " JOIN (SELECT run_id, suite, env, algo, seed FROM runs) USING (run_id)"
     # Failed runs have no row in table runs.
     algo = "algo" if "algo" in columns or "suite" not in columns else "NULL"

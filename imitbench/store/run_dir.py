@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from imitbench.errors import InputError
 from imitbench.records.episodes import EpisodeTable
+from imitbench.records.reward_scores import SCORES_FILE, RewardScores
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store import lease
 from imitbench.untrusted.files import read_content
@@ -319,6 +320,20 @@ class RunDirectory:
     def read_failure(self) -> RunFailure:
         """Reads `error.json`; raises as `read_spec` does."""
         return self._read_record("error.json", RunFailure)
+
+    def write_reward_scores(self, scores: RewardScores) -> None:
+        """Writes `reward_scores.json`."""
+        self._write_record(SCORES_FILE, scores)
+
+    def read_reward_scores(self) -> RewardScores | None:
+        """Reads `reward_scores.json`; `None` if there is none.
+
+        Raises:
+            InputError: The file is malformed.
+        """
+        if not (self.path / SCORES_FILE).exists():
+            return None
+        return self._read_record(SCORES_FILE, RewardScores)
 
     def failure_on_record(self) -> RunFailure | None:
         """Reads why the run failed; `None` if unknown, or if another process has begun it again.

@@ -22,6 +22,7 @@ from imitbench.errors import InputError
 from imitbench.records.bundled_cards import likely_score
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
+from imitbench.records.reward_scores import SCORES_FILE, RewardScore
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
 from imitbench.store.comparability import run_row
 from imitbench.store.run_dir import RunDirectory
@@ -53,6 +54,7 @@ class RunRows:
         run: Row of table `runs`; `None` for a failed run.
         failure: Row of table `failures`; `None` for a completed run.
         measures: Further measurements by name.
+        reward_scores: Numbers about its learned reward.
         episodes: Columns of table `episodes` without `run_id`; `None` for a failed run.
         curve: Columns of table `curves` without `run_id`; `None` for a failed run.
     """
@@ -61,6 +63,7 @@ class RunRows:
     run: dict[str, Any] | None = None
     failure: dict[str, Any] | None = None
     measures: dict[str, float] = field(default_factory=dict)
+    reward_scores: tuple[RewardScore, ...] = ()
     episodes: pa.Table | None = None
     curve: pa.Table | None = None
 
@@ -90,10 +93,14 @@ def read_rows(out: Path, path: str) -> RunRows:
         return RunRows(run_id, failure=_failed(spec, failure, path))
     result = directory.read_result()
     _check_run_id(directory, "result.json", run_id, result.run_id)
+    rewards = directory.read_reward_scores()
+    if rewards is not None:
+        _check_run_id(directory, SCORES_FILE, run_id, rewards.run_id)
     return RunRows(
         run_id,
         run=_completed(spec, result, path),
         measures=result.measures,
+        reward_scores=() if rewards is None else rewards.scores,
         episodes=read_episode_file(directory.path / "episodes.parquet"),
         curve=_read_curve(directory.path / "metrics.jsonl"),
     )
@@ -180,6 +187,10 @@ def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
             }
         ),
     }
+    scores = [
+        {"run_id": run.run_id, **score.model_dump()} for run in done for score in run.reward_scores
+    ]
+    tables["reward_scores"] = pa.Table.from_pylist(scores)
     if done:
         tables["curves"] = _together(done, [run.curve for run in done])
         tables["episodes"] = _together(done, [run.episodes for run in done])

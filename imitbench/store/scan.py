@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.records.reward_scores import SCORES_FILE
 from imitbench.untrusted.files import require_utf8
 
 EXTERNAL_FOLDER = "external"
@@ -19,7 +20,7 @@ EXTERNAL_SUFFIX = ".jsonl"
 LEVELS = ("suite", "algorithm", "environment", "run")
 # Files of a run from which the rows of the database are made: the outcome, and further files.
 _OUTCOMES = ("result.json", "error.json")
-_FURTHER = ("spec.json", "episodes.parquet", "metrics.jsonl")
+_FURTHER = ("spec.json", "episodes.parquet", "metrics.jsonl", SCORES_FILE)
 
 
 @dataclass

@@ -15,15 +15,17 @@ from support.runs import make_spec
 from imitbench.errors import InputError
 from imitbench.published.results_folder import read_runs
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardScores
 from imitbench.records.runs import EnvironmentSpec, ReferenceScores
 from imitbench.report.curve_exports import read_curves
 from imitbench.report.leaderboard.board import make_rows
 from imitbench.store import collector, database
 from imitbench.store.collector import CollectionSummary, collect
+from imitbench.store.run_dir import RunDirectory
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
-    "latest", "latest_failures", "external", "external_scores",
+    "latest", "latest_failures", "external", "external_scores", "reward_scores", "reward_board",
 )  # fmt: skip
 
 
@@ -98,6 +100,27 @@ def test_further_measurements_become_rows_of_the_newest_run(tmp_path, finished):
     collect(tmp_path)
     with database.reader(tmp_path) as connection:
         assert database.read_measures(connection) == []
+
+
+def test_scores_of_rewards_become_rows_of_their_run(tmp_path, finished):
+    spec = make_spec(seed=3)
+    finished(spec)
+    collect(tmp_path)
+    directory = RunDirectory.of(tmp_path, spec)
+    score = RewardScore(measure="epic", behaviour="all", value=0.25, low=0.125, high=0.5)
+    made = RewardScores(
+        run_id=spec.run_id, protocol=RewardProtocol(), scores=(score,), imitbench="1"
+    )
+    directory.write_reward_scores(made)
+    assert directory.read_reward_scores() == made
+    assert collect(tmp_path) == CollectionSummary(1, 0)
+    content = dump(tmp_path)
+    assert content["reward_scores"] == [(spec.run_id, "epic", "all", 0.25, 0.125, 0.5)]
+    [row] = content["reward_board"]
+    assert (row[0], row[-5:]) == (spec.run_id, ("epic", "all", 0.25, 0.125, 0.5))
+    directory.write_reward_scores(made.model_copy(update={"run_id": "other"}))
+    [quarantined] = collect(tmp_path).quarantined
+    assert "reward_scores.json" in quarantined.reason
 
 
 def test_failures_become_rows_until_the_run_succeeds(tmp_path, finished, failed):

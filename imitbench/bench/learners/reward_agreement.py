@@ -40,6 +40,7 @@ def held_out_trajectories(
     environment: EnvironmentSpec,
     seed: int,
     rates: Sequence[float] | None = None,
+    count: int = _ENVIRONMENTS,
 ) -> list[TrajectoryWithRew]:
     """Samples whole episodes of every quality between a policy and random actions.
 
@@ -48,11 +49,9 @@ def held_out_trajectories(
         environment: Environment to act in; the episodes keep its true rewards.
         seed: Seed of environments and actions.
         rates: Shares of random actions; `None` for `RANDOM_RATES`.
-
-    Returns:
-        Eight episodes for each rate.
+        count: Number of episodes for each rate.
     """
-    venv = make_training_environments(environment, _ENVIRONMENTS, seed)
+    venv = make_training_environments(environment, min(count, _ENVIRONMENTS), seed)
     rng = np.random.default_rng(seed)
     episodes: list[TrajectoryWithRew] = []
     for rate in RANDOM_RATES if rates is None else rates:
@@ -60,8 +59,8 @@ def held_out_trajectories(
             policy, venv, random_prob=rate, switch_prob=1.0, rng=rng, stateful=True
         )
         episodes += rollout.generate_trajectories(
-            actor, venv, rollout.make_min_episodes(_ENVIRONMENTS), rng
-        )[:_ENVIRONMENTS]
+            actor, venv, rollout.make_min_episodes(count), rng
+        )[:count]
     venv.close()
     return episodes
 

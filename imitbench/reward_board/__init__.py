@@ -1,0 +1,1 @@
+"""What learned rewards are worth, measured on the runs of a results folder."""

@@ -1,0 +1,197 @@
+"""Measures how far the learned reward of a run agrees with the true one.
+
+The run's policy, its expert and random actions act in the run's environment, each from seeds of
+their own, which no training saw. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.bench.environments import make_environment
+from imitbench.bench.learners.reward_agreement import held_out_trajectories, rewards_by_episode
+from imitbench.bench.seeding import derive_seed
+from imitbench.data import rollout
+from imitbench.data.observations import assert_not_dictobs
+from imitbench.data.types import TrajectoryWithRew
+from imitbench.envs.equations import equations_of
+from imitbench.errors import InputError
+from imitbench.experts.loading import load_run_reward, load_subject
+from imitbench.experts.lookup import find_listed_environment, find_named_policy
+from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardScores
+from imitbench.records.runs import EnvironmentSpec, RunSpec
+from imitbench.rewards.agreement import agreement, distances
+from imitbench.rewards.base import RewardNet
+from imitbench.rewards.distances import Steps
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.hub_client import silent
+from imitbench.version import __version__
+
+_CLOSED_FORM = (
+    "the true reward of {env} is not known in closed form, as it must be for any pair of states"
+)
+
+
+def evaluate_reward(
+    directory: RunDirectory,
+    protocol: RewardProtocol,
+    *,
+    suite: str | None = None,
+    plugin: str | None = None,
+    trust: bool = False,
+) -> RewardScores:
+    """Compares the learned reward of a run with the true one.
+
+    Args:
+        directory: The run, which must be complete.
+        protocol: How to measure.
+        suite: Name or folder of the suite that has the run's expert; `None` for the bundled ones.
+        plugin: The plug-in method, such as `./my_method`, whose source defines classes of the run's
+            policy or reward; it is imported.
+        trust: Whether that source may have changed since the run.
+
+    Raises:
+        InputError: The run is not complete, has no stored reward, or one of other spaces; its
+            policy cannot be read; or its observations are no arrays.
+    """
+    if not directory.is_done:
+        raise InputError(
+            f"run {directory.path.name}: is not complete; only complete runs have rewards"
+        )
+    spec = directory.read_spec()
+    net = load_run_reward(directory.path, out=directory.results, plugin=plugin, trust=trust)
+    subject = find_named_policy(
+        str(directory.path), out=directory.results, revision=None, notify=silent
+    )
+    if subject.environment is None:
+        raise InputError(f"run {spec.run_id}: {subject.lacks}")
+    check_spaces(net, spec)
+    policy = load_subject(subject, spec.environment, trust=trust, plugin=plugin)
+    expert = _expert_of(spec, suite)
+    behaviours = sample_behaviours(policy, expert, spec.environment, spec.seed, protocol)
+    scores = _agreement(net, behaviours, protocol, spec.seed)
+    far, without = _distances(net, behaviours, spec, protocol)
+    if expert is None:
+        without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
+    return RewardScores(
+        run_id=spec.run_id,
+        protocol=protocol,
+        without=without,
+        scores=(*scores, *far),
+        imitbench=__version__,
+    )
+
+
+def check_spaces(net: RewardNet, spec: RunSpec) -> None:
+    """Checks that a reward is one of the spaces of a run's environment.
+
+    Raises:
+        InputError: It is not.
+    """
+    env = make_environment(spec.environment)
+    for name, own, due in (
+        ("observations", net.observation_space, env.observation_space),
+        ("actions", net.action_space, env.action_space),
+    ):
+        if own.shape != due.shape:
+            raise InputError(
+                f"run {spec.run_id}: its reward takes {name} {own}, but {spec.environment.id} has "
+                f"{due}"
+            )
+    env.close()
+
+
+def sample_behaviours(
+    policy: BasePolicy,
+    expert: BasePolicy | None,
+    environment: EnvironmentSpec,
+    seed: int,
+    protocol: RewardProtocol,
+) -> dict[str, list[TrajectoryWithRew]]:
+    """Samples whole episodes of every behaviour.
+
+    Args:
+        policy: The learner's policy.
+        expert: The expert; `None` for none.
+        environment: Environment to act in.
+        seed: Seed of the run.
+        protocol: Number of episodes, and shares of random actions.
+
+    Returns:
+        Episodes with true rewards of `expert`, if there is one, `learner`, `mixture` (of the
+        learner's and random actions) and `random`.
+    """
+
+    def sampled(purpose: str, actor: BasePolicy, rates: Sequence[float]) -> list[TrajectoryWithRew]:
+        own = derive_seed(seed, f"reward board, {purpose}")
+        return held_out_trajectories(actor, environment, own, rates, protocol.episodes)
+
+    behaviours = {} if expert is None else {"expert": sampled("expert", expert, (0.0,))}
+    return behaviours | {
+        "learner": sampled("learner", policy, (0.0,)),
+        "mixture": sampled("mixture", policy, protocol.random_rates),
+        "random": sampled("random", policy, (1.0,)),
+    }
+
+
+def _expert_of(spec: RunSpec, suite: str | None) -> BasePolicy | None:
+    """Loads the expert on the card of a run's suite; `None` if there is no such card or expert."""
+    listed = find_listed_environment(spec.environment.id, suite)
+    if listed is None or listed.expert is None or not listed.expert.is_dir():
+        return None
+    name = str(listed.expert)
+    subject = find_named_policy(name, out=Path(), revision=None, notify=silent)
+    return load_subject(subject, spec.environment, trust=False, plugin=None)
+
+
+def _agreement(
+    net: RewardNet,
+    behaviours: Mapping[str, Sequence[TrajectoryWithRew]],
+    protocol: RewardProtocol,
+    seed: int,
+) -> list[RewardScore]:
+    parts = {name: rewards_by_episode(net, episodes) for name, episodes in behaviours.items()}
+    shortest = min(len(learned) for each in parts.values() for learned, _ in each)
+    length = min(protocol.fragment_length, max(1, shortest // 2))
+    found = agreement(parts, length, derive_seed(seed, "reward board, pairs"))
+    return [RewardScore.model_validate(vars(each)) for each in found]
+
+
+def _distances(
+    net: RewardNet,
+    behaviours: Mapping[str, Sequence[TrajectoryWithRew]],
+    spec: RunSpec,
+    protocol: RewardProtocol,
+) -> tuple[list[RewardScore], dict[str, str]]:
+    """Returns EPIC and DARD distance, and why there is none of them."""
+    env = make_environment(spec.environment)
+    equations = equations_of(env)
+    env.close()
+    if equations is None:
+        why = _CLOSED_FORM.format(env=spec.environment.id)
+        return [], {"epic": why, "dard": why}
+    # Every behaviour has the same share of the coverage distribution.
+    most = min(len(episodes) for episodes in behaviours.values())
+    episodes = [each for some in behaviours.values() for each in some[:most]]
+    flat = rollout.flatten_trajectories_with_rew(episodes)
+    steps = Steps(
+        assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
+    )
+    found = distances(
+        net.predict,
+        equations.reward_fn,
+        equations.move,
+        steps,
+        np.repeat(np.arange(len(episodes)), [len(each) for each in episodes]),
+        discount=protocol.discount,
+        samples=protocol.samples,
+        seed=derive_seed(spec.seed, "reward board, distances"),
+    )
+    known = {each.measure for each in found}
+    constant = "a reward is constant, or becomes so without its shaping"
+    without = {name: constant for name in ("epic", "dard") if name not in known}
+    return [RewardScore.model_validate(vars(each)) for each in found], without

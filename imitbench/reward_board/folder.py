@@ -1,0 +1,127 @@
+"""Measures the learned rewards of all runs of a results folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from imitbench.errors import InputError
+from imitbench.experts.lookup import find_named_policy
+from imitbench.records.reward_scores import RewardProtocol, RewardScores
+from imitbench.records.runs import RunSpec
+from imitbench.records.selection import Selection
+from imitbench.reward_board.evaluation import evaluate_reward
+from imitbench.rewards.storage import DESCRIPTION_FILE
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.scan import run_directories
+from imitbench.util.hub_client import silent
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """The learned reward of one run.
+
+    Attributes:
+        spec: Specification of the run.
+        scores: Its numbers; `None` if they could not be measured.
+        problem: Why not.
+        new: Whether they were measured now, not earlier.
+    """
+
+    spec: RunSpec
+    scores: RewardScores | None
+    problem: str = ""
+    new: bool = True
+
+
+def runs_with_rewards(out: Path, selection: Selection) -> list[RunDirectory]:
+    """Returns the complete runs of a results folder that have stored a reward.
+
+    Args:
+        out: Root of the results folder.
+        selection: Which runs.
+
+    Raises:
+        InputError: There is no such folder, or no such run in it.
+    """
+    if not out.is_dir():
+        raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+    found = [RunDirectory(out / path) for path in run_directories(out)]
+    with_rewards = [each for each in found if each.is_done and _has_reward(each)]
+    chosen = [each for each in with_rewards if _selects(selection, each.read_spec())]
+    if not chosen:
+        which = "the selected runs" if with_rewards else "its complete runs"
+        raise InputError(
+            f"--out {out}: none of {which} has a stored reward; methods such as airl, gail and "
+            "preference_comparisons learn one"
+        )
+    return chosen
+
+
+def _has_reward(directory: RunDirectory) -> bool:
+    return (directory.reward / DESCRIPTION_FILE).is_file()
+
+
+def _selects(selection: Selection, spec: RunSpec) -> bool:
+    return selection.selects(spec.suite, spec.environment.id, spec.algo_label)
+
+
+def evaluate_runs(
+    runs: Iterable[RunDirectory],
+    protocol: RewardProtocol,
+    *,
+    suite: str | None = None,
+    again: bool = False,
+    trust: bool = False,
+) -> Iterator[EvaluatedRun]:
+    """Measures the rewards of runs, and stores the numbers in their folders.
+
+    Args:
+        runs: Complete runs with a stored reward.
+        protocol: How to measure; runs that were measured so are left as they are.
+        suite: Folder of the suite that has their experts; `None` for the bundled ones.
+        again: Whether to measure them again.
+        trust: Whether to import the plug-ins that made them.
+
+    Yields:
+        Each run, once it is measured.
+    """
+    for directory in runs:
+        spec = directory.read_spec()
+        known = directory.read_reward_scores()
+        if known is not None and known.protocol == protocol and not again:
+            yield EvaluatedRun(spec, known, new=False)
+            continue
+        try:
+            scores = evaluate_reward(
+                directory,
+                protocol,
+                suite=suite,
+                plugin=_plugin_of(directory) if trust else None,
+                trust=trust,
+            )
+        except InputError as error:
+            yield EvaluatedRun(spec, None, str(error))
+            continue
+        directory.write_reward_scores(scores)
+        yield EvaluatedRun(spec, scores)
+
+
+def _plugin_of(directory: RunDirectory) -> str | None:
+    out = directory.results
+    return find_named_policy(str(directory.path), out=out, revision=None, notify=silent).plugin
+
+
+def medians(
+    runs: Iterable[EvaluatedRun], measure: str, behaviour: str = "all"
+) -> dict[tuple[str, str], float]:
+    """Returns the median of a measure over the runs of each algorithm on each environment."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        for score in () if run.scores is None else run.scores.scores:
+            if (score.measure, score.behaviour) == (measure, behaviour):
+                cell = run.spec.environment.id, run.spec.algo_label
+                found.setdefault(cell, []).append(score.value)
+    return {cell: median(values) for cell, values in found.items()}

@@ -1,0 +1,143 @@
+"""Learned rewards of runs that are there are compared with the true ones."""
+
+import json
+
+import duckdb
+import pytest
+import torch as th
+from gymnasium import spaces
+from support.command import call_imitbench
+from support.runs import make_spec
+from support.synthetic_runs import write_finished
+from typer.testing import CliRunner
+
+from imitbench.bench.environments import make_environment
+from imitbench.cli.main import app
+from imitbench.errors import InputError
+from imitbench.experts.lookup import find_expert
+from imitbench.policies.storage import load_policy, save_policy
+from imitbench.records.reward_scores import RewardProtocol
+from imitbench.reward_board import evaluation
+from imitbench.reward_board.evaluation import evaluate_reward
+from imitbench.rewards.reward_nets import BasicRewardNet
+from imitbench.rewards.storage import save_reward
+from imitbench.store.run_dir import RunDirectory
+
+FEW = RewardProtocol(episodes=2, random_rates=(0.5,), samples=32)
+
+
+def write_run(out, seed=0, space=None):
+    """A complete run on Pendulum, with the bundled expert as its policy and a random reward."""
+    spec = make_spec(seed=seed, algo="airl")
+    write_finished(out, spec)
+    directory = RunDirectory.of(out, spec)
+    save_policy(load_policy(find_expert("sac-Pendulum-v1")), directory.policy)
+    env = make_environment(spec.environment)
+    th.manual_seed(seed)
+    net = BasicRewardNet(env.observation_space if space is None else space, env.action_space)
+    save_reward(net, directory.reward)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        write_run(folder, seed)
+    return folder
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Makes the command measure less."""
+    monkeypatch.setattr("imitbench.records.reward_scores.RewardProtocol", lambda: FEW)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["rewards", "evaluate", *map(str, arguments)])
+
+
+def test_every_behaviour_and_measure_is_there_and_repeatable(out):
+    first = next(RunDirectory(path.parent) for path in sorted(out.glob("*/*/*/*/result.json")))
+    scores = evaluate_reward(first, FEW)
+    assert scores == evaluate_reward(first, FEW)
+    assert scores.without == {}
+    found = {(each.measure, each.behaviour) for each in scores.scores}
+    behaviours = {"expert", "learner", "mixture", "random", "all"}
+    assert {behaviour for _, behaviour in found} == behaviours
+    assert {(measure, "all") for measure in ("spearman_step", "pearson_return", "pair_accuracy",
+                                             "epic", "dard")} <= found  # fmt: skip
+    for each in scores.scores:
+        assert each.low <= each.high
+        assert each.low >= -1
+        assert each.high <= 1
+
+
+def test_what_a_task_lacks_is_said(out, monkeypatch):
+    first = next(RunDirectory(path.parent) for path in sorted(out.glob("*/*/*/*/result.json")))
+    monkeypatch.setattr(evaluation, "equations_of", lambda _: None)
+    monkeypatch.setattr(evaluation, "find_listed_environment", lambda *_: None)
+    scores = evaluate_reward(first, FEW)
+    assert set(scores.without) == {"epic", "dard", "expert"}
+    assert "not known in closed form" in scores.without["epic"]
+    assert "--suite" in scores.without["expert"]
+    assert {each.behaviour for each in scores.scores} == {"learner", "mixture", "random", "all"}
+    assert not {"epic", "dard"} & {each.measure for each in scores.scores}
+
+
+def test_the_command_stores_what_it_measures_once(out, few):
+    printed = run("--out", out)
+    assert printed.exit_code == 0
+    assert "2 rewards measured, 0 known already" in printed.stderr
+    assert printed.stdout.splitlines()[2].split()[:3] == ["Pendulum-v1", "airl", "2"]
+    again = run("--out", out, "--json")
+    assert "0 rewards measured, 2 known" not in again.stdout
+    documents = json.loads(again.stdout)
+    assert [each["seed"] for each in documents] == [0, 1]
+    rows = duckdb.connect(str(out / "imitbench.duckdb"), read_only=True).execute(
+        "SELECT seed, value FROM reward_board WHERE measure = 'epic' ORDER BY seed"
+    )
+    stored = [
+        next(s["value"] for s in each["reward_scores"]["scores"] if s["measure"] == "epic")
+        for each in documents
+    ]
+    assert rows.fetchall() == list(enumerate(stored))
+    assert "0 rewards measured, 2 known already" in run("--out", out).stderr
+    assert "2 rewards measured, 0 known already" in run("--out", out, "--again").stderr
+
+
+def test_a_run_that_cannot_be_measured_does_not_stop_the_others(tmp_path, few):
+    wrong = write_run(tmp_path, 0, spaces.Box(-1, 1, (5,)))
+    write_run(tmp_path, 1)
+    printed = run("--out", tmp_path)
+    assert printed.exit_code == 1
+    assert "1 reward measured" in printed.stderr
+    [line] = [each for each in printed.stderr.splitlines() if "not measured" in each]
+    assert "its reward takes observations Box(-1.0, 1.0, (5,), float32)" in line
+    assert "Pendulum-v1 has Box(" in line
+    assert wrong.read_reward_scores() is None
+
+
+def test_runs_without_a_reward_are_refused(tmp_path):
+    spec = make_spec()
+    write_finished(tmp_path, spec)
+    assert "none of its complete runs has a stored reward" in str(run("--out", tmp_path).exception)
+    with pytest.raises(InputError, match="has no stored reward"):
+        evaluate_reward(RunDirectory.of(tmp_path, spec), FEW)
+    (RunDirectory.of(tmp_path, spec).path / "result.json").unlink()
+    with pytest.raises(InputError, match="is not complete"):
+        evaluate_reward(RunDirectory.of(tmp_path, spec), FEW)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "nowhere"], "nowhere: no such folder"),
+        (["--suite", "./a", "--suite", "./b"], "name one folder at a time"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message, tmp_path):
+    answer = call_imitbench("rewards", "evaluate", *arguments, cwd=tmp_path)
+    assert answer.code == 2
+    assert message in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
