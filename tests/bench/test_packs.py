@@ -80,8 +80,15 @@ def _short_runs():
         yield
 
 
+def planned(plan_of, name, seeds, **options):
+    # Rounds of preference comparisons are long.
+    amount = 4000 if name == "preference_comparisons" else 2000
+    with short_training(env_steps=amount):
+        return plan_of([name], seeds=seeds, overrides=SETTINGS[name], **options)
+
+
 def packs_of(plan_of, seeds=range(4), pack=2, name="dac"):
-    return plan_of([name], seeds=seeds, pack=pack, overrides=SETTINGS[name])
+    return planned(plan_of, name, seeds, pack=pack)
 
 
 @pytest.fixture
@@ -176,7 +183,7 @@ def points(directory):
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name != "dac"])
 def test_a_seed_learns_the_same_as_alone_at_first(tmp_path, plan_of, sweep, name):
     packed = packs_of(plan_of, seeds=[0, 1], name=name)
-    alone = plan_of([name], seeds=[0, 1], overrides=SETTINGS[name])
+    alone = planned(plan_of, name, [0, 1])
     for plan in (packed, alone):
         sweep(plan, tmp_path)
     pairs = zip(directories(packed, tmp_path), directories(alone, tmp_path), strict=True)

@@ -119,6 +119,12 @@ def check_killed(directory, failure):
     assert json.loads((directory.path / "status.json").read_text())["state"] == "failed"
 
 
+def of_fates(test):
+    """Marks a test of these runs, whose workers crash one after another."""
+    return pytest.mark.slow(pytest.mark.xdist_group("fates")(test))
+
+
+@of_fates
 def test_only_running_runs_are_affected_by_a_crash(fates):
     outcome, directories = fates
     assert (outcome.done, outcome.left) == (2, 0)
@@ -127,12 +133,14 @@ def test_only_running_runs_are_affected_by_a_crash(fates):
     check_killed(directories[1], failures[1])
 
 
+@of_fates
 def test_a_crash_in_c_prints_a_traceback(fates):
     failure = fates[1][2].read_failure()
     assert failure.message == "worker was killed by SIGSEGV (in phase train)"
     assert "in string_at" in failure.traceback
 
 
+@of_fates
 def test_a_failure_message_may_contain_invalid_unicode(fates):
     directory = fates[1][3]
     failure = directory.read_failure()
@@ -140,6 +148,7 @@ def test_a_failure_message_may_contain_invalid_unicode(fates):
     assert (failure.error_type, failure.message) == ("ValueError", "caf\\udce9")
 
 
+@of_fates
 def test_a_worker_above_the_memory_limit_is_killed_with_its_children(fates):
     messages = [fates[1][seed].read_failure().message for seed in (5, 6)]
     for message in messages:

@@ -6,14 +6,16 @@ import functools
 import pytest
 
 from imitbench.bench import spec
+from imitbench.bench.learners import reward_agreement
 from imitbench.records.runs import Protocol
 
 
 @contextlib.contextmanager
 def short_evaluation():
-    """Plans that are made in this process ask for 4 episodes instead of 50."""
+    """Plans of this process ask for 4 episodes instead of 50, and measures of rewards for 2 of 8."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spec, "Protocol", functools.partial(Protocol, episodes=4, environments=4))
+        patch.setattr(reward_agreement, "EPISODES", 2)
         yield
 
 

@@ -31,7 +31,8 @@ RANDOM_RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
 The different shares make the episodes' returns differ.
 """
 
-_ENVIRONMENTS = 8
+EPISODES = 8
+"""Held-out episodes of each share of random actions, and environments that play them."""
 _PAIRS = 1000
 
 
@@ -40,7 +41,7 @@ def held_out_trajectories(
     environment: EnvironmentSpec,
     seed: int,
     rates: Sequence[float] | None = None,
-    count: int = _ENVIRONMENTS,
+    count: int | None = None,
 ) -> list[TrajectoryWithRew]:
     """Samples whole episodes of every quality between a policy and random actions.
 
@@ -49,9 +50,10 @@ def held_out_trajectories(
         environment: Environment to act in; the episodes keep its true rewards.
         seed: Seed of environments and actions.
         rates: Shares of random actions; `None` for `RANDOM_RATES`.
-        count: Number of episodes for each rate.
+        count: Number of episodes for each rate; `None` for eight.
     """
-    venv = make_training_environments(environment, min(count, _ENVIRONMENTS), seed)
+    count = EPISODES if count is None else count
+    venv = make_training_environments(environment, min(count, EPISODES), seed)
     rng = np.random.default_rng(seed)
     episodes: list[TrajectoryWithRew] = []
     for rate in RANDOM_RATES if rates is None else rates:
