@@ -12,7 +12,7 @@ from imitbench.records.runs import Protocol
 
 @contextlib.contextmanager
 def short_evaluation():
-    """Plans of this process ask for 4 episodes instead of 50, and measures of rewards for 2 of 8."""
+    """Plans of this process ask for 4 episodes, not 50, and measures of rewards for 2, not 8."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spec, "Protocol", functools.partial(Protocol, episodes=4, environments=4))
         patch.setattr(reward_agreement, "EPISODES", 2)
