@@ -21,6 +21,19 @@ MEANINGS = {
         "share of fragment pairs from such episodes that the learned reward orders as the true "
         "one does"
     ),
+    "agreement_dard": (
+        "DARD distance of learned and true reward: 0 for the same up to shaping and scale, 0.71 "
+        "for unrelated ones, 1 for opposites; compares steps that the dynamics allow"
+    ),
+    "agreement_epic": "EPIC distance of learned and true reward, on the same scale",
+    "agreement_pair_accuracy": (
+        "share of pairs of fragments, of episodes of expert, learner, random actions and mixtures, "
+        "that both rewards order alike"
+    ),
+    "agreement_pearson_return": "Pearson's correlation of the returns of such episodes",
+    "agreement_pearson_step": "Pearson's correlation of the rewards of their steps",
+    "agreement_spearman_return": "Spearman's rank correlation of their returns",
+    "agreement_spearman_step": "Spearman's rank correlation of the rewards of their steps",
     "transfer_return": (
         "mean return of an agent that started from scratch on the learned reward, which learned no "
         "more"

@@ -392,8 +392,14 @@ def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
 
 
 def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
-    """Returns further measurements of the runs that `read_scores` returns."""
-    source = "latest JOIN measures USING (run_id)"
+    """Returns further measurements of the runs that `read_scores` returns.
+
+    Among them are the scores of their rewards over all behaviours, as `agreement_` and the measure.
+    """
+    source = """latest JOIN (
+        FROM measures UNION ALL
+        SELECT run_id, 'agreement_' || measure, value FROM reward_scores WHERE behaviour = 'all'
+    ) USING (run_id)"""
     return _read(connection, MeasureRow, source, f"{_RUN_ORDER}, measure")
 
 
