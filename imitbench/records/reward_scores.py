@@ -17,7 +17,7 @@ class RewardProtocol(Record):
 
     Attributes:
         version: Version of the procedure; scores of different versions are not comparable.
-        episodes: Episodes of each behaviour.
+        episodes: Episodes of each behavior.
         random_rates: Shares of random actions of the mixtures of the learner's and random actions.
         fragment_length: Steps of the fragments that pairs are of; half an episode where that is
             shorter.
@@ -39,7 +39,7 @@ class RewardScore(Record):
 
     Attributes:
         measure: What was measured, such as `spearman_step`.
-        behaviour: Episodes that it was measured on: `expert`, `learner`, `random`, `mixture`, or
+        behavior: Episodes that it was measured on: `expert`, `learner`, `random`, `mixture`, or
             `all` of them.
         value: The number.
         low: Lower end of the interval.
@@ -47,7 +47,7 @@ class RewardScore(Record):
     """
 
     measure: str
-    behaviour: str
+    behavior: str
     value: float
     low: float
     high: float

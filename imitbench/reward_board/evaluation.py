@@ -72,9 +72,9 @@ def evaluate_reward(
     check_spaces(net, spec)
     policy = load_subject(subject, spec.environment, trust=trust, plugin=plugin)
     expert = _expert_of(spec, suite)
-    behaviours = sample_behaviours(policy, expert, spec.environment, spec.seed, protocol)
-    scores = _agreement(net, behaviours, protocol, spec.seed)
-    far, without = _distances(net, behaviours, spec, protocol)
+    behaviors = sample_behaviors(policy, expert, spec.environment, spec.seed, protocol)
+    scores = _agreement(net, behaviors, protocol, spec.seed)
+    far, without = _distances(net, behaviors, spec, protocol)
     if expert is None:
         without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
     return RewardScores(
@@ -105,14 +105,14 @@ def check_spaces(net: RewardNet, spec: RunSpec) -> None:
     env.close()
 
 
-def sample_behaviours(
+def sample_behaviors(
     policy: BasePolicy,
     expert: BasePolicy | None,
     environment: EnvironmentSpec,
     seed: int,
     protocol: RewardProtocol,
 ) -> dict[str, list[TrajectoryWithRew]]:
-    """Samples whole episodes of every behaviour.
+    """Samples whole episodes of every behavior.
 
     Args:
         policy: The learner's policy.
@@ -130,8 +130,8 @@ def sample_behaviours(
         own = derive_seed(seed, f"reward board, {purpose}")
         return held_out_trajectories(actor, environment, own, rates, protocol.episodes)
 
-    behaviours = {} if expert is None else {"expert": sampled("expert", expert, (0.0,))}
-    return behaviours | {
+    behaviors = {} if expert is None else {"expert": sampled("expert", expert, (0.0,))}
+    return behaviors | {
         "learner": sampled("learner", policy, (0.0,)),
         "mixture": sampled("mixture", policy, protocol.random_rates),
         "random": sampled("random", policy, (1.0,)),
@@ -150,11 +150,11 @@ def _expert_of(spec: RunSpec, suite: str | None) -> BasePolicy | None:
 
 def _agreement(
     net: RewardNet,
-    behaviours: Mapping[str, Sequence[TrajectoryWithRew]],
+    behaviors: Mapping[str, Sequence[TrajectoryWithRew]],
     protocol: RewardProtocol,
     seed: int,
 ) -> list[RewardScore]:
-    parts = {name: rewards_by_episode(net, episodes) for name, episodes in behaviours.items()}
+    parts = {name: rewards_by_episode(net, episodes) for name, episodes in behaviors.items()}
     shortest = min(len(learned) for each in parts.values() for learned, _ in each)
     length = min(protocol.fragment_length, max(1, shortest // 2))
     found = agreement(parts, length, derive_seed(seed, "reward board, pairs"))
@@ -163,7 +163,7 @@ def _agreement(
 
 def _distances(
     net: RewardNet,
-    behaviours: Mapping[str, Sequence[TrajectoryWithRew]],
+    behaviors: Mapping[str, Sequence[TrajectoryWithRew]],
     spec: RunSpec,
     protocol: RewardProtocol,
 ) -> tuple[list[RewardScore], dict[str, str]]:
@@ -174,9 +174,9 @@ def _distances(
     if equations is None:
         why = _CLOSED_FORM.format(env=spec.environment.id)
         return [], {"epic": why, "dard": why}
-    # Every behaviour has the same share of the coverage distribution.
-    most = min(len(episodes) for episodes in behaviours.values())
-    episodes = [each for some in behaviours.values() for each in some[:most]]
+    # Every behavior has the same share of the coverage distribution.
+    most = min(len(episodes) for episodes in behaviors.values())
+    episodes = [each for some in behaviors.values() for each in some[:most]]
     flat = rollout.flatten_trajectories_with_rew(episodes)
     steps = Steps(
         assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones

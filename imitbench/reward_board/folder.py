@@ -115,13 +115,13 @@ def _plugin_of(directory: RunDirectory) -> str | None:
 
 
 def medians(
-    runs: Iterable[EvaluatedRun], measure: str, behaviour: str = "all"
+    runs: Iterable[EvaluatedRun], measure: str, behavior: str = "all"
 ) -> dict[tuple[str, str], float]:
     """Returns the median of a measure over the runs of each algorithm on each environment."""
     found: dict[tuple[str, str], list[float]] = {}
     for run in runs:
         for score in () if run.scores is None else run.scores.scores:
-            if (score.measure, score.behaviour) == (measure, behaviour):
+            if (score.measure, score.behavior) == (measure, behavior):
                 cell = run.spec.environment.id, run.spec.algo_label
                 found.setdefault(cell, []).append(score.value)
     return {cell: median(values) for cell, values in found.items()}

@@ -31,7 +31,7 @@ Measure = Literal[
     "epic", "dard",
 ]  # fmt: skip
 ALL = "all"
-"""Name of all behaviours together."""
+"""Name of all behaviors together."""
 
 _CORRELATIONS: dict[tuple[str, bool], Measure] = {
     ("step", False): "pearson_step",
@@ -50,30 +50,30 @@ class Estimate:
 
     Attributes:
         measure: What was measured.
-        behaviour: Where: the name of a behaviour, or `all`.
+        behavior: Where: the name of a behavior, or `all`.
         value: The estimate.
         low: Lower end of its interval of 95 %.
         high: Upper end.
     """
 
     measure: Measure
-    behaviour: str
+    behavior: str
     value: float
     low: float
     high: float
 
 
 def agreement(
-    behaviours: Mapping[str, Sequence[Part]], fragment_length: int, seed: int
+    behaviors: Mapping[str, Sequence[Part]], fragment_length: int, seed: int
 ) -> list[Estimate]:
-    """Compares rewards on each behaviour, and on all together.
+    """Compares rewards on each behavior, and on all together.
 
     Correlations are Pearson's and Spearman's, of single steps and of returns of whole episodes.
     `pair_accuracy` is the share of pairs of fragments that both rewards order alike: it covers
     pairs whose true returns differ; a pair with equal learned returns counts half.
 
     Args:
-        behaviours: Rewards of whole episodes by name of the behaviour.
+        behaviors: Rewards of whole episodes by name of the behavior.
         fragment_length: Steps of a fragment.
         seed: Seed of the choice of fragments.
 
@@ -82,8 +82,8 @@ def agreement(
     """
     found: list[Estimate] = []
     for name, parts in [
-        *behaviours.items(),
-        (ALL, [p for each in behaviours.values() for p in each]),
+        *behaviors.items(),
+        (ALL, [p for each in behaviors.values() for p in each]),
     ]:
         returns = [(np.array([one.sum()]), np.array([other.sum()])) for one, other in parts]
         for what, values in (("step", parts), ("return", returns)):

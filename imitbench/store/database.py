@@ -70,7 +70,7 @@ CREATE TABLE runs (
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
 CREATE TABLE measures (run_id VARCHAR, measure VARCHAR, value DOUBLE);
 CREATE TABLE reward_scores (
-    run_id VARCHAR, measure VARCHAR, behaviour VARCHAR, value DOUBLE, low DOUBLE, high DOUBLE
+    run_id VARCHAR, measure VARCHAR, behavior VARCHAR, value DOUBLE, low DOUBLE, high DOUBLE
 );
 CREATE TABLE episodes (
     run_id VARCHAR, episode BIGINT, deterministic BOOLEAN, raw_return DOUBLE, length BIGINT,
@@ -134,7 +134,7 @@ CREATE VIEW attempts AS
 CREATE VIEW current_runs AS {current_runs_query("attempts")};
 CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN current_runs USING (run_id);
 CREATE VIEW reward_board AS
-    SELECT {_RUN_COLUMNS}, measure, behaviour, value, low, high
+    SELECT {_RUN_COLUMNS}, measure, behavior, value, low, high
     FROM latest JOIN reward_scores USING (run_id);
 CREATE VIEW latest_failures AS
     SELECT failures.* FROM failures SEMI JOIN current_runs USING (run_id);
@@ -394,11 +394,11 @@ def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
 def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
     """Returns further measurements of the runs that `read_scores` returns.
 
-    Among them are the scores of their rewards over all behaviours, as `agreement_` and the measure.
+    Among them are the scores of their rewards over all behaviors, as `agreement_` and the measure.
     """
     source = """latest JOIN (
         FROM measures UNION ALL
-        SELECT run_id, 'agreement_' || measure, value FROM reward_scores WHERE behaviour = 'all'
+        SELECT run_id, 'agreement_' || measure, value FROM reward_scores WHERE behavior = 'all'
     ) USING (run_id)"""
     return _read(connection, MeasureRow, source, f"{_RUN_ORDER}, measure")
 

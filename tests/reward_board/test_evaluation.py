@@ -57,14 +57,14 @@ def run(*arguments):
     return CliRunner().invoke(app, ["rewards", "evaluate", *map(str, arguments)])
 
 
-def test_every_behaviour_and_measure_is_there_and_repeatable(out):
+def test_every_behavior_and_measure_is_there_and_repeatable(out):
     first = next(RunDirectory(path.parent) for path in sorted(out.glob("*/*/*/*/result.json")))
     scores = evaluate_reward(first, FEW)
     assert scores == evaluate_reward(first, FEW)
     assert scores.without == {}
-    found = {(each.measure, each.behaviour) for each in scores.scores}
-    behaviours = {"expert", "learner", "mixture", "random", "all"}
-    assert {behaviour for _, behaviour in found} == behaviours
+    found = {(each.measure, each.behavior) for each in scores.scores}
+    behaviors = {"expert", "learner", "mixture", "random", "all"}
+    assert {behavior for _, behavior in found} == behaviors
     assert {(measure, "all") for measure in ("spearman_step", "pearson_return", "pair_accuracy",
                                              "epic", "dard")} <= found  # fmt: skip
     for each in scores.scores:
@@ -81,7 +81,7 @@ def test_what_a_task_lacks_is_said(out, monkeypatch):
     assert set(scores.without) == {"epic", "dard", "expert"}
     assert "not known in closed form" in scores.without["epic"]
     assert "--suite" in scores.without["expert"]
-    assert {each.behaviour for each in scores.scores} == {"learner", "mixture", "random", "all"}
+    assert {each.behavior for each in scores.scores} == {"learner", "mixture", "random", "all"}
     assert not {"epic", "dard"} & {each.measure for each in scores.scores}
 
 

@@ -24,13 +24,13 @@ def parts(count=12, steps=30, seed=0):
 
 
 def by_measure(found):
-    return {(each.measure, each.behaviour): each for each in found}
+    return {(each.measure, each.behavior): each for each in found}
 
 
 def test_a_scaled_true_reward_agrees_everywhere():
     same = [(3 * true + 1, true) for _, true in parts()]
     found = by_measure(agreement({"expert": same[:6], "random": same[6:]}, 5, seed=0))
-    assert {behaviour for _, behaviour in found} == {"expert", "random", ALL}
+    assert {behavior for _, behavior in found} == {"expert", "random", ALL}
     assert len(found) == 15
     for each in found.values():
         assert (each.value, each.low, each.high) == pytest.approx((1, 1, 1))

@@ -107,7 +107,7 @@ def test_scores_of_rewards_become_rows_of_their_run(tmp_path, finished):
     finished(spec)
     collect(tmp_path)
     directory = RunDirectory.of(tmp_path, spec)
-    score = RewardScore(measure="epic", behaviour="all", value=0.25, low=0.125, high=0.5)
+    score = RewardScore(measure="epic", behavior="all", value=0.25, low=0.125, high=0.5)
     made = RewardScores(
         run_id=spec.run_id, protocol=RewardProtocol(), scores=(score,), imitbench="1"
     )
