@@ -34,6 +34,7 @@ _COMMANDS = {
     "compare": "compare:compare",
     "sql": "sql:sql",
     "eval": "evaluate:evaluate",
+    "rewards": "rewards:app",
     "train": "train:app",
     "algos": "algos:algos",
     "suites": "suites:app",

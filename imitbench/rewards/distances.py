@@ -290,7 +290,7 @@ def canonical_rewards(
     """
     means = _means(reward_fn, np.concatenate([steps.obs, steps.next_obs]), actions, states)
     before, after = np.split(means, 2)
-    return np.asarray(_rewards(reward_fn, steps) + discount * after - before)
+    return np.asarray(step_rewards(reward_fn, steps) + discount * after - before)
 
 
 def epic(
@@ -334,7 +334,7 @@ def epic(
         canonical_rewards(one, steps, drawn_states, drawn_actions, discount),
         canonical_rewards(other, steps, drawn_states, drawn_actions, discount),
     )
-    return _distance(forms, before=(_rewards(one, steps), _rewards(other, steps)))
+    return _distance(forms, before=(step_rewards(one, steps), step_rewards(other, steps)))
 
 
 def dard(
@@ -363,7 +363,7 @@ def dard(
         ValueError: See `pearson_distance`.
     """
     sides = one, other
-    before = _rewards(one, steps), _rewards(other, steps)
+    before = step_rewards(one, steps), step_rewards(other, steps)
     forms = before[0].copy(), before[1].copy()
     never = np.zeros(len(steps), bool)
     for action in actions:
@@ -373,12 +373,21 @@ def dard(
         instead = Steps(steps.obs, acts, first, never)
         between = Steps(first, acts, second, never)
         for form, side in zip(forms, sides, strict=True):
-            change = discount * (_rewards(side, follows) - _rewards(side, between))
-            form += (change - _rewards(side, instead)) / len(actions)
+            change = discount * (step_rewards(side, follows) - step_rewards(side, between))
+            form += (change - step_rewards(side, instead)) / len(actions)
     return _distance(forms, before=before)
 
 
-def _rewards(reward_fn: RewardFn, steps: Steps) -> Floats:
+def step_rewards(reward_fn: RewardFn, steps: Steps) -> Floats:
+    """Rewards of steps, by calls with a limited number of them.
+
+    Args:
+        reward_fn: The reward.
+        steps: Transitions, n of them.
+
+    Returns:
+        Shape (n,), float64.
+    """
     fields = (steps.obs, steps.acts, steps.next_obs, steps.dones)
     parts = [
         np.asarray(reward_fn(*(field[start : start + _AT_ONCE] for field in fields)), np.float64)
@@ -401,6 +410,6 @@ def _means(reward_fn: RewardFn, obs: Array, acts: Array, next_obs: Array) -> Flo
             np.tile(next_obs, (len(part),) + (1,) * (next_obs.ndim - 1)),
             none[: len(part) * drawn],
         )
-        rewards = _rewards(reward_fn, repeated)
+        rewards = step_rewards(reward_fn, repeated)
         found[start : start + len(part)] = rewards.reshape(len(part), drawn).mean(axis=1)
     return found

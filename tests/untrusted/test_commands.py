@@ -29,7 +29,7 @@ FREE = {
 # Names of options that are neither paths nor repositories.
 _PLAIN = """
 acting again algorithm allow_variable_horizon alpha amount annotator baselines batch batches
-browser budget captions checkpoint_minutes demo_every deterministic device download draws dry_run
+browser budget captions checkpoint_minutes demo_every deterministic device download draws dims dry_run
 env episodes epochs eval_episodes every executor fail_fast fail_if failed failed_runs float32
 follow force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills
 kind length level license likely limit log_format make_only margin max_episodes max_mem max_seeds
@@ -80,6 +80,7 @@ GATED = {
     "eval": {"policy": f"policy {ENV}", "other": f"policy ppo-seals-CartPole-v0 --race {ENV}"},
     "train eval-policy": {"policy": f"policy {ENV}",
                           "other": f"policy ppo-seals-CartPole-v0 --race {ENV}"},
+    "rewards show": {"run": f"reward {ENV} --json"},
     "label open": {"folder": "set", "policy": f"--policy ./policy {ENV} --to labels",
                    "demos": f"--demos a.npz {ENV} --to labels",
                    "pairs_from": "--pairs-from a.json --to labels"},
