@@ -172,8 +172,8 @@ def make_picture(
     _check_dims(dims, size)
     task = find_task(env)
     rng = np.random.default_rng(seed)
-    played = _play(subject, episodes, seed, rng)
     try:
+        played = _play(subject, episodes, seed, rng)
         behaviors = tuple(behavior(subject.reward, name, each) for name, each in played.items())
         visited, true = _visited(played, rng)
         names = task.names if task is not None else dimension_names("obs", size)
@@ -244,7 +244,7 @@ def _flat_size(space: gym.Space[Any], env_id: str) -> int:
     """
     if not isinstance(space, spaces.Box) or len(space.shape) != 1 or is_image_space(space):
         dictionary = isinstance(space, spaces.Dict)
-        image = isinstance(space, spaces.Box) and len(space.shape) > 1
+        image = isinstance(space, spaces.Box) and len(space.shape) == 3
         kind = "dictionaries" if dictionary else "images" if image else one_line(space, 60)
         raise InputError(
             f"environment {env_id}: observations are {kind}; rewards are drawn over flat "
