@@ -117,12 +117,16 @@ def parse_dims(given: str) -> tuple[int, int]:
 
 def _print(picture: RewardPicture) -> None:
     """Prints the correlations along episodes, and the sensitivities."""
+    numbers = ("learned_return", "true_return", "spearman", "pearson")
     rows = [
-        [each["behavior"], each["episodes"], each["learned_return"], each["true_return"],
-         each["spearman"], each["pearson"]]
+        [each["behavior"], each["episodes"], *(_rounded(each[name]) for name in numbers)]
         for each in picture.as_document()["episodes"]
-    ]  # fmt: skip
+    ]
     headings = ["behavior", "episodes", "learned return", "true return", "Spearman", "Pearson"]
     print_table(headings, rows)
-    shares = [[each.name, each.kind, each.share] for each in picture.sensitivities]
+    shares = [[each.name, each.kind, _rounded(each.share)] for each in picture.sensitivities]
     print_table(["dimension", "of", "sensitivity"], shares)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

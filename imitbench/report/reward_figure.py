@@ -158,7 +158,7 @@ def _caption(picture: RewardPicture) -> list[str]:
     made = f"Maps: the action is {drawn.action}; {drawn.rest}."
     if drawn.true is None:
         made += (
-            " The environment cannot be put into a chosen state, so the true reward is that of the "
+            " The environment cannot be put into these states, so the true reward is that of the "
             "steps in visited states."
         )
     elif drawn.agreement is not None:

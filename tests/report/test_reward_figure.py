@@ -75,7 +75,7 @@ def test_the_figure_states_what_it_shows():
 def test_a_scatter_says_that_it_is_one():
     shown = " ".join(texts(render_figure(picture(true=False), "svg")))
     assert "true reward of visited states" in shown
-    assert "cannot be put into a chosen state" in shown
+    assert "cannot be put into these states" in shown
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
