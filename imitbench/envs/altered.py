@@ -126,6 +126,10 @@ class PointMaze(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self._position = np.array(self.START) + offset
         return self._position.astype(np.float32), {}
 
+    def place(self, position: npt.NDArray[np.float64]) -> None:
+        """Moves the point to a position, shape (2,), in the current episode."""
+        self._position = np.array(position, np.float64)
+
     def step(
         self, action: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:

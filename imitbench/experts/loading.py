@@ -99,6 +99,7 @@ def load_run_reward(
     device: th.device | str = "cpu",
     plugin: str | None = None,
     trust: bool = False,
+    option: str | None = None,
 ) -> RewardNet:
     """Loads the reward network that a run learned.
 
@@ -108,6 +109,7 @@ def load_run_reward(
         device: Device of the network.
         plugin: See `load_reward_net`; also `trust`.
         trust: As above.
+        option: As above.
 
     Raises:
         InputError: There is no such run, or it has no stored reward.
@@ -118,7 +120,7 @@ def load_run_reward(
     folder = next((at for at in folders if (at / DESCRIPTION_FILE).is_file()), None)
     if folder is None:
         raise InputError(f"{path}: has no stored reward; methods such as gail and airl learn one")
-    load = partial(load_reward_net, folder, device, plugin=plugin, trust=trust)
+    load = partial(load_reward_net, folder, device, plugin=plugin, trust=trust, option=option)
     # The code of a plug-in is trusted by naming it, and may need more than the limits.
     return gate.checked(load, folder, trusted=plugin is not None)
 

@@ -186,7 +186,8 @@ def _reward(folder: Path, plugin: str | None, spaces: Spaces, device: str) -> Re
     path = nested if nested.is_dir() else folder
     if plugin is not None:
         find_algorithm(plugin)
-    load = partial(load_reward_net, path, device, plugin=plugin, option="--reward-plugin")
+    named = "--reward-plugin"
+    load = partial(load_reward_net, path, device, plugin=plugin, trust=None, option=named)
     # Code that the user named is imported as it is.
     net = gate.checked(load, path, trusted=plugin is not None)
     for name, own, theirs in (

@@ -38,7 +38,7 @@ def check_policy_fits(
         ("observations", policy.observation_space, channels_first(observation_space)),
         ("actions", policy.action_space, action_space),
     ):
-        if not _alike(own, wanted):
+        if not spaces_alike(own, wanted):
             raise InputError(
                 f"{where}: made for {what} {own}, but the environment has {wanted}; "
                 "use a policy of this environment"
@@ -66,12 +66,13 @@ def spaces_only(policy: BasePolicy) -> DummyVecEnv:
     return DummyVecEnv([lambda: env])
 
 
-def _alike(own: gym.Space[Any], wanted: gym.Space[Any]) -> bool:
+def spaces_alike(own: gym.Space[Any], wanted: gym.Space[Any]) -> bool:
+    """Whether elements of one space can stand for those of another; bounds may differ."""
     if type(own) is not type(wanted):
         return False
     if isinstance(own, gym.spaces.Dict) and isinstance(wanted, gym.spaces.Dict):
         return own.spaces.keys() == wanted.spaces.keys() and all(
-            _alike(own[key], wanted[key]) for key in own
+            spaces_alike(own[key], wanted[key]) for key in own
         )
     if isinstance(own, gym.spaces.MultiDiscrete):
         return bool(own == wanted)

@@ -67,8 +67,14 @@ _METADATA: dict[Kind, dict[str, str | None]] = {
 
 
 @dataclass(frozen=True)
-class _Plot:
-    """A figure to draw; its name, the kind of the figure, is part of the file name."""
+class Plot:
+    """A figure to draw.
+
+    Attributes:
+        name: The kind of the figure, which is part of the file name.
+        caption: Text below it.
+        draw: Makes the figure, with a constrained layout.
+    """
 
     name: str
     caption: str
@@ -107,9 +113,9 @@ def write_plots(
     _check_patterns(only, report, details)
     paths = []
 
-    def write(plot: _Plot, title: str, file: str) -> None:
+    def write(plot: Plot, title: str, file: str) -> None:
         path = folder / f"{file}.{kind}"
-        content = _rendered(plot, title, kind)
+        content = rendered(plot, title, kind)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             atomic_write_bytes(path, content)
@@ -120,7 +126,7 @@ def write_plots(
     titles = [section.suite for section in report.sections]
     if len(set(titles)) < len(titles):
         titles = [section.title for section in report.sections]
-    with _styled():
+    with styled():
         for section, stem in zip(report.sections, _stems(titles), strict=True):
             names = _names(section, details)
             wanted = dict(zip(names, _stems(names), strict=True))
@@ -163,7 +169,8 @@ def _no_such_figure(pattern: str, known: Iterable[str]) -> InputError:
 
 
 @contextmanager
-def _styled() -> Iterator[None]:
+def styled() -> Iterator[None]:
+    """Context in which figures have the style of this package."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
@@ -203,36 +210,36 @@ def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDeta
 
 def _plots(
     section: Section, report: Report, details: ReportDetails, wanted: Collection[str]
-) -> Iterator[_Plot]:
+) -> Iterator[Plot]:
     """Yields the figures of a section that are wanted, by name, and have something to show."""
     styles = algorithm_styles(report)
     seeds = f"Seeds: {text.all_seeds(section)}."
     made = f"{seeds} {text.conditions(section, report)}"
     if "intervals" in wanted:
         caption = f"Dot and bar: IQM and its interval; tick: mean. {made}"
-        yield _Plot("intervals", caption, partial(_intervals, section, styles))
+        yield Plot("intervals", caption, partial(_intervals, section, styles))
     comparing = "profiles" in wanted or "improvement" in wanted
     comparison = compare_section(section, report.method) if comparing else None
     if "profiles" in wanted and comparison is not None and comparison.profiles:
         over = len(comparison.environments)
         caption = f"Share of runs above each score, over {over} common environments, with bands."
-        yield _Plot("profiles", f"{caption} {made}", partial(_profiles, comparison, styles))
+        yield Plot("profiles", f"{caption} {made}", partial(_profiles, comparison, styles))
     if "improvement" in wanted and comparison is not None and comparison.improvement is not None:
         caption = "Probability that a run of the first scores above one of the second, ties half."
         draw = partial(_improvement, comparison.improvement)
-        yield _Plot("improvement", f"{caption} {made}", draw)
+        yield Plot("improvement", f"{caption} {made}", draw)
     for name in _names(section, details):
         if name in wanted and name.startswith(_CURVE):
             metric = name.removeprefix(_CURVE)
             caption = f"Thin lines: single runs; thick lines: their mean. {seeds}"
-            yield _Plot(name, caption, partial(_all_curves, section, details, metric, styles))
+            yield Plot(name, caption, partial(_all_curves, section, details, metric, styles))
 
 
-def _race_plots(report: Report) -> Iterator[_Plot]:
+def _race_plots(report: Report) -> Iterator[Plot]:
     """Yields a figure for each pair of each race."""
     for reported in report.races:
         for pair in reported.design.pairs:
-            yield _Plot(
+            yield Plot(
                 f"race-{pair[0]}-{pair[1]}-{reported.design.suite}",
                 "Dot and bar: difference of mean scores, method less baseline, with its repeated "
                 "interval, which stays valid under repeated looks. Dashed: about the difference "
@@ -242,8 +249,17 @@ def _race_plots(report: Report) -> Iterator[_Plot]:
             )
 
 
-def _rendered(plot: _Plot, title: str, kind: Kind) -> bytes:
-    """Draws a figure with its title above, and its legend and its caption below."""
+def rendered(plot: Plot, title: str, kind: Kind) -> bytes:
+    """Draws a figure with its title above, and its legend and its caption below.
+
+    Args:
+        plot: The figure and its caption.
+        title: The title, which is cut where it is too long.
+        kind: Format of the file.
+
+    Returns:
+        The content of the file. `styled` must be open.
+    """
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure = plot.draw()
@@ -261,6 +277,16 @@ def _rendered(plot: _Plot, title: str, kind: Kind) -> bytes:
         legend.set_bbox_to_anchor((0.0, (caption - 0.05) / total))
     figure.text(0.012, 1 - 0.22 / total, _line(title), fontsize=10, fontweight="bold")
     figure.text(0.012, 0.08 / total, "\n".join(lines), fontsize=7, color="0.35", va="bottom")
+    return file_content(figure, kind)
+
+
+def file_content(figure: Figure, kind: Kind) -> bytes:
+    """Returns a figure as a file; equal figures give equal files.
+
+    Args:
+        figure: Drawn in the context of `styled`, which must still be open.
+        kind: Format of the file.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
     return buffer.getvalue()

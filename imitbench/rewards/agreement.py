@@ -19,7 +19,7 @@ from imitbench.rewards.distances import (
     canonical_distance,
     canonical_rewards,
     dard_rewards,
-    rewards_of,
+    step_rewards,
 )
 from imitbench.rewards.reward_function import RewardFn
 
@@ -233,7 +233,7 @@ def distances(
     states, actions = steps.next_obs[drawn[0]], steps.acts[drawn[1]]
     few = actions[: max(1, round(samples**0.5))]
     both = reward_fn, truth
-    plain = [rewards_of(fn, compared) for fn in both]
+    plain = [step_rewards(fn, compared) for fn in both]
     epic = [canonical_rewards(fn, compared, states, actions, discount) for fn in both]
     dard = [dard_rewards(fn, compared, move, actions=few, discount=discount) for fn in both]
     numbers = np.unique(episode[at], return_inverse=True)[1]

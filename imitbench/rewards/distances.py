@@ -297,7 +297,7 @@ def canonical_rewards(
     """
     means = _means(reward_fn, np.concatenate([steps.obs, steps.next_obs]), actions, states)
     before, after = np.split(means, 2)
-    return np.asarray(rewards_of(reward_fn, steps) + discount * after - before)
+    return np.asarray(step_rewards(reward_fn, steps) + discount * after - before)
 
 
 def epic(
@@ -341,7 +341,7 @@ def epic(
         canonical_rewards(one, steps, drawn_states, drawn_actions, discount),
         canonical_rewards(other, steps, drawn_states, drawn_actions, discount),
     )
-    return canonical_distance(forms, before=(rewards_of(one, steps), rewards_of(other, steps)))
+    return canonical_distance(forms, before=(step_rewards(one, steps), step_rewards(other, steps)))
 
 
 def dard(
@@ -373,7 +373,7 @@ def dard(
         dard_rewards(one, steps, model, actions=actions, discount=discount),
         dard_rewards(other, steps, model, actions=actions, discount=discount),
     )
-    return canonical_distance(forms, before=(rewards_of(one, steps), rewards_of(other, steps)))
+    return canonical_distance(forms, before=(step_rewards(one, steps), step_rewards(other, steps)))
 
 
 def dard_rewards(
@@ -396,7 +396,7 @@ def dard_rewards(
     Returns:
         Shape (n,), float64.
     """
-    form = rewards_of(reward_fn, steps)
+    form = step_rewards(reward_fn, steps)
     never = np.zeros(len(steps), bool)
     for action in actions:
         acts = np.broadcast_to(action, (len(steps), *np.shape(action)))
@@ -404,13 +404,21 @@ def dard_rewards(
         follows = Steps(steps.next_obs, acts, second, never)
         instead = Steps(steps.obs, acts, first, never)
         between = Steps(first, acts, second, never)
-        change = discount * (rewards_of(reward_fn, follows) - rewards_of(reward_fn, between))
-        form = form + (change - rewards_of(reward_fn, instead)) / len(actions)
+        change = discount * (step_rewards(reward_fn, follows) - step_rewards(reward_fn, between))
+        form = form + (change - step_rewards(reward_fn, instead)) / len(actions)
     return form
 
 
-def rewards_of(reward_fn: RewardFn, steps: Steps) -> Floats:
-    """Returns the rewards of transitions, shape (n,), float64."""
+def step_rewards(reward_fn: RewardFn, steps: Steps) -> Floats:
+    """Computes the rewards of steps, by calls with a limited number of them.
+
+    Args:
+        reward_fn: The reward.
+        steps: Transitions, n of them.
+
+    Returns:
+        Shape (n,), float64.
+    """
     fields = (steps.obs, steps.acts, steps.next_obs, steps.dones)
     parts = [
         np.asarray(reward_fn(*(field[start : start + _AT_ONCE] for field in fields)), np.float64)
@@ -433,6 +441,6 @@ def _means(reward_fn: RewardFn, obs: Array, acts: Array, next_obs: Array) -> Flo
             np.tile(next_obs, (len(part),) + (1,) * (next_obs.ndim - 1)),
             none[: len(part) * drawn],
         )
-        rewards = rewards_of(reward_fn, repeated)
+        rewards = step_rewards(reward_fn, repeated)
         found[start : start + len(part)] = rewards.reshape(len(part), drawn).mean(axis=1)
     return found

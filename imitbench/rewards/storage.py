@@ -196,7 +196,7 @@ def load_reward_net(
     device: th.device | str = "cpu",
     *,
     plugin: str | None = None,
-    trust: bool = False,
+    trust: bool | None = False,
     option: str | None = None,
 ) -> RewardNet:
     """Reads a reward network written by `save_reward`.
@@ -207,8 +207,9 @@ def load_reward_net(
         plugin: The method whose source defines a class of the network, in any form that
             `imitbench.cards.plugins.find_algorithm` accepts: its modules are imported. Not needed
             for other networks.
-        trust: Whether the class may also come from source that has changed since.
-        option: Option of a command without `--trust` that names the method, for messages.
+        trust: Whether the class may also come from source that has changed since; `None` for no,
+            in a command that has no `--trust`.
+        option: Option of the command that names the method, for messages; `None` in Python.
 
     Returns:
         The network, wrappers included, in evaluation mode and in its stored data type.
@@ -227,7 +228,7 @@ def load_reward_net(
         name = f"./{description.plugin.name}"
         source = choose_source(
             description.plugin, path, what="reward network", plugin=plugin,
-            trust=trust if option is None else None, option=option or "--algo",
+            trust=trust, option=option or "--algo",
             name_it=f"{option} {name}" if option else f"plugin='{name}' of imitbench.load_reward",
         )  # fmt: skip
         description = description.model_copy(update={"plugin": source})

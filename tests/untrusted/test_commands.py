@@ -28,16 +28,16 @@ FREE = {
 }  # fmt: skip
 # Names of options that are neither paths nor repositories.
 _PLAIN = """
-acting again algorithm allow_variable_horizon alpha amount annotator baselines batch batches
-browser budget captions checkpoint_minutes demo_every deterministic device download draws dry_run
-env episodes epochs eval_episodes every executor fail_fast fail_if failed failed_runs float32
-follow force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills
-kind length level license likely limit log_format make_only margin max_episodes max_mem max_seeds
-message min_task_minutes n_demos name names newest no_browser objective obs open pack pairs per
-per_gpu points port private prune public_seed query question queue quiet race regime rename
-replicates retries revision run runs score_one scores search_seeds seed seeds set_ show simulate
-steps strict tail threads timeout title total_comparisons total_timesteps trials trust
-video_episodes wait wandb_project watch weights with_policies without_curves yes by url submit_to
+acting again algorithm allow_variable_horizon alpha amount annotator baselines batch batches browser
+budget captions checkpoint_minutes demo_every deterministic device download draws dims dry_run env
+episodes epochs eval_episodes every executor fail_fast fail_if failed failed_runs float32 follow
+force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills kind length
+level license likely limit log_format make_only margin max_episodes max_mem max_seeds message
+min_task_minutes n_demos name names newest no_browser objective obs open pack pairs per per_gpu
+points port private prune public_seed query question queue quiet race regime rename replicates
+retries revision run runs score_one scores search_seeds seed seeds set_ show simulate steps strict
+tail threads timeout title total_comparisons total_timesteps trials trust video_episodes wait
+wandb_project watch weights with_policies without_curves yes by url submit_to
 """
 PLAIN = frozenset(_PLAIN.split())
 
@@ -80,6 +80,7 @@ GATED = {
     "eval": {"policy": f"policy {ENV}", "other": f"policy ppo-seals-CartPole-v0 --race {ENV}"},
     "train eval-policy": {"policy": f"policy {ENV}",
                           "other": f"policy ppo-seals-CartPole-v0 --race {ENV}"},
+    "rewards show": {"run": f"reward {ENV} --json"},
     "label open": {"folder": "set", "policy": f"--policy ./policy {ENV} --to labels",
                    "demos": f"--demos a.npz {ENV} --to labels",
                    "pairs_from": "--pairs-from a.json --to labels"},

@@ -1,0 +1,3 @@
+// Brings the page of a reward to life.
+startTheme();
+document.querySelectorAll("table.sortable").forEach(makeSortable);
