@@ -118,6 +118,20 @@ def test_the_page_contains_figure_and_numbers_and_loads_nothing():
     ET.fromstring(f'<svg xmlns="http://www.w3.org/2000/svg">{drawing}</svg>')
 
 
+def test_a_browser_accepts_all_of_the_page(chromium, tmp_path):
+    path = tmp_path / "page.html"
+    write_picture(picture(), path)
+    page = chromium.new_page()
+    heard = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.goto(path.as_uri())
+    assert page.locator("figure svg").bounding_box()["width"] > 300
+    page.get_by_role("button", name="Share").click()  # the table is sorted
+    page.close()
+    assert heard == []
+
+
 def test_styles_become_attributes():
     svg = (
         b'<svg xmlns="http://www.w3.org/2000/svg" width="1pt" viewBox="0 0 1 1"><style>a</style>'
