@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,14 @@ def test_a_scatter_says_that_it_is_one():
     shown = " ".join(texts(render_figure(picture(true=False), "svg")))
     assert "true reward of visited states" in shown
     assert "cannot be put into these states" in shown
+
+
+def test_a_constant_map_states_its_value():
+    known = picture()
+    flat = replace(known.map, true=np.full((5, 7), -1.0), agreement=agreement(*np.zeros((2, 9))))
+    shown = " ".join(texts(render_figure(replace(known, map=flat), "svg")))
+    assert "true reward: always -1" in shown
+    assert "Rank correlation over the map: n/a" in shown
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
