@@ -203,23 +203,26 @@ def _draw_maps(figure: SubFigure, drawn: RewardMap) -> None:
 
     The rewards have scales of their own, as the scale of a learned reward is arbitrary.
     """
-    panels = figure.subplots(1, 2)
-    learned, true = panels
+    learned, true = figure.subplots(1, 2)
     shown: list[Any] = [_draw_map(learned, drawn, drawn.learned)]
-    learned.set_title("learned reward", fontsize=8.5)
-    if drawn.true is not None:
-        shown.append(_draw_map(true, drawn, drawn.true))
-        true.set_title("true reward", fontsize=8.5)
+    values, name = drawn.true, "true reward"
+    if values is not None:
+        shown.append(_draw_map(true, drawn, values))
     else:
-        x, y, rewards = drawn.visited
-        shown.append(true.scatter(x, y, c=rewards, s=4, cmap=COLORS, lw=0, rasterized=True))
+        x, y, values = drawn.visited
+        name = "true reward of visited states"
+        shown.append(true.scatter(x, y, c=values, s=4, cmap=COLORS, lw=0, rasterized=True))
         true.set_xlim(drawn.x[0], drawn.x[-1])
         true.set_ylim(drawn.y[0], drawn.y[-1])
-        true.set_title("true reward of visited states", fontsize=8.5)
-    for axes, colored in zip(panels, shown, strict=True):
+    every = ((learned, "learned reward", drawn.learned), (true, name, values))
+    for (axes, title, rewards), colored in zip(every, shown, strict=True):
         axes.set_xlabel(text.one_line(drawn.labels[0]), fontsize=8)
         axes.set_ylabel(text.one_line(drawn.labels[1]), fontsize=8)
         axes.tick_params(labelsize=7.5)
+        if Scale.of(rewards).std == 0:  # a color bar would show a range that there is not
+            axes.set_title(f"{title}: always {rewards.flat[0]:.3g}", fontsize=8.5)
+            continue
+        axes.set_title(title, fontsize=8.5)
         bar = figure.colorbar(colored, ax=axes, pad=0.02)
         bar.ax.tick_params(labelsize=7)
         bar.outline.set_visible(False)

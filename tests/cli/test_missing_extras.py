@@ -94,6 +94,7 @@ USES = [
     ("onnx", "onnxruntime", PROGRAM),
     ("pandas", "pandas", FRAMES),
     ("plots", "matplotlib", "report --format png --to plots"),
+    ("plots", "matplotlib", "rewards show anything"),
     ("slurm", "submitit", "run --algo bc --executor slurm"),
     ("tensorboard", "tensorboard", "results tensorboard --to events"),
     ("tune", "optuna", "tune --algo bc --env Pendulum-v1"),

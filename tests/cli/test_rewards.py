@@ -10,6 +10,7 @@ from gymnasium import spaces
 from support.runs import make_spec
 from typer.testing import CliRunner
 
+from imitbench.cards.plugins import find_algorithm
 from imitbench.cli.main import app
 from imitbench.cli.rewards import parse_dims
 from imitbench.errors import InputError
@@ -18,6 +19,9 @@ from imitbench.policies.storage import save_policy
 from imitbench.rewards.networks import BasicRewardNet
 from imitbench.rewards.storage import save_reward
 from imitbench.store.run_dir import RunDirectory
+from imitbench.templates.writing import write_template
+from imitbench.util import source_import
+from imitbench.util.source_import import import_source
 
 PENDULUM = gym.make("Pendulum-v1")
 
@@ -159,6 +163,23 @@ def test_a_reward_of_a_plug_in_is_imported_only_if_it_is_named(place):
     path.write_text(json.dumps(stated | {"plugin": {"name": "mine", "digest": "0" * 64}}))
     with pytest.raises(InputError, match=r"name it: --algo \./mine, or --trust"):
         raise call("alone", "--env", "Pendulum-v1").exception
+
+
+def test_the_class_of_a_reward_can_be_that_of_a_plug_in(place, monkeypatch):
+    folder = write_template("gail", "mine", place)
+    digest = find_algorithm(str(folder)).origin.digest
+    net = import_source(digest, "learner", "a reward").MineReward(net_of(use_action=False))
+    save_reward(net, place / "reward")
+    monkeypatch.setattr(source_import, "_locations", {})  # as in another process
+    words = ("reward", "--env", "Pendulum-v1")
+    with pytest.raises(InputError, match=r"only if you name it: --algo \./mine, or --trust$"):
+        raise call(*words).exception
+    found = document(*words, "--algo", str(folder))
+    assert [each["behavior"] for each in found["episodes"]] == ["expert", "random actions"]
+    (folder / "learner.py").write_text((folder / "learner.py").read_text() + "\n# changed\n")
+    with pytest.raises(InputError, match=r"^--algo .*: its source has changed .* pass --trust"):
+        raise call(*words, "--algo", str(folder)).exception
+    assert document(*words, "--algo", str(folder), "--trust")["sensitivity"]
 
 
 def test_the_command_exits_with_2(place, imitbench_in):

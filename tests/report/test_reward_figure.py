@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,6 +79,14 @@ def test_a_scatter_says_that_it_is_one():
     assert "cannot be put into these states" in shown
 
 
+def test_a_constant_map_states_its_value():
+    known = picture()
+    flat = replace(known.map, true=np.full((5, 7), -1.0), agreement=agreement(*np.zeros((2, 9))))
+    shown = " ".join(texts(render_figure(replace(known, map=flat), "svg")))
+    assert "true reward: always -1" in shown
+    assert "Rank correlation over the map: n/a" in shown
+
+
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_equal_numbers_give_equal_files(kind):
     assert render_figure(picture(), kind) == render_figure(picture(), kind)
@@ -116,6 +125,20 @@ def test_the_page_contains_figure_and_numbers_and_loads_nothing():
     assert ">dim1<" in page[page.rindex("</svg>") :]
     assert "0.25" in page
     ET.fromstring(f'<svg xmlns="http://www.w3.org/2000/svg">{drawing}</svg>')
+
+
+def test_a_browser_accepts_all_of_the_page(chromium, tmp_path):
+    path = tmp_path / "page.html"
+    write_picture(picture(), path)
+    page = chromium.new_page()
+    heard = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.goto(path.as_uri())
+    assert page.locator("figure svg").bounding_box()["width"] > 300
+    page.get_by_role("button", name="Share").click()  # the table is sorted
+    page.close()
+    assert heard == []
 
 
 def test_styles_become_attributes():
