@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any, cast
 
 import torch as th
 from torch import nn
@@ -258,9 +259,10 @@ def build_mlp(
         raise ValueError("lipschitz needs spectral_norm=True")
     prefix = f"{name}_" if name is not None else ""
 
-    def linear(inputs: int, outputs: int) -> nn.Module:
-        layer = nn.Linear(inputs, outputs)
-        return parametrizations.spectral_norm(layer) if spectral_norm else layer
+    def linear(inputs: int, outputs: int, factor: float = 1.0) -> nn.Module:
+        if spectral_norm:
+            return _normalized_linear(inputs, outputs, factor)
+        return nn.Linear(inputs, outputs)
 
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     if flatten_input:
@@ -274,13 +276,38 @@ def build_mlp(
         if dropout_prob > 0.0:
             layers[f"{prefix}dropout{index}"] = nn.Dropout(dropout_prob)
         width = size
-    last = linear(width, out_size)
-    if lipschitz != 1.0:
-        parametrize.register_parametrization(last, "weight", _Factor(lipschitz))
-    layers[f"{prefix}dense_final"] = last
+    layers[f"{prefix}dense_final"] = linear(width, out_size, lipschitz)
     if squeeze_output:
         layers[f"{prefix}squeeze"] = SqueezeLayer()
     return nn.Sequential(layers)
+
+
+def _normalized_linear(inputs: int, outputs: int, factor: float) -> nn.Module:
+    """Returns a layer whose weights are divided by their largest singular value when it is used.
+
+    On the meta device, torch would import its compiler, a thousand modules, for the power iteration
+    that estimates the value. A layer there is not used, so it gets shapes without an iteration.
+
+    Args:
+        inputs: Length of an input.
+        outputs: Length of an output.
+        factor: Number by which the weights are multiplied then.
+    """
+    layer = nn.Linear(inputs, outputs)
+    if not layer.weight.is_meta:
+        made = parametrizations.spectral_norm(layer)
+        if factor != 1.0:
+            parametrize.register_parametrization(made, "weight", _Factor(factor))
+        return made
+    with th.random.fork_rng(devices=[]), th.device("cpu"):
+        small: Any = parametrizations.spectral_norm(nn.Linear(1, 1))
+    small.in_features, small.out_features, small.bias = inputs, outputs, layer.bias
+    steps = small.parametrizations.weight
+    steps.original = layer.weight
+    steps[0]._u, steps[0]._v = layer.weight.new_empty(outputs), layer.weight.new_empty(inputs)
+    if factor != 1.0:
+        steps.append(_Factor(factor))
+    return cast(nn.Module, small)
 
 
 def _normalizer(layer: type[nn.Module], in_size: int) -> nn.Module:

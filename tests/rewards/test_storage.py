@@ -336,3 +336,20 @@ def test_weights_of_the_reference_fit():
         **dense(f"{potential}.dense_final", 32, 1),
         **norm("normalize_output_layer", 1),
     }
+
+
+@pytest.mark.parametrize("name", ["spectral norm", "larger slopes"])
+def test_reading_iterates_nothing_and_draws_no_random_numbers(name, tmp_path, monkeypatch):
+    """On the meta device, a power iteration would import torch's compiler, which takes seconds."""
+    save_reward(NETS[name](), tmp_path)
+    iterated = []
+
+    def iterate(self, weight, steps):
+        iterated.append(weight.is_meta)
+
+    monkeypatch.setattr(nn.utils.parametrizations._SpectralNorm, "_power_method", iterate)
+    before = th.get_rng_state()
+    net = load_reward_net(tmp_path)
+    assert not any(iterated)
+    assert th.equal(th.get_rng_state(), before)
+    assert next(each.in_features for each in net.modules() if isinstance(each, nn.Linear)) == 6

@@ -44,6 +44,7 @@ CALLS = {
     "compare": (0, "random --against published --out runs --suite classic"),
     "sql": (0, "--out runs select+1"),
     "eval": (0, f"./expert {PENDULUM} --episodes 2"),
+    "rewards evaluate": (2, "--out runs --algo random"),
     "rewards show": (2, f"sub {PENDULUM}"),
     "algos": (0, "./lab/mine"),
     "suites show": (0, "classic"),
