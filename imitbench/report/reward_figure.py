@@ -37,8 +37,8 @@ MOST_BARS = 30
 # Rewards have no zero that means anything, so the colors are sequential. The map's brightness
 # rises from end to end, also in greyscale.
 COLORS = "viridis"
-_STYLES = ("report.css", "reward.css")
-_SCRIPTS = ("theme.js", "elements.js", "tables.js", "reward_start.js")
+STYLES = ("report.css", "reward.css")
+SCRIPTS = ("theme.js", "elements.js", "tables.js", "reward_start.js")
 
 
 def picture_format(path: Path) -> PictureFormat:
@@ -143,7 +143,7 @@ def render_page(picture: RewardPicture) -> str:
         tag("main", *main),
         tag("footer", tag("p", f"Made by imitbench {__version__}.")),
     )
-    return html_document(_title(picture), body, styles=_STYLES, scripts=_SCRIPTS)
+    return html_document(_title(picture), body, styles=STYLES, scripts=SCRIPTS)
 
 
 def _title(picture: RewardPicture) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from imitbench.dashboard import server as dashboard
+from imitbench.report import reward_figure
 from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.html_page import SCRIPTS, STYLES, render_html
 from imitbench.report.leaderboard import head_to_head
@@ -82,8 +83,8 @@ def test_everything_is_inside_and_the_policy_admits_nothing_else(report):
 def test_scripts_build_pages_from_text_alone():
     names = {path.name for path in ASSETS.iterdir()}
     pages = {*SCRIPTS, *STYLES}
-    for board_page in (leaderboard, head_to_head):
-        pages |= {*board_page.SCRIPTS, *board_page.STYLES}
+    for page in (leaderboard, head_to_head, reward_figure):
+        pages |= {*page.SCRIPTS, *page.STYLES}
     served = {*dashboard.SCRIPTS, *dashboard.STYLES}
     assert names == pages | served
     for name in (name for name in names if name.endswith(".js")):
