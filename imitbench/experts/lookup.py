@@ -77,6 +77,21 @@ def find_listed_environment(env_id: str, suite: str | None) -> ListedEnvironment
     return None
 
 
+def find_same_environment(spec: EnvironmentSpec, suite: str | None) -> ListedEnvironment | None:
+    """Returns the environment of a suite that is the given one, with the same arguments.
+
+    Args:
+        spec: Environment of the evaluation.
+        suite: As in `find_listed_environment`, which also says what is raised.
+    """
+    listed = find_listed_environment(spec.id, suite)
+    if listed is None:
+        return None
+    own = EnvironmentSpec.of_card(spec.id, listed.card).evaluated
+    same = (own.gym_id, own.kwargs, own.wrappers) == (spec.gym_id, spec.kwargs, spec.wrappers)
+    return listed if same else None
+
+
 def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
     """Returns an environment as on a suite's card or, without a suite, as in Gymnasium.
 

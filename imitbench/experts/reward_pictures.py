@@ -29,15 +29,20 @@ from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.policy_callable import batch_actor
 from imitbench.envs.chosen_states import Plane, Task, find_task, plane_of_dims, step_from
 from imitbench.errors import InputError
-from imitbench.experts.loading import environment_of, load_run_reward, load_subject
+from imitbench.experts.loading import (
+    environment_of,
+    load_run_reward,
+    load_subject,
+    load_suite_expert,
+    reward_misfit,
+)
 from imitbench.experts.lookup import (
     ListedEnvironment,
     NamedPolicy,
     find_environment,
-    find_listed_environment,
     find_named_policy,
+    find_same_environment,
 )
-from imitbench.policies.space_check import spaces_alike
 from imitbench.policies.stateful import StatefulPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.records.runs import EnvironmentSpec
@@ -130,13 +135,13 @@ def find_subject(
     spec = environment_of(named, env, suite) if has_policy else _stated(named, env, suite)
     spec = spec.model_copy(update={"horizon": "variable"})  # nothing is trained here
     _check_spaces(net, spec, str(path))
-    listed = _listed(spec, suite)
+    listed = find_same_environment(spec, suite)
     return RewardSubject(
         name=named.name,
         reward=net.predict,
         environment=spec,
         policy=load_subject(named, spec, trust=trust, plugin=plugin) if has_policy else None,
-        expert=_expert_of(listed, spec),
+        expert=load_suite_expert(listed, spec),
         demonstrations=_demonstrated(listed),
         seed=named.seed,
     )
@@ -225,15 +230,13 @@ def _check_spaces(net: RewardNet, spec: EnvironmentSpec, where: str) -> None:
     env = make_environment(spec)
     env.close()
     _flat_size(env.observation_space, spec.id)
-    for what, own, wanted in (
-        ("observations", net.observation_space, env.observation_space),
-        ("actions", net.action_space, env.action_space),
-    ):
-        if not spaces_alike(own, wanted):
-            raise InputError(
-                f"{where}: the reward is of {what} {one_line(own, 100)}, but {spec.id} has "
-                f"{one_line(wanted, 100)}; name the environment of its training by --env"
-            )
+    misfit = reward_misfit(net, env)
+    if misfit is not None:
+        what, own, wanted = misfit
+        raise InputError(
+            f"{where}: the reward is of {what} {one_line(own, 100)}, but {spec.id} has "
+            f"{one_line(wanted, 100)}; name the environment of its training by --env"
+        )
 
 
 def _flat_size(space: gym.Space[Any], env_id: str) -> int:
@@ -268,23 +271,6 @@ def _check_dims(dims: tuple[int, int] | None, size: int) -> None:
         )
     if dims[0] == dims[1]:
         raise InputError(f"--dims {given}: are the same; name two different dimensions")
-
-
-def _listed(spec: EnvironmentSpec, suite: str | None) -> ListedEnvironment | None:
-    """Returns the environment of a suite, if it is the one that a reward is shown in."""
-    listed = find_listed_environment(spec.id, suite)
-    if listed is None:
-        return None
-    own = EnvironmentSpec.of_card(spec.id, listed.card).evaluated
-    same = (own.gym_id, own.kwargs, own.wrappers) == (spec.gym_id, spec.kwargs, spec.wrappers)
-    return listed if same else None
-
-
-def _expert_of(listed: ListedEnvironment | None, spec: EnvironmentSpec) -> BasePolicy | None:
-    if listed is None or listed.expert is None or not listed.expert.is_dir():
-        return None
-    named = NamedPolicy(listed.expert.name, listed.expert, spec)
-    return load_subject(named, spec, trust=False, plugin=None)
 
 
 def _demonstrated(listed: ListedEnvironment | None) -> Array | None:

@@ -7,7 +7,6 @@ their own, which no training saw. Nothing is trained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
@@ -20,8 +19,13 @@ from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.envs.equations import equations_of
 from imitbench.errors import InputError
-from imitbench.experts.loading import load_run_reward, load_subject
-from imitbench.experts.lookup import find_listed_environment, find_named_policy
+from imitbench.experts.loading import (
+    load_run_reward,
+    load_subject,
+    load_suite_expert,
+    reward_misfit,
+)
+from imitbench.experts.lookup import find_named_policy, find_same_environment
 from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardScores
 from imitbench.records.runs import EnvironmentSpec, RunSpec
 from imitbench.rewards.agreement import agreement, distances
@@ -71,7 +75,8 @@ def evaluate_reward(
         raise InputError(f"run {spec.run_id}: {subject.lacks}")
     check_spaces(net, spec)
     policy = load_subject(subject, spec.environment, trust=trust, plugin=plugin)
-    expert = _expert_of(spec, suite)
+    listed = find_same_environment(spec.environment.evaluated, suite)
+    expert = load_suite_expert(listed, spec.environment)
     behaviors = sample_behaviors(policy, expert, spec.environment, spec.seed, protocol)
     scores = _agreement(net, behaviors, protocol, spec.seed)
     far, without = _distances(net, behaviors, spec, protocol)
@@ -93,16 +98,13 @@ def check_spaces(net: RewardNet, spec: RunSpec) -> None:
         InputError: It is not.
     """
     env = make_environment(spec.environment)
-    for name, own, due in (
-        ("observations", net.observation_space, env.observation_space),
-        ("actions", net.action_space, env.action_space),
-    ):
-        if own.shape != due.shape:
-            raise InputError(
-                f"run {spec.run_id}: its reward takes {name} {own}, but {spec.environment.id} has "
-                f"{due}"
-            )
     env.close()
+    misfit = reward_misfit(net, env)
+    if misfit is not None:
+        what, own, due = misfit
+        raise InputError(
+            f"run {spec.run_id}: its reward takes {what} {own}, but {spec.environment.id} has {due}"
+        )
 
 
 def sample_behaviors(
@@ -136,16 +138,6 @@ def sample_behaviors(
         "mixture": sampled("mixture", policy, protocol.random_rates),
         "random": sampled("random", policy, (1.0,)),
     }
-
-
-def _expert_of(spec: RunSpec, suite: str | None) -> BasePolicy | None:
-    """Loads the expert on the card of a run's suite; `None` if there is no such card or expert."""
-    listed = find_listed_environment(spec.environment.id, suite)
-    if listed is None or listed.expert is None or not listed.expert.is_dir():
-        return None
-    name = str(listed.expert)
-    subject = find_named_policy(name, out=Path(), revision=None, notify=silent)
-    return load_subject(subject, spec.environment, trust=False, plugin=None)
 
 
 def _agreement(

@@ -76,7 +76,7 @@ def test_every_behavior_and_measure_is_there_and_repeatable(out):
 def test_what_a_task_lacks_is_said(out, monkeypatch):
     first = next(RunDirectory(path.parent) for path in sorted(out.glob("*/*/*/*/result.json")))
     monkeypatch.setattr(evaluation, "equations_of", lambda _: None)
-    monkeypatch.setattr(evaluation, "find_listed_environment", lambda *_: None)
+    monkeypatch.setattr(evaluation, "find_same_environment", lambda *_: None)
     scores = evaluate_reward(first, FEW)
     assert set(scores.without) == {"epic", "dard", "expert"}
     assert "not known in closed form" in scores.without["epic"]
