@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection
+from collections.abc import Collection, MutableSequence
 from typing import Any
 
 import gymnasium as gym
@@ -65,6 +65,22 @@ def curve_logger(writer: CurveWriter) -> HierarchicalLogger:
 def silent_logger() -> HierarchicalLogger:
     """Creates a logger without outputs, for learners that record their curve themselves."""
     return HierarchicalLogger(Logger(folder=None, output_formats=[]), format_strs=[])
+
+
+def pop_learned_return(ended: MutableSequence[float]) -> dict[str, float]:
+    """Returns the mean return of ended episodes by a learned reward, and forgets them.
+
+    Args:
+        ended: Returns of the episodes that ended since the last call; cleared.
+
+    Returns:
+        `rollout/learned_return_mean`; empty if no episode ended.
+    """
+    if not ended:
+        return {}
+    mean = float(np.mean(ended))
+    ended.clear()
+    return {"rollout/learned_return_mean": mean}
 
 
 class EpisodeLog(VecEnvWrapper):

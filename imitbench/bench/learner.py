@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.base import RewardNet
+    from imitbench.rewards.reward_function import RewardFn
 
 
 Callback = Callable[[int, Mapping[str, float]], None]
@@ -48,6 +49,7 @@ class Task:
         hyperparameters: Values of all hyper-parameters on the card.
         seed: Seed for code that does not accept a NumPy generator.
         expert: The expert, for methods whose card requires one.
+        reward: Learned reward that a reference learner optimizes in place of the environment's.
         folder: Folder of the method's card, if it is outside this package.
         check_stop: Must be called every second or so by a learner that waits, for example for
             people; raises if the run must end.
@@ -59,6 +61,7 @@ class Task:
     hyperparameters: Mapping[str, Scalar]
     seed: int
     expert: BasePolicy | None = None
+    reward: RewardFn | None = None
     folder: Path | None = None
     check_stop: Callable[[], object] = never_stop
 

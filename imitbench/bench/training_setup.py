@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium as gym
 
 from imitbench.bench.artifacts import demos_of_run, expert_of_run, expert_of_suite
+from imitbench.bench.frozen_reward import reward_of_run
 from imitbench.bench.hidden_rewards import RewardView
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.reward_function import RewardFn
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class TrainingInputs:
             environment.
         expert: Returns the expert for spaces of observations and actions, where the method needs
             it.
+        reward: Returns the learned reward that replaces the environment's, for spaces of
+            observations and actions.
         judge: Returns the expert of the suite, on whose states a learned reward is compared with
             the true one after training; the method never gets it.
         folder: Folder of the method's card, if it is outside this package.
@@ -107,12 +111,17 @@ class TrainingInputs:
     demos: Sequence[TrajectoryWithRew] = ()
     demos_name: str | None = None
     expert: Callable[[gym.Space[Any], gym.Space[Any]], BasePolicy | None] = lambda *_: None
+    reward: Callable[[gym.Space[Any], gym.Space[Any]], RewardFn | None] = lambda *_: None
     judge: Callable[[gym.Space[Any], gym.Space[Any]], BasePolicy | None] = lambda *_: None
     folder: Path | None = None
 
     @classmethod
     def of(
-        cls, spec: RunSpec, root: Path, learner_of: Callable[[RunSpec], Learner] = make_learner
+        cls,
+        spec: RunSpec,
+        root: Path,
+        learner_of: Callable[[RunSpec], Learner] = make_learner,
+        out: Path = Path(),
     ) -> TrainingInputs:
         """Returns the inputs of a run.
 
@@ -120,6 +129,7 @@ class TrainingInputs:
             spec: Specification of the run.
             root: Folder that holds `experts/` and `demos/`.
             learner_of: Makes the learner, not set up yet.
+            out: Results folder of the run, for one that optimizes a learned reward.
 
         Raises:
             InputError: The method or the demonstrations cannot be loaded.
@@ -131,6 +141,9 @@ class TrainingInputs:
             demos_name=None if spec.demos is None else f"demos {spec.demos.repo}",
             expert=lambda obs, acts: expert_of_run(
                 spec, root, obs, acts, training_device(spec.device)
+            ),
+            reward=lambda obs, acts: reward_of_run(
+                spec, out, obs, acts, training_device(spec.device)
             ),
             judge=lambda obs, acts: expert_of_suite(spec, root, obs, acts),
             folder=folder_of(spec),

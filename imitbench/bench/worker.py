@@ -311,7 +311,8 @@ class _RunAttempt(Monitor):
 
     def _load(self, spec: RunSpec) -> TrainingInputs:
         require_device(spec.device)
-        return TrainingInputs.of(spec, Path(self.job.source_root), self.learner_of)
+        root, out = Path(self.job.source_root), Path(self.job.out)
+        return TrainingInputs.of(spec, root, self.learner_of, out)
 
     def _transfer_measures(self, episodes: Episodes | None) -> dict[str, float]:
         """Returns the evaluation of a policy trained from scratch on the learned reward."""

@@ -318,6 +318,7 @@ class EnvironmentCard(Card):
         wrappers: Wrappers of a variant, from the innermost to the outermost.
         evaluation_only: Whether only evaluations and references have these wrappers, so that
             methods train without them.
+        transfer: Whether only learned rewards are tested in this variant.
     """
 
     title: str
@@ -342,6 +343,7 @@ class EnvironmentCard(Card):
     variant_of: str | None = None
     wrappers: list[EnvironmentWrapper] = Field(default_factory=list)
     evaluation_only: bool = False
+    transfer: bool = False
     _module_digest: str | None = PrivateAttr(default=None)
 
     @property
@@ -497,6 +499,14 @@ class SuiteCard(LocatedCard):
         if card.variant_of is None:
             return False
         return bool(getattr(card, part) == getattr(self.environments[card.variant_of], part))
+
+    def transfer_tests(self, env_id: str) -> tuple[str, ...]:
+        """Names of the environments in which rewards that were learned in another are tested."""
+        return tuple(
+            name
+            for name, card in self.environments.items()
+            if card.transfer and card.variant_of == env_id
+        )
 
     @property
     def all_regimes(self) -> dict[str, Regime]:

@@ -98,9 +98,8 @@ def _run(
     Raises:
         typer.Exit: With 130 when it was stopped, and 1 when runs failed.
     """
-    from imitbench.bench.progress import make_observer
     from imitbench.bench.summary import summarize_sweep
-    from imitbench.bench.sweep import carry_out
+    from imitbench.cli.launch import complete
     from imitbench.experts.audit import CONTROLS, METHOD, RANDOM, plan_audit
     from imitbench.report.survival import Audit, Outcome
 
@@ -108,15 +107,7 @@ def _run(
         listed, algo, seeds, budget, resolved.device_class, make_notifier(quiet=quiet)
     )
     every = list(plans.values())
-    with make_observer(quiet=quiet) as observer:
-        outcome = carry_out(every, resolved, out=out, command=typed_command(), observer=observer)
-    for spec, failure in outcome.failed:
-        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
-    if outcome.left or outcome.queued or outcome.lost:
-        note("the audit needs all its runs; the same command continues")
-        raise typer.Exit(130 if outcome.left else 1)
-    if outcome.failed:
-        raise typer.Exit(1)
+    outcome = complete(every, resolved, out, quiet=quiet, what="the audit")
     scores = summarize_sweep(every, out, outcome).scores
     found = {
         key: Outcome.of_rows([row for row in scores if row.run_id in wanted])

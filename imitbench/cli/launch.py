@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from imitbench.bench.plan import Plan
     from imitbench.bench.summary import SweepSummary
+    from imitbench.bench.sweep import SweepOutcome
     from imitbench.executors.options import RunOptions
 
 
@@ -51,6 +52,40 @@ def launch(
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
         raise typer.Exit(1)
+
+
+def complete(
+    plans: Sequence[Plan], options: RunOptions, out: Path, *, quiet: bool, what: str
+) -> SweepOutcome:
+    """Runs plans of which every run is needed.
+
+    Args:
+        plans: See `launch`, also the next three.
+        options: As above.
+        out: As above.
+        quiet: As above.
+        what: What needs the runs, for the message.
+
+    Returns:
+        The outcome: all runs are complete.
+
+    Raises:
+        typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
+    """
+    from imitbench.bench.progress import make_observer
+    from imitbench.bench.sweep import carry_out
+    from imitbench.cli.output import note, typed_command
+
+    with make_observer(quiet=quiet) as observer:
+        outcome = carry_out(plans, options, out=out, command=typed_command(), observer=observer)
+    for spec, failure in outcome.failed:
+        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
+    if outcome.left or outcome.queued or outcome.lost:
+        note(f"{what} needs all its runs; the same command continues")
+        raise typer.Exit(130 if outcome.left else 1)
+    if outcome.failed:
+        raise typer.Exit(1)
+    return outcome
 
 
 def _print(

@@ -18,14 +18,20 @@ from imitbench.cli.output import (
     print_text,
     progress_bar,
 )
-from imitbench.errors import InputError
+from imitbench.cli.record_options import command_class
+from imitbench.errors import InputError, did_you_mean
+from imitbench.executors.options import RunOptions
+from imitbench.records.reward_scores import Optimizer
 from imitbench.records.selection import Selection
+from imitbench.util.name_lists import split_names
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imitbench.records.reward_scores import RewardProtocol
     from imitbench.reward_board.folder import EvaluatedRun
+    from imitbench.reward_board.optimization import Optimizations
     from imitbench.rewards.pictures import RewardPicture
 
 app = options.command_group("Measure and draw the rewards that runs have learned.")
@@ -53,12 +59,20 @@ _SHOWN = {
 }
 
 
-@app.command("evaluate")
+@app.command("evaluate", cls=command_class(RunOptions, pack=None))
 def evaluate(
+    context: typer.Context,
     out: options.Out = options.DEFAULT_OUT,
     suite: options.Suites = [],  # noqa: B006 (typer copies it)
     env: options.Envs = [],  # noqa: B006
     algo: options.Algos = [],  # noqa: B006
+    reoptimize: Annotated[
+        bool,
+        option("--reoptimize", "Also train three fresh policies on each reward, and score them."),
+    ] = False,
+    optimizer: Annotated[
+        list[str], option("--optimizer", "What trains them: ppo or sac; repeatable [ppo].", "NAME")
+    ] = [],  # noqa: B006
     again: Annotated[
         bool, option("--again", "Measure rewards that were measured already, too.")
     ] = False,
@@ -69,32 +83,119 @@ def evaluate(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure how far learned rewards agree with the true ones, for runs that are there.
+    """Measure what learned rewards are worth, for runs that are there.
 
     The run's policy, its expert and random actions act in the run's environment, in episodes that
-    no training saw. Nothing is trained. The numbers are stored with each run and in the database:
-    table reward_scores, and view reward_board.
+    no training saw, and the learned reward of their steps is compared with the true one. With
+    --reoptimize, fresh policies are trained on the learned reward, with the budget of the run,
+    there and in the environments with other dynamics that the suite's card names; and as many on
+    the true reward. The run itself is not trained again. The numbers are stored with each run and
+    in the database: table reward_scores, and view reward_board.
 
-    Example: imitbench rewards evaluate --out runs --algo airl
+    Example: imitbench rewards evaluate --out runs --algo airl --reoptimize --jobs 2
     """
     from imitbench.cards.plugins import find_suite
-    from imitbench.records.reward_scores import RewardProtocol
+    from imitbench.executors.registry import resolve
+    from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
+
+    if optimizer and not reoptimize:
+        raise InputError("--optimizer: trains policies with --reoptimize only; add it, or omit it")
+    folder = _folder_of(suite)
+    names = [find_suite(each).name if each == folder else each for each in suite]
+    protocol = RewardProtocol()
+    if reoptimize:
+        chosen = OptimizationProtocol(optimizers=parse_optimizers(optimizer))
+        protocol = protocol.model_copy(update={"optimization": chosen})
+    found = measure_rewards(
+        out,
+        Selection.of(names, env, algo),
+        protocol,
+        resolve(context.obj),
+        suite=folder,
+        again=again,
+        trust=trust,
+        quiet=quiet,
+    )
+    print_rewards(found, out, json=json)
+
+
+def parse_optimizers(given: Sequence[str]) -> tuple[Optimizer, ...]:
+    """Returns the optimizers that `--optimizer` names; PPO if it names none.
+
+    Raises:
+        InputError: A name is none of them.
+    """
+    known: dict[str, Optimizer] = {"ppo": "ppo", "sac": "sac"}
+    names = split_names("--optimizer", given) or ["ppo"]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--optimizer {name}: {did_you_mean(name, known)}")
+    return tuple(known[name] for name in names)
+
+
+def measure_rewards(
+    out: Path,
+    selection: Selection,
+    protocol: RewardProtocol,
+    run_options: RunOptions,
+    *,
+    suite: str | None = None,
+    again: bool = False,
+    trust: bool = False,
+    quiet: bool = False,
+) -> list[EvaluatedRun]:
+    """Trains what the protocol asks for, measures the rewards of runs, and stores the numbers.
+
+    Args:
+        out: Results folder.
+        selection: Which runs.
+        protocol: How to measure.
+        run_options: Executor, jobs and other execution options.
+        suite: Folder of the suite that has their experts; `None` for the bundled ones.
+        again: Whether to measure rewards that were measured already.
+        trust: Whether to import the plug-ins that made them.
+        quiet: Whether to hide progress.
+
+    Raises:
+        InputError: There are no such runs, or one cannot be planned.
+        typer.Exit: Trainings were stopped, or failed.
+    """
+    from imitbench.cli.launch import complete
     from imitbench.reward_board.folder import evaluate_runs, runs_with_rewards
+    from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
     from imitbench.store.collector import collect
 
     start_torch()
-    folder = _folder_of(suite)
-    names = [find_suite(each).name if each == folder else each for each in suite]
-    runs = runs_with_rewards(out, Selection.of(names, env, algo))
+    runs = runs_with_rewards(out, selection)
+    optimizations: dict[str, Optimizations] = {}
+    if protocol.optimization is not None:
+        plans, optimizations = plan_optimizations(
+            runs,
+            protocol.optimization,
+            suite=suite,
+            trust=trust,
+            device=run_options.device_class,
+        )
+        folder = reoptimized_folder(out)
+        complete(plans, run_options, folder, quiet=quiet, what="the measurement")
     found: list[EvaluatedRun] = []
     with progress_bar("rewards", quiet=quiet) as show:
         show(0, len(runs))
         for evaluated in evaluate_runs(
-            runs, RewardProtocol(), suite=folder, again=again, trust=trust
+            runs, protocol, suite=suite, again=again, trust=trust, optimizations=optimizations
         ):
             found.append(evaluated)
             show(len(found), len(runs))
     collect(out)
+    return found
+
+
+def print_rewards(found: Sequence[EvaluatedRun], out: Path, *, json: bool) -> None:
+    """Prints what was measured.
+
+    Raises:
+        typer.Exit: With 1 when a reward could not be measured.
+    """
     if json:
         print_json([_document(each) for each in found])
     else:
@@ -146,11 +247,36 @@ def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
         "share of pairs of fragments that both order alike; EPIC, DARD: distances, 0 for the same "
         "and 0.71 for unrelated rewards."
     )
+    _print_policies(measured)
     reasons = {why for each in measured if each.scores for why in each.scores.without.values()}
     for why in sorted(reasons):
         note(f"n/a: {why}")
     fresh = sum(each.new for each in measured)
     note(f"{count(fresh, 'reward')} measured, {len(measured) - fresh} known already in {out}")
+
+
+def _print_policies(measured: Sequence[EvaluatedRun]) -> None:
+    """Prints the scores of the policies that belong to each reward, if any were trained."""
+    from imitbench.reward_board.folder import policy_rows
+
+    rows = policy_rows(measured)
+    if not rows:
+        return
+    numbers = ("runs", "came along", "re-optimized", "true reward", "hacking gap")
+    heads = ["environment", "algorithm", "trained by", "scored in"]
+    print_table(
+        [*heads, *(Column(name, right=True) for name in numbers)],
+        [
+            [row.env, row.algo, row.optimizer, row.tested_in or "the same", str(row.runs)]
+            + ["n/a" if value is None else f"{value:.2f}" for value in row.values]
+            for row in rows
+        ],
+    )
+    print_text(
+        "\nMean scores over runs. came along: the policy of the run; re-optimized: fresh policies "
+        "trained there on the frozen learned reward; true reward: the same on the true one; "
+        "hacking gap: score lost since its peak while the learned return still rose."
+    )
 
 
 @app.command("show")

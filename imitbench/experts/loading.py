@@ -7,7 +7,6 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import torch as th
 from stable_baselines3.common.policies import BasePolicy
 
@@ -21,7 +20,6 @@ from imitbench.experts.lookup import (
 from imitbench.experts.measurement import spaces_of, with_own_arguments
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
-from imitbench.policies.space_check import spaces_alike
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.rewards.base import RewardNet
@@ -88,23 +86,6 @@ def load_suite_expert(listed: ListedEnvironment | None, spec: EnvironmentSpec) -
         return None
     named = NamedPolicy(listed.expert.name, listed.expert, spec)
     return load_subject(named, spec, trust=False, plugin=None)
-
-
-def reward_misfit(
-    net: RewardNet, env: gym.Env[Any, Any]
-) -> tuple[str, gym.Space[Any], gym.Space[Any]] | None:
-    """Returns where a reward does not fit an environment; `None` if it fits.
-
-    Returns:
-        `observations` or `actions`, the reward's space of these, and the environment's.
-    """
-    for what, own, wanted in (
-        ("observations", net.observation_space, env.observation_space),
-        ("actions", net.action_space, env.action_space),
-    ):
-        if not spaces_alike(own, wanted):
-            return what, own, wanted
-    return None
 
 
 def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> BasePolicy:

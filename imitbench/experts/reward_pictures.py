@@ -34,7 +34,6 @@ from imitbench.experts.loading import (
     load_run_reward,
     load_subject,
     load_suite_expert,
-    reward_misfit,
 )
 from imitbench.experts.lookup import (
     ListedEnvironment,
@@ -43,6 +42,7 @@ from imitbench.experts.lookup import (
     find_named_policy,
     find_same_environment,
 )
+from imitbench.policies.space_check import check_reward_fits
 from imitbench.policies.stateful import StatefulPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.records.runs import EnvironmentSpec
@@ -230,13 +230,10 @@ def _check_spaces(net: RewardNet, spec: EnvironmentSpec, where: str) -> None:
     env = make_environment(spec)
     env.close()
     _flat_size(env.observation_space, spec.id)
-    misfit = reward_misfit(net, env)
-    if misfit is not None:
-        what, own, wanted = misfit
-        raise InputError(
-            f"{where}: the reward is of {what} {one_line(own, 100)}, but {spec.id} has "
-            f"{one_line(wanted, 100)}; name the environment of its training by --env"
-        )
+    try:
+        check_reward_fits(net, env.observation_space, env.action_space, where=where)
+    except InputError as error:
+        raise InputError(f"{error}; name the environment of its training by --env") from None
 
 
 def _flat_size(space: gym.Space[Any], env_id: str) -> int:

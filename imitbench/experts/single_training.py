@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
+from imitbench.bench.frozen_reward import frozen
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single_run import TrainingSetup
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
@@ -31,6 +32,7 @@ from imitbench.experts.lookup import (
 from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import Spaces, load_expert_policy
+from imitbench.policies.space_check import check_reward_fits
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, training_device
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.untrusted import gate
@@ -190,13 +192,10 @@ def _reward(folder: Path, plugin: str | None, spaces: Spaces, device: str) -> Re
     load = partial(load_reward_net, path, device, plugin=plugin, trust=None, option=named)
     # Code that the user named is imported as it is.
     net = gate.checked(load, path, trusted=plugin is not None)
-    for name, own, theirs in (
-        ("observations", net.observation_space, spaces.observation_space),
-        ("actions", net.action_space, spaces.action_space),
-    ):
-        if (type(own), own.shape) != (type(theirs), theirs.shape):
-            raise InputError(f"--reward {folder}: is for {name} in {own}, not in {theirs}")
-    return partial(net.predict_processed, update_stats=False)
+    check_reward_fits(
+        net, spaces.observation_space, spaces.action_space, where=f"--reward {folder}"
+    )
+    return frozen(net)
 
 
 def _budget(

@@ -1,8 +1,8 @@
-"""Checks whether a policy fits the spaces of an environment."""
+"""Checks whether a policy or a reward fits the spaces of an environment."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 from stable_baselines3.common.policies import BasePolicy
@@ -13,6 +13,14 @@ from stable_baselines3.common.preprocessing import (
 from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
 
 from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+
+class Spaced(Protocol):
+    """A policy or a reward, which is made for certain spaces."""
+
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
 
 
 def check_policy_fits(
@@ -34,14 +42,35 @@ def check_policy_fits(
         InputError: Type or shape of a space differ. Bounds may differ, as they do between
             versions of an environment.
     """
+    _check(policy, channels_first(observation_space), action_space, where, "policy")
+
+
+def check_reward_fits(
+    net: Spaced,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    *,
+    where: str,
+) -> None:
+    """Checks that a reward network fits the spaces of an environment; as `check_policy_fits`."""
+    _check(net, observation_space, action_space, where, "reward")
+
+
+def _check(
+    made: Spaced,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    where: str,
+    kind: str,
+) -> None:
     for what, own, wanted in (
-        ("observations", policy.observation_space, channels_first(observation_space)),
-        ("actions", policy.action_space, action_space),
+        ("observations", made.observation_space, observation_space),
+        ("actions", made.action_space, action_space),
     ):
         if not spaces_alike(own, wanted):
             raise InputError(
-                f"{where}: made for {what} {own}, but the environment has {wanted}; "
-                "use a policy of this environment"
+                f"{where}: made for {what} {one_line(own, 100)}, but the environment has "
+                f"{one_line(wanted, 100)}; use a {kind} of this environment"
             )
 
 

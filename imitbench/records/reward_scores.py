@@ -12,6 +12,26 @@ SCORES_FILE = "reward_scores.json"
 """File of a run directory with its `RewardScores`."""
 
 
+Optimizer = Literal["ppo", "sac"]
+"""What trains fresh policies: PPO, or the agent of the methods with a replay buffer."""
+
+
+class OptimizationProtocol(Record):
+    """How fresh policies are trained on learned rewards.
+
+    Each has the settings of the reference on the true reward, and the budget of the run that
+    learned the reward.
+
+    Attributes:
+        optimizers: What trains them; SAC only where actions are continuous.
+        policies: Fresh policies of each optimizer for each reward and environment, with seeds of
+            their own.
+    """
+
+    optimizers: tuple[Optimizer, ...] = Field(default=("ppo",), min_length=1)
+    policies: int = Field(default=3, ge=1)
+
+
 class RewardProtocol(Record):
     """How learned rewards are compared with the true one.
 
@@ -24,6 +44,7 @@ class RewardProtocol(Record):
         discount: Discount factor of the shaping that EPIC and DARD remove.
         samples: Number of transitions that they compare, and of states and actions that their
             means are over.
+        optimization: How fresh policies are trained; `None` if none are.
     """
 
     version: Literal[1] = 1
@@ -32,15 +53,25 @@ class RewardProtocol(Record):
     fragment_length: int = Field(default=50, ge=1)
     discount: float = Field(default=0.99, ge=0, le=1)
     samples: int = Field(default=512, ge=2)
+    optimization: OptimizationProtocol | None = None
+
+    def covers(self, other: RewardProtocol) -> bool:
+        """Whether what was measured so includes all that the other measures."""
+        if other.optimization is None:
+            other = other.model_copy(update={"optimization": self.optimization})
+        return self == other
 
 
 class RewardScore(Record):
     """One number about a learned reward, with an interval of 95 %.
 
     Attributes:
-        measure: What was measured, such as `spearman_step`.
+        measure: What was measured, such as `spearman_step`; or `score` of a policy, and
+            `hacking_gap` of its training.
         behavior: Episodes that it was measured on: `expert`, `learner`, `random`, `mixture`, or
-            `all` of them.
+            `all` of them; or the policy: `learner`, `reoptimized_ppo` or `reoptimized_sac`, which
+            were trained on the learned reward, `true_reward_ppo` or `true_reward_sac`.
+        tested_in: Name of the environment with other dynamics; `None` for that of the run.
         value: The number.
         low: Lower end of the interval.
         high: Upper end.
@@ -48,6 +79,7 @@ class RewardScore(Record):
 
     measure: str
     behavior: str
+    tested_in: str | None = None
     value: float
     low: float
     high: float

@@ -83,6 +83,19 @@ class DemoSpec(ArtifactSpec, AbbreviatedRecord):
         return self.count == self.available and self.every is None
 
 
+class LearnedReward(Record):
+    """The stored reward of a run, which another run optimizes in place of the environment's own.
+
+    Attributes:
+        run: Path of the run that learned it below its results folder:
+            `suite/algorithm/environment/run_id`.
+        digest: SHA-256 over its files.
+    """
+
+    run: Annotated[str, Field(pattern=r"^[^/.\\][^/\\]*(/[^/.\\][^/\\]*){3}$")]
+    digest: str
+
+
 class Budget(Record):
     """Amount of training of a run.
 
@@ -128,9 +141,11 @@ class RunSpec(AbbreviatedRecord):
             built-in algorithms, whose cards state it. `imitbench.records.bundled_cards` returns
             the role of any run. Serialized only if it is not `None`, so that earlier files stay
             unchanged.
+        reward: Learned reward that replaces the environment's own in training; `None` for none.
+            Serialized only if it is not `None`.
     """
 
-    optional = ("role", "pack")
+    optional = ("role", "pack", "reward")
 
     schema_version: Literal[1] = 1
     suite: str
@@ -149,6 +164,7 @@ class RunSpec(AbbreviatedRecord):
     variant: str = ""
     uses_reward: bool = False
     role: Literal["reference", "control"] | None = None
+    reward: LearnedReward | None = None
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> RunSpec:
         """Copies the record; a changed copy has hashes of its own."""

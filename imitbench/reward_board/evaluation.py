@@ -1,7 +1,8 @@
 """Measures how far the learned reward of a run agrees with the true one.
 
 The run's policy, its expert and random actions act in the run's environment, each from seeds of
-their own, which no training saw. Nothing is trained.
+their own, which no training saw. Nothing is trained here; policies that were trained on the reward
+are compared with others where there are any.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from imitbench.experts.loading import (
     load_run_reward,
     load_subject,
     load_suite_expert,
-    reward_misfit,
 )
 from imitbench.experts.lookup import find_named_policy, find_same_environment
+from imitbench.policies.space_check import check_reward_fits
 from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardScores
 from imitbench.records.runs import EnvironmentSpec, RunSpec
+from imitbench.reward_board.optimization import Optimizations
+from imitbench.reward_board.outcomes import optimization_scores
 from imitbench.rewards.agreement import agreement, distances
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.distances import Steps
@@ -47,6 +50,7 @@ def evaluate_reward(
     suite: str | None = None,
     plugin: str | None = None,
     trust: bool = False,
+    optimizations: Optimizations | None = None,
 ) -> RewardScores:
     """Compares the learned reward of a run with the true one.
 
@@ -57,6 +61,7 @@ def evaluate_reward(
         plugin: The plug-in method, such as `./my_method`, whose source defines classes of the run's
             policy or reward; it is imported.
         trust: Whether that source may have changed since the run.
+        optimizations: Fresh policies on the reward, trained already; `None` for none.
 
     Raises:
         InputError: The run is not complete, has no stored reward, or one of other spaces; its
@@ -82,11 +87,15 @@ def evaluate_reward(
     far, without = _distances(net, behaviors, spec, protocol)
     if expert is None:
         without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
+    fresh: list[RewardScore] = []
+    if optimizations is not None:
+        fresh, missing = optimization_scores(directory, optimizations, policy)
+        without |= missing
     return RewardScores(
         run_id=spec.run_id,
         protocol=protocol,
         without=without,
-        scores=(*scores, *far),
+        scores=(*scores, *far, *fresh),
         imitbench=__version__,
     )
 
@@ -99,12 +108,8 @@ def check_spaces(net: RewardNet, spec: RunSpec) -> None:
     """
     env = make_environment(spec.environment)
     env.close()
-    misfit = reward_misfit(net, env)
-    if misfit is not None:
-        what, own, due = misfit
-        raise InputError(
-            f"run {spec.run_id}: its reward takes {what} {own}, but {spec.environment.id} has {due}"
-        )
+    where = f"run {spec.run_id}: its reward"
+    check_reward_fits(net, env.observation_space, env.action_space, where=where)
 
 
 def sample_behaviors(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from imitbench.errors import InputError
-from imitbench.experts.lookup import find_named_policy
 from imitbench.records.reward_scores import RewardProtocol, RewardScores
 from imitbench.records.runs import RunSpec
 from imitbench.records.selection import Selection
 from imitbench.reward_board.evaluation import evaluate_reward
+from imitbench.reward_board.optimization import Optimizations, plugin_of_run
 from imitbench.rewards.storage import DESCRIPTION_FILE
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
-from imitbench.util.hub_client import silent
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,7 @@ def evaluate_runs(
     suite: str | None = None,
     again: bool = False,
     trust: bool = False,
+    optimizations: Mapping[str, Optimizations] | None = None,
 ) -> Iterator[EvaluatedRun]:
     """Measures the rewards of runs, and stores the numbers in their folders.
 
@@ -84,6 +84,7 @@ def evaluate_runs(
         suite: Folder of the suite that has their experts; `None` for the bundled ones.
         again: Whether to measure them again.
         trust: Whether to import the plug-ins that made them.
+        optimizations: Fresh policies that were trained on each reward, by the run's id.
 
     Yields:
         Each run, once it is measured.
@@ -91,7 +92,7 @@ def evaluate_runs(
     for directory in runs:
         spec = directory.read_spec()
         known = directory.read_reward_scores()
-        if known is not None and known.protocol == protocol and not again:
+        if known is not None and known.protocol.covers(protocol) and not again:
             yield EvaluatedRun(spec, known, new=False)
             continue
         try:
@@ -99,19 +100,15 @@ def evaluate_runs(
                 directory,
                 protocol,
                 suite=suite,
-                plugin=_plugin_of(directory) if trust else None,
+                plugin=plugin_of_run(directory) if trust else None,
                 trust=trust,
+                optimizations=(optimizations or {}).get(spec.run_id),
             )
         except InputError as error:
             yield EvaluatedRun(spec, None, str(error))
             continue
         directory.write_reward_scores(scores)
         yield EvaluatedRun(spec, scores)
-
-
-def _plugin_of(directory: RunDirectory) -> str | None:
-    out = directory.results
-    return find_named_policy(str(directory.path), out=out, revision=None, notify=silent).plugin
 
 
 def medians(
@@ -125,3 +122,70 @@ def medians(
                 cell = run.spec.environment.id, run.spec.algo_label
                 found.setdefault(cell, []).append(score.value)
     return {cell: median(values) for cell, values in found.items()}
+
+
+@dataclass(frozen=True)
+class PolicyRow:
+    """Mean scores of the policies that belong to the rewards of one algorithm.
+
+    Attributes:
+        env: Environment in which the rewards were learned.
+        algo: Algorithm that learned them.
+        optimizer: What trained the fresh policies.
+        tested_in: Environment with other dynamics; `None` for the same.
+        runs: Number of rewards.
+        learner: Score of the policies that came with the rewards.
+        reoptimized: Score of the policies that were trained on them.
+        true_reward: Score of the policies that were trained on the true reward.
+        hacking_gap: Score that was lost while the learned return still rose; in the environment of
+            the run only.
+    """
+
+    env: str
+    algo: str
+    optimizer: str
+    tested_in: str | None
+    runs: int
+    learner: float | None
+    reoptimized: float | None
+    true_reward: float | None
+    hacking_gap: float | None
+
+    @property
+    def values(self) -> tuple[float | None, ...]:
+        """The four numbers, in the order of the attributes."""
+        return self.learner, self.reoptimized, self.true_reward, self.hacking_gap
+
+
+def policy_rows(runs: Iterable[EvaluatedRun]) -> list[PolicyRow]:
+    """Returns a row for each algorithm, environment, optimizer and tested environment."""
+    values: dict[tuple[str, str, str | None, str], dict[str, list[float]]] = {}
+    learners: dict[tuple[str, str, str | None], list[float]] = {}
+    for run in runs:
+        cell = run.spec.environment.id, run.spec.algo_label
+        for score in () if run.scores is None else run.scores.scores:
+            if score.measure == "score" and score.behavior == "learner":
+                learners.setdefault((*cell, score.tested_in), []).append(score.value)
+            elif score.measure in ("score", "hacking_gap"):
+                kind, _, optimizer = score.behavior.rpartition("_")
+                name = kind if score.measure == "score" else score.measure
+                own = values.setdefault((*cell, score.tested_in, optimizer), {})
+                own.setdefault(name, []).append(score.value)
+
+    def averaged(found: Sequence[float] | None) -> float | None:
+        return mean(found) if found else None
+
+    return [
+        PolicyRow(
+            env,
+            algo,
+            optimizer,
+            tested_in,
+            len(own.get("reoptimized", ())),
+            averaged(learners.get((env, algo, tested_in))),
+            *(averaged(own.get(name)) for name in ("reoptimized", "true_reward", "hacking_gap")),
+        )
+        for (env, algo, tested_in, optimizer), own in sorted(
+            values.items(), key=lambda item: [part or "" for part in item[0]]
+        )
+    ]

@@ -243,6 +243,15 @@ def load_reward_net(
     return net.to(device)
 
 
+def plugin_of_reward(directory: Path) -> PluginSource | None:
+    """Returns the source that defines classes of a stored network; `None` if this package does.
+
+    Raises:
+        InputError: `reward.json` is missing or malformed.
+    """
+    return read_description(directory / DESCRIPTION_FILE, _Description, "reward network").plugin
+
+
 def _how_to_read(file: Path) -> str:
     if (file.parent / DESCRIPTION_FILE).is_file():
         return f"pass its folder, {file.parent}"

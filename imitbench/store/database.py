@@ -48,7 +48,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -70,7 +70,8 @@ CREATE TABLE runs (
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
 CREATE TABLE measures (run_id VARCHAR, measure VARCHAR, value DOUBLE);
 CREATE TABLE reward_scores (
-    run_id VARCHAR, measure VARCHAR, behavior VARCHAR, value DOUBLE, low DOUBLE, high DOUBLE
+    run_id VARCHAR, measure VARCHAR, behavior VARCHAR, tested_in VARCHAR,
+    value DOUBLE, low DOUBLE, high DOUBLE
 );
 CREATE TABLE episodes (
     run_id VARCHAR, episode BIGINT, deterministic BOOLEAN, raw_return DOUBLE, length BIGINT,
@@ -134,7 +135,7 @@ CREATE VIEW attempts AS
 CREATE VIEW current_runs AS {current_runs_query("attempts")};
 CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN current_runs USING (run_id);
 CREATE VIEW reward_board AS
-    SELECT {_RUN_COLUMNS}, measure, behavior, value, low, high
+    SELECT {_RUN_COLUMNS}, measure, behavior, tested_in, value, low, high
     FROM latest JOIN reward_scores USING (run_id);
 CREATE VIEW latest_failures AS
     SELECT failures.* FROM failures SEMI JOIN current_runs USING (run_id);

@@ -141,7 +141,7 @@ def test_a_learned_reward_trains_another_policy(tmp_path, algo):
     own = train(*arguments, "--log-dir", tmp_path / "own")
     assert learnt["reward"]
     assert learnt["mean_return"] != own["mean_return"]
-    with pytest.raises(InputError, match="is for observations in"):
+    with pytest.raises(InputError, match="made for observations"):
         train("rl", "--env", "seals/CartPole-v0", "--reward", tmp_path / "gail")
 
 

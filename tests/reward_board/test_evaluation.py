@@ -113,8 +113,8 @@ def test_a_run_that_cannot_be_measured_does_not_stop_the_others(tmp_path, few):
     assert printed.exit_code == 1
     assert "1 reward measured" in printed.stderr
     [line] = [each for each in printed.stderr.splitlines() if "not measured" in each]
-    assert "its reward takes observations Box(-1.0, 1.0, (5,), float32)" in line
-    assert "Pendulum-v1 has Box(" in line
+    assert "its reward: made for observations Box(-1.0, 1.0, (5,), float32)" in line
+    assert "but the environment has Box(" in line
     assert wrong.read_reward_scores() is None
 
 

@@ -7,6 +7,7 @@ of Stable-Baselines3; or per rollout, which is much faster, for `imitbench.rl.pp
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,6 +126,11 @@ class Generator(ABC):
             **learn_kwargs: Passed on to the algorithm's `learn`.
         """
 
+    @property
+    @abstractmethod
+    def learned_returns(self) -> deque[float]:
+        """Returns of the latest episodes by the reward function, at most 100; may be cleared."""
+
     def state_dict(self) -> dict[str, Any]:
         """State of the algorithm and its records; excludes that of the environments."""
         return {"algorithm": algorithm_state(self.algorithm)}
@@ -169,6 +175,12 @@ class StepRewardGenerator(Generator):
             },
             list(lengths),
         )
+
+    @property
+    def learned_returns(self) -> deque[float]:
+        """Returns of the latest episodes by the reward function."""
+        wrapped = self.venv_train
+        return wrapped.episode_rewards if isinstance(wrapped, RewardVecEnvWrapper) else deque()
 
     def state_dict(self) -> dict[str, Any]:
         """See `Generator.state_dict`."""
@@ -215,6 +227,11 @@ class RolloutRewardGenerator(Generator):
         """Trains, and records each completed rollout."""
         continue_learning(self.algorithm, timesteps, self.recorder, learn_kwargs)
         return self.recorder.pop()
+
+    @property
+    def learned_returns(self) -> deque[float]:
+        """Returns of the latest episodes by the reward function."""
+        return self.recorder.episode_rewards
 
     def state_dict(self) -> dict[str, Any]:
         """See `Generator.state_dict`."""

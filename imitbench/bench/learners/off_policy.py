@@ -19,12 +19,13 @@ from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer, TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
-from imitbench.bench.curve import EpisodeLog, silent_logger
+from imitbench.bench.curve import EpisodeLog, pop_learned_return, silent_logger
 from imitbench.bench.environments import make_packed_environments
 from imitbench.bench.learner import Callback, Checkpoint, PackedLearner, Task, no_checkpoint
 from imitbench.bench.learners.algorithm_learner import CURVE_POINTS
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
+from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
@@ -97,13 +98,17 @@ class OffPolicyImitationLearner(PackedLearner):
             logged = trainer.train_seeds(min(part, total - trainer.num_timesteps))
             step = trainer.num_timesteps
             first, *others = (
-                {**self._episodes.pop(seed), **each} for seed, each in enumerate(logged)
+                {**self.pop_episodes(seed), **each} for seed, each in enumerate(logged)
             )
             for curve, metrics in zip(self.curves, others, strict=True):
                 curve.append({"step": step, **metrics})
             callback(step, first)
             checkpoint()
         return trainer.num_timesteps
+
+    def pop_episodes(self, seed: int) -> dict[str, float]:
+        """Returns metrics of a seed's episodes since the last call."""
+        return self._episodes.pop(seed)
 
     def policies(self) -> Sequence[BasePolicy]:
         """The agent's policy of each seed."""
@@ -273,4 +278,30 @@ class TrueRewardLearner(OffPolicyImitationLearner):
     def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
         """Creates the agent; nothing has to be learned of a state whose reward is known to be 0."""
         shared["options"] = replace(shared["options"], absorbing_states=False)
+        self._rewarded: RewardVecEnvWrapper | None = None
+        if task.reward is not None:
+            shared["venv"] = self._rewarded = RewardVecEnvWrapper(shared["venv"], task.reward)
         return super().make_trainer(task, **shared)
+
+    def pop_episodes(self, seed: int) -> dict[str, float]:
+        """Returns metrics of a seed's episodes, with returns by the learned reward if there is one.
+
+        Policies that share a learned reward are not trained in packs.
+        """
+        found = super().pop_episodes(seed)
+        if self._rewarded is None:
+            return found
+        return found | pop_learned_return(self._rewarded.episode_rewards)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of method and environments, and of what replaces their rewards."""
+        state = super().state_dict()
+        if self._rewarded is not None:
+            state["rewarded"] = self._rewarded.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)
+        if self._rewarded is not None:
+            self._rewarded.load_state_dict(state["rewarded"])

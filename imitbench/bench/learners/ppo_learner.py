@@ -9,8 +9,8 @@ import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.algorithms.adversarial.generator import Experience, Generator, make_generator
-from imitbench.bench.curve import silent_logger
+from imitbench.algorithms.adversarial.generator import Experience, make_generator
+from imitbench.bench.curve import pop_learned_return, silent_logger
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.reward_learner import RewardLearner
 from imitbench.rewards.reward_function import RewardFn
@@ -26,7 +26,7 @@ class _PPOTrainer:
     def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
         self.ppo = ppo
         ppo.set_logger(silent_logger())
-        self.generator: Generator = make_generator(ppo, venv, reward_fn)
+        self.generator = make_generator(ppo, venv, reward_fn)
 
     def train(self, steps: int) -> None:
         """Trains for `steps` environment steps."""
@@ -78,10 +78,18 @@ class PPOLearner(RewardLearner[_PPOTrainer]):
     def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> _PPOTrainer:
-        """Creates PPO on the reward."""
-        return _PPOTrainer(self.ppo, self.episodes, self.make_reward(task, demos, rng))
+        """Creates PPO on the reward, or on the learned one that the task gives."""
+        reward_fn = task.reward or self.make_reward(task, demos, rng)
+        return _PPOTrainer(self.ppo, self.episodes, reward_fn)
 
     def train_round(self, steps: int) -> dict[str, float]:
         """Trains for one rollout."""
         self.trainer.train(steps)
         return self.latest_metrics()
+
+    def latest_metrics(self) -> dict[str, float]:
+        """Returns metrics of the latest rollout for the curve."""
+        metrics = super().latest_metrics()
+        if self.task.reward is None:
+            return metrics
+        return metrics | pop_learned_return(self.trainer.generator.learned_returns)

@@ -1,0 +1,152 @@
+"""The numbers that come out of fresh policies: scores, and how far a reward was hacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.bench.seeding import derive_seed
+from imitbench.experts.measurement import measure
+from imitbench.records.reward_scores import RewardScore
+from imitbench.records.runs import ReferenceScores
+from imitbench.reward_board.optimization import FreshPolicies, Optimizations, reoptimized_folder
+from imitbench.stats.significance import welch_margins
+from imitbench.store.run_dir import RunDirectory
+
+TRUE_RETURN, LEARNED_RETURN = "rollout/return_mean", "rollout/learned_return_mean"
+
+
+def optimization_scores(
+    directory: RunDirectory, found: Optimizations, policy: BasePolicy
+) -> tuple[list[RewardScore], dict[str, str]]:
+    """Returns the scores of the policies that belong to a run, and what is missing.
+
+    Args:
+        directory: The run that learned the reward.
+        found: Its fresh policies.
+        policy: The policy that came with the reward.
+
+    Returns:
+        Scores of the run's policy and of the fresh ones, where the reward was learned and in the
+        environments with other dynamics, and the hacking gap; and reasons by measure.
+    """
+    spec, result = directory.read_spec(), directory.read_result()
+    out = reoptimized_folder(directory.results)
+    own = result.raw_return, result.return_std, spec.protocol.episodes
+    scores = [_of_episodes(None, result.references, *own)]
+    for test in found.tests:
+        returns = measure(
+            test.spec,
+            policy,
+            episodes=spec.protocol.episodes,
+            deterministic=False,
+            seed=derive_seed(spec.seed, f"reward board, unchanged in {test.spec.id}"),
+        ).episodes.returns
+        shown = float(returns.mean()), float(returns.std()), len(returns)
+        scores.append(_of_episodes(test.spec.id, test.references, *shown))
+    without: dict[str, str] = {}
+    for kind, cells in (("reoptimized", found.learned), ("true_reward", found.true)):
+        for fresh in cells:
+            behavior = f"{kind}_{fresh.optimizer}"
+            done, problem = _done(out, fresh)
+            if problem:
+                without[f"{behavior} in {fresh.env_id}"] = problem
+            if not done:
+                continue
+            tested_in = None if fresh.env_id == spec.environment.id else fresh.env_id
+            scores.append(_mean("score", behavior, tested_in, [_score(each) for each in done]))
+            if kind == "reoptimized" and tested_in is None:
+                gaps = [gap for each in done if (gap := hacking_gap_of(each)) is not None]
+                if gaps:
+                    scores.append(_mean("hacking_gap", behavior, None, gaps))
+    return scores, without
+
+
+def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], float]) -> float:
+    """Returns how much of the true score was lost while the learned return still rose.
+
+    The true return is followed from its highest point on; the gap is what is lost until the end,
+    if the learned return is higher at the end than at that point. Returns are means over a tenth
+    of the curve, because single episodes are noisy.
+
+    Args:
+        points: Points of the learning curve, in order, each with both returns.
+        score: Returns the score of a mean return.
+
+    Returns:
+        The difference of scores, at least 0; 0 for a curve of fewer than two points.
+    """
+    both = [each for each in points if TRUE_RETURN in each and LEARNED_RETURN in each]
+    parts = np.array_split(np.arange(len(both)), min(10, max(1, len(both))))
+    true, learned = (
+        np.array([np.mean([both[i][name] for i in part]) for part in parts if len(part)])
+        for name in (TRUE_RETURN, LEARNED_RETURN)
+    )
+    if len(true) < 2:
+        return 0.0
+    best = int(true.argmax())
+    if not learned[-1] > learned[best]:
+        return 0.0
+    return max(0.0, score(float(true[best])) - score(float(true[-1])))
+
+
+def hacking_gap_of(directory: RunDirectory) -> float | None:
+    """Returns the hacking gap of a run; `None` if its curve has no returns of whole episodes."""
+    points = directory.read_curve()
+    if not any(TRUE_RETURN in each and LEARNED_RETURN in each for each in points):
+        return None
+    return hacking_gap(points, directory.read_result().references.score)
+
+
+def _done(out: Path, fresh: FreshPolicies) -> tuple[list[RunDirectory], str]:
+    """Returns the complete runs, and why there are not all."""
+    found = [RunDirectory.of(out, spec) for spec in fresh.specs]
+    done = [each for each in found if each.is_done]
+    failed = sum(each.has_failed for each in found)
+    if len(done) == len(found):
+        return done, ""
+    of = f"{len(done)} of {len(found)} fresh policies are trained"
+    return done, f"{of}, {failed} failed" if failed else of
+
+
+def _score(directory: RunDirectory) -> float:
+    result = directory.read_result()
+    return result.references.score(result.raw_return)
+
+
+def _mean(
+    measured: str, behavior: str, tested_in: str | None, values: Sequence[float]
+) -> RewardScore:
+    """Returns a mean with Student's interval; with one value, the value alone."""
+    mean, margin = float(np.mean(values)), 0.0
+    if len(values) > 1:
+        spread = np.array([[np.var(values, ddof=1)]])
+        margin = float(welch_margins(spread, np.array([[len(values)]]))[0])
+    return RewardScore(
+        measure=measured,
+        behavior=behavior,
+        tested_in=tested_in,
+        value=mean,
+        low=mean - margin,
+        high=mean + margin,
+    )
+
+
+def _of_episodes(
+    tested_in: str | None, references: ReferenceScores, mean: float, std: float, count: int
+) -> RewardScore:
+    """Returns the score of the run's policy, with the interval of its episodes."""
+    unbiased = std**2 * count / max(1, count - 1)
+    margin = float(welch_margins(np.array([[unbiased]]), np.array([[count]]))[0])
+    ends = sorted(references.score(end) for end in (mean - margin, mean + margin))
+    return RewardScore(
+        measure="score",
+        behavior="learner",
+        tested_in=tested_in,
+        value=references.score(mean),
+        low=ends[0],
+        high=ends[1],
+    )

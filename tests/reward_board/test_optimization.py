@@ -1,0 +1,247 @@
+"""Fresh policies are trained on frozen rewards, where these were learned and elsewhere."""
+
+import copy
+import json
+import shutil
+
+import duckdb
+import numpy as np
+import pytest
+import yaml
+from reward_board.test_evaluation import FEW
+from support.runs import make_spec
+from support.short_suite import write_short_suite
+from support.synthetic_runs import write_finished
+from typer.testing import CliRunner
+
+from imitbench.bench.environments import make_environment
+from imitbench.bench.frozen_reward import pin_reward, reward_of_run
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.off_policy import TrueRewardLearner
+from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.plugins import find_suite
+from imitbench.cli.main import app
+from imitbench.errors import InputError
+from imitbench.experts.lookup import find_expert
+from imitbench.policies.storage import load_policy, save_policy
+from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
+from imitbench.records.runs import Budget, EnvironmentSpec
+from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
+from imitbench.reward_board.outcomes import hacking_gap
+from imitbench.rewards.reward_nets import BasicRewardNet
+from imitbench.rewards.storage import save_reward
+from imitbench.store.run_dir import RunDirectory
+
+ENV, OTHER = "Pendulum-v1", "Pendulum-v1+moon"
+ONE = OptimizationProtocol(policies=1)
+LENGTH = 8  # of episodes, in steps
+
+
+def write_suite(folder):
+    """Pendulum with short episodes, and a variant on the moon in which rewards are tested."""
+    write_short_suite(folder, steps=LENGTH, env_steps=4096, replay_steps=32)
+    path = folder / "suite.yaml"
+    document = yaml.safe_load(path.read_text())
+    base = copy.deepcopy(document["environments"][ENV])
+    document["environments"][OTHER] = {
+        "title": "Pendulum on the moon",
+        "variant_of": ENV,
+        "kwargs": {**base["kwargs"], "g": 1.6},
+        "transfer": True,
+        "expert": {**base["expert"], "repo": "moon"},
+        "references": base["references"],
+    }
+    shutil.copytree(folder / "experts" / base["expert"]["repo"], folder / "experts" / "moon")
+    path.write_text(yaml.safe_dump(document))
+    return folder
+
+
+def write_run(out, suite, seed=0):
+    """A complete run with a reward, which is the bundled expert's policy otherwise."""
+    card = find_suite(str(suite))
+    environment = EnvironmentSpec.of_card(ENV, card.environments[ENV])
+    spec = make_spec(
+        seed, "airl", suite=card.name, environment=environment,
+        budget=Budget(name="quick", unit="env_steps", amount=4096),
+    )  # fmt: skip
+    write_finished(out, spec)
+    directory = RunDirectory.of(out, spec)
+    save_policy(load_policy(find_expert("sac-Pendulum-v1")), directory.policy)
+    env = make_environment(environment)
+    save_reward(BasicRewardNet(env.observation_space, env.action_space), directory.reward)
+    return directory
+
+
+@pytest.fixture
+def suite(tmp_path):
+    return write_suite(tmp_path / "short")
+
+
+@pytest.fixture
+def learned(tmp_path, suite):
+    return write_run(tmp_path / "out", suite)
+
+
+def evaluate(*arguments):
+    return CliRunner().invoke(app, ["rewards", "evaluate", *map(str, arguments)])
+
+
+def test_policies_are_trained_anew_here_and_with_other_dynamics(
+    tmp_path, suite, learned, monkeypatch
+):
+    monkeypatch.setattr("imitbench.records.reward_scores.RewardProtocol", lambda: FEW)
+    monkeypatch.setattr(
+        "imitbench.records.reward_scores.OptimizationProtocol",
+        lambda optimizers: OptimizationProtocol(optimizers=optimizers, policies=1),
+    )
+    out = tmp_path / "out"
+    asked = ("--out", out, "--suite", suite, "--reoptimize", "--executor", "inline")
+    printed = evaluate(*asked, "--json")
+    assert printed.exit_code == 0, printed.output
+    [document] = json.loads(printed.stdout)
+    scores = {
+        (each["measure"], each["behavior"], each["tested_in"]): each["value"]
+        for each in document["reward_scores"]["scores"]
+        if each["measure"] in ("score", "hacking_gap")
+    }
+    policies = ("learner", "reoptimized_ppo", "true_reward_ppo")
+    assert scores.keys() == {
+        *(("score", policy, env) for policy in policies for env in (None, OTHER)),
+        ("hacking_gap", "reoptimized_ppo", None),
+    }
+    # Each number is that of its own run, on the scale of the environment in which it is scored.
+    found = [
+        RunDirectory(path.parent) for path in reoptimized_folder(out).glob("*/*/*/*/spec.json")
+    ]
+    for directory in found:
+        spec, result = directory.read_spec(), directory.read_result()
+        behavior = "true_reward_ppo" if spec.reward is None else "reoptimized_ppo"
+        tested_in = OTHER if spec.environment.id == OTHER else None
+        score = result.references.score(result.raw_return)
+        assert scores["score", behavior, tested_in] == score
+        assert spec.uses_reward == (spec.reward is None)
+        has_learned = any("rollout/learned_return_mean" in each for each in directory.read_curve())
+        assert has_learned == (spec.reward is not None)
+    assert len(found) == 4
+
+    # They are known now, and no table of runs has them.
+    assert "1 known already" in evaluate(*asked).stderr
+    database = duckdb.connect(str(out / "imitbench.duckdb"), read_only=True)
+    assert database.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    rows = database.execute(
+        "SELECT value FROM reward_board WHERE behavior = 'reoptimized_ppo' AND tested_in = ?",
+        [OTHER],
+    ).fetchall()
+    assert rows == [(scores["score", "reoptimized_ppo", OTHER],)]
+
+
+def test_sac_is_for_continuous_actions_and_seeds_are_its_own(suite, learned):
+    protocol = OptimizationProtocol(optimizers=("ppo", "sac"), policies=2)
+    plans, found = plan_optimizations([learned], protocol, suite=str(suite))
+    [plan] = plans
+    runs = list(plan)
+    assert {run.algo for run in runs} == {"ppo_true_reward", "sac_true_reward"}
+    assert len({run.run_id for run in runs}) == len(runs) == 16
+    assert learned.read_spec().seed not in {run.seed for run in runs}
+    assert {run.budget.name for run in runs} == {"quick"}
+    assert len(found) == 1
+
+
+def test_an_environment_that_the_suite_lacks_is_an_error(learned):
+    with pytest.raises(InputError, match=r"suite classic has no Pendulum-v1 with the same"):
+        plan_optimizations([learned], ONE, suite="classic")
+
+
+def test_a_reward_that_changed_is_not_optimized(learned, tmp_path, suite):
+    reward = pin_reward(learned)
+    out = reoptimized_folder(tmp_path / "out")
+    env = make_environment(learned.read_spec().environment)
+    spec = learned.read_spec().model_copy(update={"reward": reward})
+    spaces = env.observation_space, env.action_space
+    assert reward_of_run(spec, out, *spaces, "cpu") is not None
+    with pytest.raises(InputError, match="made for actions"):
+        reward_of_run(spec, out, env.observation_space, env.observation_space, "cpu")
+    save_reward(BasicRewardNet(*spaces), learned.reward)
+    with pytest.raises(InputError, match="changed since its optimization was planned"):
+        reward_of_run(spec, out, *spaces, "cpu")
+    shutil.rmtree(learned.reward)
+    with pytest.raises(InputError, match="no such reward"):
+        reward_of_run(spec, out, *spaces, "cpu")
+
+
+def test_the_replay_agent_learns_from_the_given_reward_and_resumes():
+    card = load_algorithm("sac_true_reward")
+    env = make_environment(EnvironmentSpec(id=ENV, kwargs={"max_episode_steps": LENGTH}))
+    values = card.resolve({"learning_starts": "8", "batch_size": "4", "hidden_size": "4"})
+
+    def twos(state, action, next_state, done):
+        return np.full(len(state), 2.0, np.float32)
+
+    def trained(steps, state=None):
+        learner = TrueRewardLearner()
+        task = Task(
+            EnvironmentSpec(id=ENV, kwargs={"max_episode_steps": LENGTH}),
+            env.observation_space, env.action_space,
+            hyperparameters=values, seed=3, reward=twos,
+        )  # fmt: skip
+        learner.setup(task, (), np.random.default_rng(0), "cpu")
+        if state is not None:
+            learner.load_state_dict(state)
+        points = []
+        budget = Budget(name="quick", unit="env_steps", amount=steps)
+        learner.train(budget, lambda _, metrics: points.append(dict(metrics)))
+        return learner, points
+
+    whole, points = trained(24)
+    assert {each.get("rollout/learned_return_mean") for each in points} == {None, 2.0 * LENGTH}
+    assert all(each.get("rollout/return_mean", -1) < 0 for each in points)
+    half, _ = trained(12)
+    resumed, _ = trained(24, half.state_dict())
+    for one, other in zip(
+        whole.policy().state_dict().values(), resumed.policy().state_dict().values(), strict=True
+    ):
+        assert one.equal(other)
+
+
+def curve(true, learned):
+    return [
+        {"rollout/return_mean": one, "rollout/learned_return_mean": other}
+        for one, other in zip(true, learned, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("true", "learned", "gap"),
+    [
+        ([0, 1, 2, 3], [0, 1, 2, 3], 0),
+        ([0, 4, 3, 1], [0, 1, 2, 3], 3),  # hacked: the true return falls, the learned one rises
+        ([0, 4, 3, 1], [0, 3, 2, 1], 0),  # both fall: training failed
+        ([3, 2, 1, 0], [0, 1, 2, 3], 3),
+        ([2], [1], 0),
+        ([], [], 0),
+    ],
+)
+def test_the_hacking_gap_is_what_is_lost_while_the_learned_return_rises(true, learned, gap):
+    points = curve(true, learned)
+    assert hacking_gap(points, lambda mean: mean / 2) == gap / 2
+    assert hacking_gap([{"loss": 1.0}, *points], lambda mean: mean / 2) == gap / 2
+
+
+def test_what_was_measured_with_policies_includes_what_was_measured_without():
+    without = RewardProtocol(samples=8)
+    with_policies = without.model_copy(update={"optimization": ONE})
+    assert with_policies.covers(without)
+    assert not without.covers(with_policies)
+    assert not with_policies.covers(RewardProtocol(samples=9))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--optimizer", "ppo"], "--optimizer: trains policies with --reoptimize only"),
+        (["--reoptimize", "--optimizer", "dqn"], "--optimizer dqn: Accepted: ppo, sac"),
+    ],
+)
+def test_optimizers_that_make_no_sense_are_refused(tmp_path, learned, options, words):
+    printed = CliRunner().invoke(app, ["rewards", "evaluate", "--out", str(tmp_path), *options])
+    assert words in str(printed.exception)
