@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -24,7 +24,7 @@ def launch(
     *,
     json: bool,
     quiet: bool,
-    also: Mapping[str, Any] | None = None,
+    also: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
     """Runs or submits plans in sequence, collects the results, and prints one short table.
 
@@ -34,7 +34,7 @@ def launch(
         out: Results folder.
         json: Whether the summary is one JSON document.
         quiet: Whether to hide progress.
-        also: Further entries of that document.
+        also: Called when all runs are done; returns further entries of that document.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
@@ -47,7 +47,7 @@ def launch(
     with make_observer(quiet=quiet) as observer:
         outcome = carry_out(plans, options, out=out, command=typed_command(), observer=observer)
     summary = summarize_sweep(plans, out, outcome)
-    _print(summary, options, json=json, quiet=quiet, also=also or {})
+    _print(summary, options, json=json, quiet=quiet, also=also)
     if outcome.left or (options.wait and outcome.queued):
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
@@ -94,7 +94,7 @@ def _print(
     *,
     json: bool,
     quiet: bool,
-    also: Mapping[str, Any],
+    also: Callable[[], Mapping[str, Any]],
 ) -> None:
     """Prints counts and failures to stderr, scores to stdout."""
     from functools import partial
@@ -107,7 +107,7 @@ def _print(
     for left_out in summary.left_out:
         note(f"skipped: {left_out.path}: {left_out.reason}")
     if json:
-        print_json({**summary.as_document(), **also})
+        print_json({**summary.as_document(), **also()})
     else:
         report = build_report(summary.scores, summary.failures, summary.references)
         print_fitted(partial(render_short, report))

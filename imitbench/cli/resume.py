@@ -69,7 +69,7 @@ def resume(
     elif not plans:
         print_json({**SweepSummary(out).as_document(), **races.document()})
     else:
-        launch(plans, resolved, out, json=json, quiet=quiet, also=races.document())
+        launch(plans, resolved, out, json=json, quiet=quiet, also=races.document)
     if missing.left_out or races.code or races.left_out:
         raise typer.Exit(races.code or 1)
 

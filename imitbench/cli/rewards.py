@@ -27,7 +27,7 @@ from imitbench.util.name_lists import split_names
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from imitbench.records.reward_scores import RewardProtocol
     from imitbench.reward_board.folder import EvaluatedRun
@@ -143,6 +143,7 @@ def measure_rewards(
     again: bool = False,
     trust: bool = False,
     quiet: bool = False,
+    only: Collection[str] | None = None,
 ) -> list[EvaluatedRun]:
     """Trains what the protocol asks for, measures the rewards of runs, and stores the numbers.
 
@@ -155,6 +156,7 @@ def measure_rewards(
         again: Whether to measure rewards that were measured already.
         trust: Whether to import the plug-ins that made them.
         quiet: Whether to hide progress.
+        only: Ids of the runs; `None` for all that are selected.
 
     Raises:
         InputError: There are no such runs, or one cannot be planned.
@@ -166,7 +168,7 @@ def measure_rewards(
     from imitbench.store.collector import collect
 
     start_torch()
-    runs = runs_with_rewards(out, selection)
+    runs = runs_with_rewards(out, selection, only)
     optimizations: dict[str, Optimizations] = {}
     if protocol.optimization is not None:
         plans, optimizations = plan_optimizations(
@@ -197,7 +199,7 @@ def print_rewards(found: Sequence[EvaluatedRun], out: Path, *, json: bool) -> No
         typer.Exit: With 1 when a reward could not be measured.
     """
     if json:
-        print_json([_document(each) for each in found])
+        print_json(documents(found))
     else:
         _print_scores(found, out)
     failed = [each for each in found if each.scores is None]
@@ -213,6 +215,11 @@ def _folder_of(suites: Sequence[str]) -> str | None:
     if len(folders) > 1:
         raise InputError(f"--suite {folders[1]}: name one folder at a time")
     return folders[0] if folders else None
+
+
+def documents(found: Sequence[EvaluatedRun]) -> list[dict[str, Any]]:
+    """Returns what was measured as JSON objects."""
+    return [_document(each) for each in found]
 
 
 def _document(run: EvaluatedRun) -> dict[str, Any]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
+from imitbench.cli.options import option
 from imitbench.cli.output import make_notifier
 from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
+from imitbench.records.selection import Selection
 from imitbench.util.name_lists import split_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imitbench.bench.plan import Plan
+    from imitbench.reward_board.folder import EvaluatedRun
 
 _MANY_SEEDS = 20  # from which on a single seed may have been meant
 
@@ -32,6 +42,10 @@ def run(
     regime: run_options.Regime = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
+    reward_board: Annotated[
+        bool,
+        option("--reward-board", "Then measure learned rewards: `rewards evaluate --reoptimize`."),
+    ] = False,
     dry_run: run_options.DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -76,4 +90,47 @@ def run(
     if dry_run:
         print_plans(plans, resolved, out, json=json)
     else:
-        launch(plans, resolved, out, json=json, quiet=quiet)
+        board = _RewardBoard(plans, resolved, out, quiet=quiet) if reward_board else None
+        also = dict if board is None else board.document
+        launch(plans, resolved, out, json=json, quiet=quiet, also=also)
+        if board is not None and not json:
+            board.show()
+
+
+@dataclass
+class _RewardBoard:
+    """Measures the rewards that the runs of plans have learned."""
+
+    plans: Sequence[Plan]
+    run_options: RunOptions
+    out: Path
+    quiet: bool
+
+    def measure(self) -> list[EvaluatedRun]:
+        """Trains fresh policies on the rewards, and measures these."""
+        from imitbench.cli.rewards import measure_rewards
+        from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
+
+        outside = [plan.suite.origin.reference for plan in self.plans if plan.suite.origin.source]
+        return measure_rewards(
+            self.out,
+            Selection(),
+            RewardProtocol(optimization=OptimizationProtocol()),
+            self.run_options.model_copy(update={"pack": None}),
+            suite=outside[0] if outside else None,
+            trust=True,
+            quiet=self.quiet,
+            only={spec.run_id for plan in self.plans for spec in plan},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Returns what was measured, for the JSON document."""
+        from imitbench.cli.rewards import documents
+
+        return {"rewards": documents(self.measure())}
+
+    def show(self) -> None:
+        """Measures, and prints the tables."""
+        from imitbench.cli.rewards import print_rewards
+
+        print_rewards(self.measure(), self.out, json=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -35,12 +35,15 @@ class EvaluatedRun:
     new: bool = True
 
 
-def runs_with_rewards(out: Path, selection: Selection) -> list[RunDirectory]:
+def runs_with_rewards(
+    out: Path, selection: Selection, only: Collection[str] | None = None
+) -> list[RunDirectory]:
     """Returns the complete runs of a results folder that have stored a reward.
 
     Args:
         out: Root of the results folder.
         selection: Which runs.
+        only: Ids of the runs; `None` for all that are selected.
 
     Raises:
         InputError: There is no such folder, or no such run in it.
@@ -48,6 +51,8 @@ def runs_with_rewards(out: Path, selection: Selection) -> list[RunDirectory]:
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
     found = [RunDirectory(out / path) for path in run_directories(out)]
+    if only is not None:
+        found = [each for each in found if each.path.name in only]
     with_rewards = [each for each in found if each.is_done and _has_reward(each)]
     chosen = [each for each in with_rewards if _selects(selection, each.read_spec())]
     if not chosen:
