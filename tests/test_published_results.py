@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.score_tables import ablation_table, cost_table, score_cell, score_table
 
@@ -12,6 +13,7 @@ from imitbench.cards.tuned import read_tuned
 from imitbench.published.results_sources import find_results, read_source
 from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
+from imitbench.records.bundled_cards import likely_score
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import render_section
 from imitbench.report.leaderboard.site import write_site
@@ -280,6 +282,31 @@ def correlations_table(package):
     return make
 
 
+def state_only_table(board):
+    """AIRL with rewards of states and actions, and of states alone: means, and correlations."""
+    found = {}
+    for run in runs_of(board, "imitbench-seals-airl"):
+        of = "states" if "reward_use_action=False" in run.spec.variant else "states and actions"
+        found.setdefault((run.spec.environment.id, of), []).append(run)
+    body = []
+    for (task, of), runs in sorted(found.items()):
+        assert len(runs) == 10
+        result = [run.result for run in runs]
+        scores = [each.references.score(each.raw_return) for each in result]
+        likely = [
+            likely_score(
+                "seals", task, each.references, each.references.score(each.deterministic_return)
+            )
+            for each in result
+        ]
+        ranks = [each.measures["reward_correlation"] for each in result]
+        numbers = (np.mean(scores), np.mean(likely), np.median(ranks), min(ranks))
+        body.append([task, of, *(f"{number:.2f}" for number in numbers)])
+    columns = ["environment", "reward of", "score, sampled", "score, likely",
+               "correlation, median", "lowest"]  # fmt: skip
+    return table(columns, body, names=2)
+
+
 def ablation(name, make_table=ablation_table):
     def make(board):
         del board  # it has no such runs
@@ -302,6 +329,7 @@ def ablation(name, make_table=ablation_table):
             "earlier-correlations",
             correlations_table("imitbench-seals-gail-airl"),
         ),
+        ("docs/methods/airl.md", "state-only", state_only_table),
         ("docs/methods/airl.md", "rewards", rewards_table),
         ("docs/methods/controls.md", "generator", generator_table),
         ("docs/methods/gail.md", "ablation", ablation("gail")),
