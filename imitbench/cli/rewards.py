@@ -254,7 +254,7 @@ def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
         "share of pairs of fragments that both order alike; EPIC, DARD: distances, 0 for the same "
         "and 0.71 for unrelated rewards."
     )
-    _print_policies(measured)
+    _print_policies(measured, out)
     reasons = {why for each in measured if each.scores for why in each.scores.without.values()}
     for why in sorted(reasons):
         note(f"n/a: {why}")
@@ -262,28 +262,22 @@ def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
     note(f"{count(fresh, 'reward')} measured, {len(measured) - fresh} known already in {out}")
 
 
-def _print_policies(measured: Sequence[EvaluatedRun]) -> None:
+def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
     """Prints the scores of the policies that belong to each reward, if any were trained."""
-    from imitbench.reward_board.folder import policy_rows
+    from imitbench.report.reward_board import reward_board, reward_table
+    from imitbench.store import database
 
-    rows = policy_rows(measured)
-    if not rows:
+    wanted = {each.spec.run_id for each in measured}
+    with database.reader(out) as connection:
+        rows = database.read_reward_scores(connection)
+    table = reward_table(reward_board(row for row in rows if row.run_id in wanted))
+    if not table.rows:
         return
-    numbers = ("runs", "came along", "re-optimized", "true reward", "hacking gap")
-    heads = ["environment", "algorithm", "trained by", "scored in"]
     print_table(
-        [*heads, *(Column(name, right=True) for name in numbers)],
-        [
-            [row.env, row.algo, row.optimizer, row.tested_in or "the same", str(row.runs)]
-            + ["n/a" if value is None else f"{value:.2f}" for value in row.values]
-            for row in rows
-        ],
+        [Column(each.heading, right=each.right) for each in table.columns],
+        [[cell.shown for cell in row] for row in table.rows],
     )
-    print_text(
-        "\nMean scores over runs. came along: the policy of the run; re-optimized: fresh policies "
-        "trained there on the frozen learned reward; true reward: the same on the true one; "
-        "hacking gap: score lost since its peak while the learned return still rose."
-    )
+    print_text(f"\n{table.caption}")
 
 
 @app.command("show")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from imitbench.records.runs import Record
+from imitbench.records.runs import Record, RunRow
 
 SCORES_FILE = "reward_scores.json"
 """File of a run directory with its `RewardScores`."""
@@ -80,6 +80,20 @@ class RewardScore(Record):
     measure: str
     behavior: str
     tested_in: str | None = None
+    value: float
+    low: float
+    high: float
+
+
+class RewardScoreRow(RunRow):
+    """A row of the view `reward_board`: a number about the learned reward of a completed run.
+
+    Attributes as those of `RewardScore`.
+    """
+
+    measure: str
+    behavior: str
+    tested_in: str | None
     value: float
     low: float
     high: float

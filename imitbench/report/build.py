@@ -82,6 +82,7 @@ def build(
         scores, failures = _chosen(every[0], selection), _chosen(every[1], selection)
         references = _chosen(database.read_references(connection), selection)
         measures = _chosen(database.read_measures(connection), selection)
+        rewards = _chosen(database.read_reward_scores(connection), selection)
         shown = with_imported or any(is_board(path) for path in paths)
         imported = database.read_external_scores(connection) if shown else []
         episodes = read_episodes(connection, [row.run_id for row in scores])
@@ -98,6 +99,7 @@ def build(
         replicates=replicates,
         episodes=episodes,
         acting=acting,
+        rewards=rewards,
     )
     races = tuple(read_reported_races(paths, selection, notify))
     tables = [table for race in races for table in race_tables(race.design, race.found)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from imitbench.records.selection import Acting
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import ReportedRace, shape_of
-from imitbench.report.score_axis import AxisScale, marks
+from imitbench.report.model import ReportedRace, RewardBoardRow, shape_of
+from imitbench.report.score_axis import AxisScale, marks, zoomed
 from imitbench.stats.bootstrap import ConfidenceBand, Interval
 from imitbench.stats.sequential import Pair
 
@@ -73,22 +73,104 @@ def strip(
     return tag("svg", tag("title", title), *lines, class_=classes, role="img")
 
 
+_SERIES = {"came along": 0, "re-optimized": 11, "transferred": 22}
+"""Policies of the chart of rewards, each with the number of its color and shape."""
+
+
+def reward_chart(rows: Sequence[RewardBoardRow]) -> Markup:
+    """Draws how policies score that came with learned rewards, and that were trained on them.
+
+    Transferred policies were trained on the rewards with other dynamics: a mean over environments,
+    from the worst to the best.
+
+    Args:
+        rows: Rows of one report section's reward board.
+    """
+    drawn = _reward_series(rows)
+    scale = zoomed(interval for found in drawn.values() for interval in found.values())
+    body = []
+    for (environment, algorithm), found in drawn.items():
+        name = join(named(algorithm), tag("br"), tag("span", environment, class_="ends"))
+        shown = _series_strip(f"{algorithm} on {environment}", found, scale)
+        body.append(tag("tr", tag("th", name, scope="row"), tag("td", shown)))
+    over = join(tag("span", "Scores, drawn", class_="hidden"), ticks(scale, marks(scale, 0.2)))
+    head = tag("tr", tag("th", "Algorithm", scope="col"), tag("th", over, scope="col"))
+    entries = [
+        tag("li", named(series, "spotted", f"c{number}")) for series, number in _SERIES.items()
+    ]
+    what = (
+        "Bars: Student's intervals over rewards; of transferred policies, from the worst to the "
+        "best environment."
+    )
+    return tag(
+        "figure",
+        tag("ul", *entries, class_="legend"),
+        tag("table", tag("thead", head), tag("tbody", *body), class_="drawn series"),
+        tag("figcaption", what, class_="ends"),
+    )
+
+
+def _reward_series(
+    rows: Sequence[RewardBoardRow],
+) -> dict[tuple[str, str], dict[str, Interval]]:
+    """Returns the intervals of each series, by environment and algorithm."""
+    drawn: dict[tuple[str, str], dict[str, Interval]] = {}
+    moved: dict[tuple[str, str], list[float]] = {}
+    came, fresh, transferred = _SERIES
+    for row in rows:
+        key = row.environment, row.algorithm
+        if row.tested_in is not None:
+            if "reoptimized" in row.scores:
+                moved.setdefault(key, []).append(row.scores["reoptimized"].point)
+            continue
+        own = drawn.setdefault(key, {})
+        for series, policies in ((came, "learner"), (fresh, "reoptimized")):
+            if policies in row.scores:
+                own.setdefault(series, row.scores[policies])
+    for key, points in moved.items():
+        mean = float(np.mean(points))
+        drawn.setdefault(key, {})[transferred] = Interval(mean, min(points), max(points), 1.0)
+    return drawn
+
+
+def _series_strip(name: str, found: Mapping[str, Interval], scale: AxisScale) -> Markup:
+    """Draws intervals below each other on one axis."""
+    lines = [
+        tag("line", x1=scale.percent(at), x2=scale.percent(at), y1="0", y2="100%", class_="anchor")
+        for at in (0.0, 1.0)
+    ]
+    lines += [_break(scale.percent(at)) for at in scale.breaks]
+    for place, (series, number) in enumerate(_SERIES.items()):
+        interval = found.get(series)
+        if interval is None or not math.isfinite(interval.point):
+            continue
+        height = f"{100 * (place + 1) // (len(_SERIES) + 1)}%"
+        parts = []
+        if interval.known:
+            ends = {"x1": scale.percent(interval.low), "x2": scale.percent(interval.high)}
+            parts.append(tag("line", **ends, y1=height, y2=height, class_="bar"))
+        parts.append(_dot(scale.percent(interval.point), number, height))
+        lines.append(tag("g", *parts, class_=f"c{number}"))
+    spoken = "; ".join(f"{series} {_spoken(found.get(series))}" for series in _SERIES)
+    return tag("svg", tag("title", f"{name}: {spoken}"), *lines, class_="strip tall", role="img")
+
+
 def _break(at: str) -> Markup:
     """Draws the sign of a change of scale, at a position in percent."""
     return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y="50%")
 
 
-def _dot(at: str, color: int | None) -> Markup:
+def _dot(at: str, color: int | None, height: str = "50%") -> Markup:
     """Draws the point of a strip, at a position in percent, in the shape of its method."""
     shape = "circle" if color is None else shape_of(color)
     if shape == "circle":
-        return tag("circle", cx=at, cy="50%", r="4.5", class_="dot")
+        return tag("circle", cx=at, cy=height, r="4.5", class_="dot")
     if shape == "triangle":
         drawn = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
     else:
         turned = "rotate(45)" if shape == "diamond" else None
         drawn = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")
-    return tag("svg", drawn, x=at, y="50%")
+    return tag("svg", drawn, x=at, y=height)
 
 
 def _spoken(interval: Interval | None) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from imitbench.report import html_tables, report_tables, text
-from imitbench.report.html_charts import legend, profile_chart, race_charts
+from imitbench.report.html_charts import legend, profile_chart, race_charts, reward_chart
 from imitbench.report.html_data import json_element, payload
 from imitbench.report.html_markup import (
     Markup,
@@ -22,6 +22,7 @@ from imitbench.report.html_markup import (
 from imitbench.report.html_tables import mark_spans, origin, provenance_table
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import Report, Section, Table, color_numbers
+from imitbench.report.reward_board import REWARDS
 from imitbench.report.score_axis import AxisScale, zoomed
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.stats.bootstrap import Interval
@@ -83,9 +84,11 @@ def _tables(report: Report) -> dict[str, Table]:
 
 
 def _header(report: Report, has_provenance: bool) -> Markup:
-    links = [
-        tag("a", section.title, href=f"#s{index}") for index, section in enumerate(report.sections)
-    ]
+    links = []
+    for index, section in enumerate(report.sections):
+        links.append(tag("a", section.title, href=f"#s{index}"))
+        if section.rewards:
+            links.append(tag("a", "Reward board", href=f"#s{index}-{REWARDS}"))
     links += [tag("a", table.title, href=f"#{id_}") for id_, table in _tables(report).items()]
     if has_provenance:
         links.append(tag("a", "Provenance", href="#provenance"))
@@ -147,7 +150,11 @@ def _section(
         *(_drill(index, number, section) for number in range(len(section.environments))),
     ]
     for table in others:
-        parts += [tag("h3", table.title), html_tables.laid_out(table)]
+        if table.label == REWARDS:
+            heading = tag("h3", table.title, id=f"s{index}-{REWARDS}")
+            parts += [heading, reward_chart(section.rewards), html_tables.laid_out(table)]
+        else:
+            parts += [tag("h3", table.title), html_tables.laid_out(table)]
     return block(f"s{index}", _heading(section), *parts)
 
 

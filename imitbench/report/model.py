@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -305,6 +305,28 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True)
+class RewardBoardRow:
+    """The rewards of one algorithm in one environment.
+
+    Attributes:
+        environment: Where they were learned.
+        algorithm: What learned them.
+        optimizer: What trained the fresh policies.
+        tested_in: Environment with other dynamics; `None` for the same.
+        rewards: Number of learned rewards.
+        scores: Mean score of policies by what they are: `learner`, `reoptimized`, `true_reward`;
+            and `hacking_gap`.
+    """
+
+    environment: str
+    algorithm: str
+    optimizer: str
+    tested_in: str | None
+    rewards: int
+    scores: Mapping[str, Interval]
+
+
+@dataclass(frozen=True)
 class Section:
     """Comparable runs of one suite.
 
@@ -319,6 +341,7 @@ class Section:
         runs: The completed runs behind the numbers, by environment, algorithm and seed.
         extra: Tables beside those that every section has.
         acting: Ways of acting by which algorithms are compared.
+        rewards: What learned rewards are worth to policies that were trained on them.
     """
 
     conditions: Conditions
@@ -330,6 +353,7 @@ class Section:
     runs: tuple[ScoreRow, ...] = ()
     extra: tuple[Table, ...] = ()
     acting: tuple[Acting, ...] = ("sampled",)
+    rewards: tuple[RewardBoardRow, ...] = ()
 
     @property
     def suite(self) -> str:

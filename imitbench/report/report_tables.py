@@ -27,6 +27,7 @@ from imitbench.report.model import (
     Table,
     make_columns,
 )
+from imitbench.report.reward_board import reward_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
@@ -49,7 +50,9 @@ def section_tables(section: Section, report: Report) -> list[Table]:
         _all_environments(section, conditions),
         _by_environment(section, conditions),
         *section.extra,
-        *filter(_has_rows, (_measures(section), _references(section))),
+        *filter(
+            _has_rows, (reward_table(section.rewards), _measures(section), _references(section))
+        ),
     ]
 
 

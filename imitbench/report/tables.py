@@ -13,6 +13,7 @@ import numpy as np
 
 from imitbench.cards.algorithm import Role
 from imitbench.records.bundled_cards import bundled_suite, likely_score, measured_references
+from imitbench.records.reward_scores import RewardScoreRow
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.comparison_runs import ways_of_acting
@@ -32,6 +33,7 @@ from imitbench.report.model import (
 )
 from imitbench.report.notes import section_notes
 from imitbench.report.report_tables import extra_tables, spanning_tables
+from imitbench.report.reward_board import reward_board
 from imitbench.stats.aggregates import (
     Statistic,
     interquartile_mean,
@@ -70,6 +72,7 @@ def build_report(
     episodes: int | None = Protocol().episodes,
     aggregates: Sequence[Aggregate] = AGGREGATES,
     acting: ActingChoice | None = None,
+    rewards: Sequence[RewardScoreRow] = (),
 ) -> Report:
     """Builds the report; the order of the rows does not matter.
 
@@ -94,6 +97,7 @@ def build_report(
         aggregates: Aggregates to compute, `mean` and `iqm` among them; others are `None`. The
             numbers do not depend on the choice.
         acting: Ways of acting to show; `None` for both where the scores of both are known.
+        rewards: Numbers about learned rewards of the completed runs.
 
     Returns:
         The report; it has no sections if there are neither completed nor failed runs.
@@ -116,6 +120,7 @@ def build_report(
             [row for row in failed if row.suite == suite],
             [row for row in references if row.suite == suite],
             [row for row in measures if row.suite == suite],
+            [row for row in rewards if row.suite == suite],
             imported,
             method,
             tuple(aggregates),
@@ -131,6 +136,7 @@ def _suite_sections(
     failures: list[FailureRow],
     references: list[ReferenceRow],
     measures: list[MeasureRow],
+    rewards: list[RewardScoreRow],
     imported: Sequence[ExternalScoreRow],
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
@@ -192,6 +198,7 @@ def _suite_sections(
                     ranked, inside, [row for row in imported if _fits(row, conditions)]
                 ),
                 acting=ways,
+                rewards=reward_board(row for row in rewards if is_in_group(row, conditions)),
             )
         )
     return sections

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
 from imitbench.errors import InputError
 from imitbench.records.reward_scores import RewardProtocol, RewardScores
@@ -127,70 +127,3 @@ def medians(
                 cell = run.spec.environment.id, run.spec.algo_label
                 found.setdefault(cell, []).append(score.value)
     return {cell: median(values) for cell, values in found.items()}
-
-
-@dataclass(frozen=True)
-class PolicyRow:
-    """Mean scores of the policies that belong to the rewards of one algorithm.
-
-    Attributes:
-        env: Environment in which the rewards were learned.
-        algo: Algorithm that learned them.
-        optimizer: What trained the fresh policies.
-        tested_in: Environment with other dynamics; `None` for the same.
-        runs: Number of rewards.
-        learner: Score of the policies that came with the rewards.
-        reoptimized: Score of the policies that were trained on them.
-        true_reward: Score of the policies that were trained on the true reward.
-        hacking_gap: Score that was lost while the learned return still rose; in the environment of
-            the run only.
-    """
-
-    env: str
-    algo: str
-    optimizer: str
-    tested_in: str | None
-    runs: int
-    learner: float | None
-    reoptimized: float | None
-    true_reward: float | None
-    hacking_gap: float | None
-
-    @property
-    def values(self) -> tuple[float | None, ...]:
-        """The four numbers, in the order of the attributes."""
-        return self.learner, self.reoptimized, self.true_reward, self.hacking_gap
-
-
-def policy_rows(runs: Iterable[EvaluatedRun]) -> list[PolicyRow]:
-    """Returns a row for each algorithm, environment, optimizer and tested environment."""
-    values: dict[tuple[str, str, str | None, str], dict[str, list[float]]] = {}
-    learners: dict[tuple[str, str, str | None], list[float]] = {}
-    for run in runs:
-        cell = run.spec.environment.id, run.spec.algo_label
-        for score in () if run.scores is None else run.scores.scores:
-            if score.measure == "score" and score.behavior == "learner":
-                learners.setdefault((*cell, score.tested_in), []).append(score.value)
-            elif score.measure in ("score", "hacking_gap"):
-                kind, _, optimizer = score.behavior.rpartition("_")
-                name = kind if score.measure == "score" else score.measure
-                own = values.setdefault((*cell, score.tested_in, optimizer), {})
-                own.setdefault(name, []).append(score.value)
-
-    def averaged(found: Sequence[float] | None) -> float | None:
-        return mean(found) if found else None
-
-    return [
-        PolicyRow(
-            env,
-            algo,
-            optimizer,
-            tested_in,
-            len(own.get("reoptimized", ())),
-            averaged(learners.get((env, algo, tested_in))),
-            *(averaged(own.get(name)) for name in ("reoptimized", "true_reward", "hacking_gap")),
-        )
-        for (env, algo, tested_in, optimizer), own in sorted(
-            values.items(), key=lambda item: [part or "" for part in item[0]]
-        )
-    ]

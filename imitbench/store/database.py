@@ -22,6 +22,7 @@ import duckdb
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
+from imitbench.records.reward_scores import RewardScoreRow
 from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
 from imitbench.records.selection import Selection
 from imitbench.store.comparability import current_runs_query
@@ -402,6 +403,12 @@ def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
         SELECT run_id, 'agreement_' || measure, value FROM reward_scores WHERE behavior = 'all'
     ) USING (run_id)"""
     return _read(connection, MeasureRow, source, f"{_RUN_ORDER}, measure")
+
+
+def read_reward_scores(connection: DuckDBPyConnection) -> list[RewardScoreRow]:
+    """Returns the numbers about learned rewards of the runs that `read_scores` returns."""
+    order = f"{_RUN_ORDER}, measure, behavior, tested_in"
+    return _read(connection, RewardScoreRow, "reward_board", order)
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:

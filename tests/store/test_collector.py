@@ -115,9 +115,9 @@ def test_scores_of_rewards_become_rows_of_their_run(tmp_path, finished):
     assert directory.read_reward_scores() == made
     assert collect(tmp_path) == CollectionSummary(1, 0)
     content = dump(tmp_path)
-    assert content["reward_scores"] == [(spec.run_id, "epic", "all", 0.25, 0.125, 0.5)]
+    assert content["reward_scores"] == [(spec.run_id, "epic", "all", None, 0.25, 0.125, 0.5)]
     [row] = content["reward_board"]
-    assert (row[0], row[-5:]) == (spec.run_id, ("epic", "all", 0.25, 0.125, 0.5))
+    assert (row[0], row[-6:]) == (spec.run_id, ("epic", "all", None, 0.25, 0.125, 0.5))
     with database.reader(tmp_path) as connection:
         [measure] = database.read_measures(connection)
     assert (measure.measure, measure.value) == ("agreement_epic", 0.25)

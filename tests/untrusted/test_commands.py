@@ -34,9 +34,9 @@ episodes epochs eval_episodes every executor fail_fast fail_if failed failed_run
 force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway kills kind length
 level license likely limit log_format make_only margin max_episodes max_mem max_seeds message
 min_task_minutes n_demos name names newest no_browser objective obs open optimizer pack pairs per
-per_gpu points port private prune public_seed query question queue quiet race regime rename reoptimize
-replicates retries revision reward_board run runs score_one scores search_seeds seed seeds set_ show
-simulate steps strict
+per_gpu points port private prune public_seed query question queue quiet race regime rename
+reoptimize replicates retries revision reward_board run runs score_one scores search_seeds seed
+seeds set_ show simulate steps strict
 tail threads timeout title total_comparisons total_timesteps trials trust video_episodes wait
 wandb_project watch weights with_policies without_curves yes by url submit_to
 """

@@ -1,0 +1,123 @@
+"""The reward board of a report: what learned rewards are worth to policies trained on them.
+
+A row has the rewards of one algorithm in one environment: the scores of the policies that came
+with them, of those trained anew on them, and of those trained on the true reward, where the rewards
+were learned and with other dynamics. Each learned reward is one observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from imitbench.records.reward_scores import RewardScoreRow
+from imitbench.report import text
+from imitbench.report.model import Cell, Column, RewardBoardRow, Table
+from imitbench.stats.bootstrap import Interval
+from imitbench.stats.significance import welch_margins
+
+REWARDS = "rewards"
+"""Label of the table."""
+_LEVEL = 0.95
+
+
+def reward_board(rows: Iterable[RewardScoreRow]) -> tuple[RewardBoardRow, ...]:
+    """Averages the scores of policies over the rewards of each algorithm.
+
+    Args:
+        rows: Numbers about rewards of runs that may be averaged; those that are not about policies
+            are ignored.
+
+    Returns:
+        A row for each environment, algorithm, optimizer and tested environment, sorted.
+    """
+    values: dict[tuple[str, str, str, str], dict[str, dict[str, float]]] = {}
+    learners: dict[tuple[str, str, str], dict[str, float]] = {}
+    true: dict[tuple[str, str, str, str], Interval] = {}
+    for row in rows:
+        if row.measure not in ("score", "hacking_gap"):
+            continue
+        place = row.env, row.algo, row.tested_in or ""
+        if row.behavior == "learner":
+            learners.setdefault(place, {})[row.run_id] = row.value
+            continue
+        kind, _, optimizer = row.behavior.rpartition("_")
+        if kind == "true_reward":  # the same policies for all rewards
+            true[*place, optimizer] = Interval(row.value, row.low, row.high, _LEVEL)
+        name = kind if row.measure == "score" else row.measure
+        found = values.setdefault((*place, optimizer), {})
+        found.setdefault(name, {})[row.run_id] = row.value
+    board = []
+    for (env, algo, tested_in, optimizer), found in sorted(values.items()):
+        every = {"learner": learners.get((env, algo, tested_in), {})} | found
+        scores = {name: _mean(list(each.values())) for name, each in every.items() if each}
+        if (known := true.get((env, algo, tested_in, optimizer))) is not None:
+            scores["true_reward"] = known
+        rewards = len(found.get("reoptimized", ()))
+        board.append(RewardBoardRow(env, algo, optimizer, tested_in or None, rewards, scores))
+    return tuple(board)
+
+
+def _mean(values: Sequence[float]) -> Interval:
+    """Returns a mean over rewards with Student's interval; one reward has none."""
+    spread = np.array([[np.var(values, ddof=1) if len(values) > 1 else np.nan]])
+    margin = float(welch_margins(spread, np.array([[len(values)]]), level=_LEVEL)[0])
+    mean = float(np.mean(values))
+    return Interval(mean, mean - margin, mean + margin, _LEVEL)
+
+
+def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
+    """Returns the board as a table."""
+    several = len({row.optimizer for row in rows}) > 1
+
+    def shown(row: RewardBoardRow, name: str) -> Cell:
+        interval = row.scores.get(name)
+        return Cell(text.NOTHING) if interval is None else Cell(_ends(interval), interval.point)
+
+    columns = [
+        Column("Environment", "name", rank=1, above=True),
+        Column("Algorithm", "name"),
+        Column("Scored in", "name", rank=1),
+        *([Column("Trained by", "text", rank=2)] if several else []),
+        Column("Rewards", rank=4),
+        Column("Came along", "interval"),
+        Column("Re-optimized", "interval"),
+        Column("On the true reward", "interval", rank=2),
+        Column("Hacking gap", "interval", rank=3),
+    ]
+    caption = (
+        "Mean scores, with Student's interval over rewards. Came along: the policies that were "
+        "trained together with the rewards. Re-optimized: fresh policies that were trained, where "
+        "they are scored, on the frozen rewards; the next column has those on the true reward, "
+        "with an interval over these policies. Hacking gap: score lost since its peak while the "
+        "learned return still rose."
+    )
+    return Table(
+        title="Reward board",
+        columns=tuple(columns),
+        rows=tuple(
+            (
+                Cell(row.environment),
+                Cell(row.algorithm),
+                Cell(row.tested_in or "the same"),
+                *([Cell(row.optimizer.upper())] if several else []),
+                Cell.count(row.rewards),
+                *(shown(row, n) for n in ("learner", "reoptimized", "true_reward", "hacking_gap")),
+            )
+            for row in rows
+        ),
+        names=3,
+        caption=caption,
+        page_caption="",
+        print_caption=caption,
+        label=REWARDS,
+        grouped=True,
+    )
+
+
+def _ends(interval: Interval) -> str:
+    point = text.score(interval.point)
+    if not interval.known:
+        return point
+    return f"{point} [{text.score(interval.low)}, {text.score(interval.high)}]"

@@ -1,0 +1,108 @@
+"""The reward board: means over learned rewards, as a table and as a figure."""
+
+import pytest
+from scipy import stats
+
+from imitbench.records.reward_scores import RewardScoreRow
+from imitbench.records.runs import RunRow
+from imitbench.report.html_charts import reward_chart
+from imitbench.report.html_page import render_html
+from imitbench.report.report_tables import section_tables
+from imitbench.report.reward_board import reward_board, reward_table
+from imitbench.report.tables import build_report
+
+VALUES = {"learner": (0.9, 0.7), "reoptimized_ppo": (0.5, 0.3), "true_reward_ppo": (1.0, 1.0)}
+MOVED = {"heavier": (0.2, 0.2), "longer": (0.4, 0.6)}
+
+
+@pytest.fixture
+def runs(make_score):
+    return [make_score("airl", "Pendulum", seed, -300.0) for seed in (0, 1)]
+
+
+@pytest.fixture
+def numbers(runs):
+    """Numbers about the rewards of two runs of AIRL, where they were learned and elsewhere."""
+
+    def row(run, behavior, value, tested_in=None, measure="score"):
+        shared = {name: getattr(run, name) for name in RunRow.model_fields}
+        return RewardScoreRow(
+            **shared, measure=measure, behavior=behavior, tested_in=tested_in,
+            value=value, low=value - 0.1, high=value + 0.1,
+        )  # fmt: skip
+
+    found = []
+    for run in runs:
+        found += [row(run, name, own[run.seed]) for name, own in VALUES.items()]
+        found += [row(run, "reoptimized_ppo", own[run.seed], e) for e, own in MOVED.items()]
+        found += [row(run, "learner", 0.1, env) for env in MOVED]
+        found += [row(run, "reoptimized_ppo", 0.25, measure="hacking_gap")]
+        found += [row(run, "all", 0.5, measure="epic")]
+    return found
+
+
+def test_a_row_has_means_over_rewards_with_students_interval(numbers):
+    same, heavier, longer = reward_board(numbers)
+    assert [row.tested_in for row in (same, heavier, longer)] == [None, *MOVED]
+    assert same.rewards == 2
+    learner = same.scores["learner"]
+    low, high = stats.t.interval(0.95, 1, 0.8, 0.1)  # mean 0.8, standard error 0.1
+    assert (learner.point, learner.low, learner.high) == pytest.approx((0.8, low, high))
+    true = same.scores["true_reward"]  # the same policies for both rewards
+    assert (true.point, true.low, true.high) == (1.0, 0.9, 1.1)
+    assert same.scores["hacking_gap"].point == pytest.approx(0.25)
+    assert longer.scores["reoptimized"].point == pytest.approx(0.5)
+    assert set(longer.scores) == {"learner", "reoptimized"}
+
+
+def test_a_single_reward_has_no_interval(numbers, runs):
+    [same, *_] = reward_board(row for row in numbers if row.run_id == runs[0].run_id)
+    assert same.rewards == 1
+    assert not same.scores["learner"].known
+    assert [cell.shown for cell in reward_table([same]).rows[0]][4] == "0.900"
+
+
+def test_optimizers_are_told_apart_where_there_are_several(numbers):
+    other = [
+        row.model_copy(update={"behavior": row.behavior.replace("ppo", "sac"), "value": 0.0})
+        for row in numbers
+        if row.behavior.endswith("ppo")
+    ]
+    table = reward_table(reward_board([*numbers, *other]))
+    trained_by = [column.heading for column in table.columns].index("Trained by")
+    assert [row[trained_by].shown for row in table.rows[:2]] == ["PPO", "SAC"]
+    # The policy that came along is the same for both.
+    assert table.rows[0][5].shown == table.rows[1][5].shown
+    alone = reward_table(reward_board(numbers)).columns
+    assert "Trained by" not in [each.heading for each in alone]
+
+
+def test_reports_have_the_board_where_policies_were_trained(numbers, runs, references):
+    report = build_report(runs, [], references, rewards=numbers, replicates=200)
+    [section] = report.sections
+    [table] = [each for each in section_tables(section, report) if each.title == "Reward board"]
+    assert [row[2].shown for row in table.rows] == ["the same", *MOVED]
+    page = render_html(report)
+    assert 'href="#s0-rewards">Reward board</a>' in page
+    assert "re-optimized 0.400" in page
+    without = build_report(runs, [], references, replicates=200)
+    assert "Reward board" not in render_html(without)
+    agreement = [row for row in numbers if row.measure == "epic"]
+    assert (
+        not build_report(runs, [], references, rewards=agreement, replicates=200)
+        .sections[0]
+        .rewards
+    )
+
+
+def test_the_figure_has_three_marks_for_each_algorithm(numbers):
+    drawn = str(reward_chart(reward_board(numbers)))
+    assert drawn.count('class="strip tall"') == 1
+    assert drawn.count('class="dot"') == 3
+    title = "airl on Pendulum: came along 0.800"
+    assert title in drawn
+    # Transferred: the mean over environments, from the worst to the best.
+    assert "transferred 0.350, from 0.200 to 0.500" in drawn
+    only = str(reward_chart(reward_board([row for row in numbers if row.tested_in is None])))
+    assert only.count('class="dot"') == 2
+    assert "transferred n/a" in only
