@@ -267,12 +267,16 @@ def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
     from imitbench.report.reward_board import reward_board, reward_table
     from imitbench.store import database
 
-    wanted = {each.spec.run_id for each in measured}
+    wanted = {
+        each.spec.run_id
+        for each in measured
+        if each.scores and any(score.measure == "score" for score in each.scores.scores)
+    }
+    if not wanted:
+        return
     with database.reader(out) as connection:
         rows = database.read_reward_scores(connection)
     table = reward_table(reward_board(row for row in rows if row.run_id in wanted))
-    if not table.rows:
-        return
     print_table(
         [Column(each.heading, right=each.right) for each in table.columns],
         [[cell.shown for cell in row] for row in table.rows],

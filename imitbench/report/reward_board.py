@@ -44,7 +44,7 @@ def reward_board(rows: Iterable[RewardScoreRow]) -> tuple[RewardBoardRow, ...]:
             continue
         kind, _, optimizer = row.behavior.rpartition("_")
         if kind == "true_reward":  # the same policies for all rewards
-            true[*place, optimizer] = Interval(row.value, row.low, row.high, _LEVEL)
+            true[(*place, optimizer)] = Interval(row.value, row.low, row.high, _LEVEL)
         name = kind if row.measure == "score" else row.measure
         found = values.setdefault((*place, optimizer), {})
         found.setdefault(name, {})[row.run_id] = row.value
