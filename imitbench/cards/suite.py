@@ -132,8 +132,8 @@ class ExpertRecipe(Card):
 
     Attributes:
         repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
-        algo: Algorithm of Stable-Baselines3; `sac_true_reward` for the bundled method of that name;
-            `exact` for planning with the model of a tabular environment.
+        algo: Algorithm of Stable-Baselines3; `ppo_true_reward` or `sac_true_reward` for the bundled
+            method of that name; `exact` for planning with the model of a tabular environment.
         env_steps: Training steps; 0 for planning.
         environments: Number of parallel environments.
         seed: Training seed.
@@ -156,7 +156,7 @@ class ExpertRecipe(Card):
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
-    algo: Literal["ppo", "sac", "sac_true_reward", "exact"]
+    algo: Literal["ppo", "sac", "ppo_true_reward", "sac_true_reward", "exact"]
     env_steps: int = Field(ge=0)
     environments: int = Field(default=8, ge=1)
     seed: int = 0
@@ -189,7 +189,7 @@ class ExpertRecipe(Card):
             for name in _OF_SB3
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
-        if self.algo == "sac_true_reward" and given:
+        if self.algo.endswith("_true_reward") and given:
             raise ValueError(f"{', '.join(given)}: only for ppo and sac; use hyperparameters")
         return self
 

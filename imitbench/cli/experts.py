@@ -84,7 +84,7 @@ def train(
     ] = None,
     device: Annotated[
         Literal["cpu", "cuda"],
-        option("--device", "Processor of recipes with sac_true_reward; others use the CPU."),
+        option("--device", "Processor of recipes with bundled methods; others use the CPU."),
     ] = "cpu",
     json: options.Json = False,
 ) -> None:

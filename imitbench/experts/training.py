@@ -105,7 +105,7 @@ def train_expert(
         directory: Parent folder; the expert is written to `<directory>/<repo>`.
         command: Command line to record as the expert's origin.
         progress: Called at each point of the learning curve; never during planning.
-        device: Processor of `sac_true_reward`; the others always train on the CPU.
+        device: Processor of the bundled methods; the others always train on the CPU.
         checkpoint_s: Least seconds between two checkpoints.
 
     Raises:

@@ -106,7 +106,13 @@ RECIPES = {
         },
     },
     "lean sac": {"algo": "sac", "lean": True, "environments": 1, "hyperparameters": OFF_POLICY},
-    "method": {
+    "ppo method": {
+        "algo": "ppo_true_reward",
+        "environments": 2,
+        "net_arch": [64, 64],
+        "hyperparameters": {"n_steps": 16, "n_epochs": 1, "hidden_size": 8},
+    },
+    "sac method": {
         "algo": "sac_true_reward",
         "environments": 1,
         "net_arch": [64, 64],
