@@ -89,7 +89,8 @@ def compare_pairwise(
         algorithm: Its name in `entries`.
         entries: Runs that include those of the algorithm.
         against: Runs that include those of the baselines.
-        baselines: Their names in `against`; if empty, all methods except the algorithm itself and
+        baselines: Their names in `against`, of which one without runs stands for its only variant,
+            as `algorithm` does; if empty, all methods except the algorithm itself and
             imported ones.
         options: Settings of the comparison.
 
@@ -101,8 +102,9 @@ def compare_pairwise(
         InputError: A name has no runs, no conditions are shared, a score is not finite, or the
             options require scores of most likely actions that are unknown.
     """
+    algorithm = _only_variant(algorithm, entries)
     ours = _named(algorithm, entries)
-    names = list(dict.fromkeys(baselines)) or sorted(
+    names = [*dict.fromkeys(_only_variant(name, against) for name in baselines)] or sorted(
         {entry.algo for entry in against if not entry.imported and entry.role == "method"}
         - {algorithm}
     )
@@ -135,12 +137,25 @@ def _having(name: str, runs: Sequence[ComparableRun]) -> str:
     return f"{name} has {' | '.join(titles[:_SHOWN] + more)}"
 
 
+def _only_variant(name: str, entries: Sequence[ComparableRun]) -> str:
+    """Returns the label of the only variant of an algorithm without runs by its own name."""
+    labels = {entry.algo for entry in entries}
+    variants = [label for label in labels if label.startswith(f"{name}[")]
+    return variants[0] if name not in labels and len(variants) == 1 else name
+
+
 def _named(name: str, entries: Sequence[ComparableRun], elsewhere: str = "") -> list[ComparableRun]:
     runs = [entry for entry in entries if entry.algo == name]
     if not runs:
         known = sorted({entry.algo for entry in entries})
         if bundled_algorithm(name) is None:
             raise InputError(f"{name}: has no runs here; {did_you_mean(name, known)}")
+        variants = [label for label in known if label.startswith(f"{name}[")]
+        if variants:
+            raise InputError(
+                f"{name}: has no runs with the card's values here; name one of "
+                f"{', '.join(variants)}"
+            )
         raise InputError(
             f"{name}: has no runs here; run it first{elsewhere}; "
             f"here are {', '.join(known) or 'none'}"

@@ -281,3 +281,16 @@ def test_intervals_include_the_errors_of_references(make_score):
     [section] = build_report(runs, [], [other], replicates=200).sections
     [bc] = [one for one in section.algorithms if one.algorithm == "bc"]
     assert (bc.iqm.low, bc.iqm.high) == (1.0, 1.0)
+
+
+def test_a_name_without_runs_stands_for_its_only_variant():
+    runs = [
+        replace(run, algo="dac[tuned]") if run.algo == "dac" else run
+        for run in entries(dac=(0.9, 0.9), bc=(0.8, 0.8))
+    ]
+    found, verdict = compared(runs)
+    assert found.algorithm == "dac[tuned]"
+    assert verdict.decision == "better"
+    packed = [replace(run, algo="dac[pack=5]") for run in runs if run.algo == "dac[tuned]"]
+    with pytest.raises(InputError, match=r"name one of dac\[pack=5\], dac\[tuned\]"):
+        compared([*runs, *packed])
