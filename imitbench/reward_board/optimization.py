@@ -4,7 +4,7 @@ A learned reward is worth optimizing if a policy that is trained on it from scra
 one that is trained on the true reward, also where the dynamics are others (Fu et al. 2018,
 "Learning Robust Rewards with Adversarial Inverse Reinforcement Learning", section 7). Each such
 training is an ordinary run whose specification names the reward; it is claimed, resumed and
-submitted like all others.
+submitted like all others. PPO trains the policies of a reward in an environment as one pack.
 """
 
 from __future__ import annotations
@@ -177,6 +177,7 @@ class _Planner:
                 "seeds": [],
                 "budget": budget,
                 "device": device,
+                "pack": protocol.policies if protocol.policies > 1 else None,
                 "folder": str(Path.cwd()),
             }
         )
@@ -219,13 +220,15 @@ class _Planner:
     def _fresh(
         self, optimizer: Optimizer, env_id: str, seed: int, reward: LearnedReward | None
     ) -> FreshPolicies:
-        algorithm = self.cards[optimizer]
+        algorithm, request = self.cards[optimizer], self.request
+        if optimizer == "sac":  # the learned returns of a pack's seeds are not told apart
+            request = request.model_copy(update={"pack": None})
         tuned = (load_tuned(algorithm) or {}).get(env_id)
         values = algorithm.resolve({}, tuned)
         made = []
         for index in range(self.policies):
             own = derive_seed(seed, f"reward board, fresh policy {index}")
-            plain = make_spec(self.suite, env_id, algorithm, values, own, self.request, tuned)
+            plain = make_spec(self.suite, env_id, algorithm, values, own, request, tuned)
             changes = {} if reward is None else {"reward": reward, "uses_reward": False}
             made.append(plain.model_copy(update=changes))
         self.specs |= {each.run_id: each for each in made}
