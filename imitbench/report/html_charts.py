@@ -102,11 +102,15 @@ def reward_chart(rows: Sequence[RewardBoardRow]) -> Markup:
         "Bars: Student's intervals over rewards; of transferred policies, from the worst to the "
         "best environment."
     )
+    label = "Scores of policies by learned reward"
+    table = tag(
+        "table", tag("thead", head), tag("tbody", *body), class_="drawn series", aria_label=label
+    )
     return tag(
         "figure",
-        tag("ul", *entries, class_="legend"),
-        tag("table", tag("thead", head), tag("tbody", *body), class_="drawn series"),
-        tag("figcaption", what, class_="ends"),
+        tag("ul", *entries, class_="legend policies"),
+        tag("div", table, class_="scroll", role="region", aria_label=label, tabindex="0"),
+        tag("figcaption", what),
     )
 
 

@@ -192,3 +192,14 @@ def test_a_report_without_details_opens_too(opened, report, rows, tmp_path):
         assert watched.page.locator("dialog dl").count() == 1
         shown = environment.locator("figure").count()
         assert shown == (0 if details is None else 1)
+
+
+def test_the_reward_board_has_its_own_link_and_figure(opened):
+    watched = opened()
+    watched.page.locator("nav a", has_text="Reward board").first.click()
+    figure = watched.page.locator("figure:has(table.series)").first
+    assert figure.is_visible()
+    for name in ("came along", "re-optimized", "transferred"):
+        assert figure.locator(".legend li", has_text=name).is_visible()
+    assert figure.locator("tbody tr").count() == 6  # two algorithms in three environments
+    assert figure.locator("tbody tr").first.locator(".dot").count() == 3

@@ -1,6 +1,7 @@
 """A leaderboard and a report as pages, with failures, an import, and a name like markup."""
 
 from imitbench.published.results_sources import find_results
+from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardScores
 from imitbench.report.html_page import render_html
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.site import write_site
@@ -9,6 +10,7 @@ from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
 from imitbench.store.run_details import read_details
+from imitbench.store.run_dir import RunDirectory
 from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
@@ -41,10 +43,33 @@ def write_board(folder):
     return folder / "site"
 
 
+def write_rewards(out, algorithms):
+    """Writes what the rewards of all runs of some algorithms are worth, here and elsewhere."""
+    for name in algorithms:
+        for path in sorted(out.glob(f"*/{name}/*/*/result.json")):
+            directory = RunDirectory(path.parent)
+            seed = directory.read_spec().seed
+            values = {"learner": 0.8, "reoptimized_ppo": 0.5, "true_reward_ppo": 0.9}
+            scores = [
+                RewardScore(measure="score", behavior=policy, tested_in=where,
+                            value=value + seed / 50 - far, low=value - far, high=value + 0.1)
+                for policy, value in values.items()
+                for where, far in ((None, 0.0), ("heavier", 0.3), ("longer", 0.1))
+            ]  # fmt: skip
+            gap = RewardScore(
+                measure="hacking_gap", behavior="reoptimized_ppo", value=0.1, low=0.0, high=0.2
+            )
+            directory.write_reward_scores(
+                RewardScores(run_id=path.parent.name, protocol=RewardProtocol(),
+                             scores=(*scores, gap), imitbench="0.1.0")
+            )  # fmt: skip
+
+
 def write_report(folder):
     """Writes the report on a small benchmark; returns its file."""
     failing = (("gail", "Pendulum-v1", 4), (ODD, "Pendulum-v1", 0))
     write_results(folder / "runs", skills=_SKILLS, failing=failing, message=ODD)
+    write_rewards(folder / "runs", ("gail", "preference_comparisons"))
     collect(folder / "runs")
     with database.reader(folder / "runs") as connection:
         report = build_report(
@@ -52,6 +77,7 @@ def write_report(folder):
             database.read_failures(connection),
             database.read_references(connection),
             database.read_measures(connection),
+            rewards=database.read_reward_scores(connection),
             replicates=500,
         )
         page = render_html(report, read_details(connection))
