@@ -12,17 +12,29 @@ from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
+from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ml_irl import MLIRL
 from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer, TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, pop_learned_return, silent_logger
 from imitbench.bench.environments import make_packed_environments
-from imitbench.bench.learner import Callback, Checkpoint, PackedLearner, Task, no_checkpoint
+from imitbench.bench.learner import (
+    Callback,
+    Checkpoint,
+    LearnerWrapper,
+    PackedLearner,
+    Task,
+    no_checkpoint,
+)
 from imitbench.bench.learners.algorithm_learner import CURVE_POINTS
+from imitbench.bench.learners.reward_agreement import held_out_trajectories, return_correlation
+from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
@@ -31,6 +43,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
 
 
 class OffPolicyImitationLearner(PackedLearner):
@@ -187,6 +200,109 @@ class HyPELearner(AdversarialLearner):
 
     method = HyPE
     arguments = ("disc_learning_rate", "gradient_penalty", "reward_interval", "objective")
+
+
+class ExplicitRewardLearner(OffPolicyImitationLearner):
+    """A method whose reward is a network of its own, which does not see hidden positions.
+
+    Attributes:
+        tasks: Task of each seed.
+    """
+
+    trainer: ExplicitRewardTrainer
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["reward_hidden_size"],) * self.options["reward_hidden_layers"]
+        hidden = task.environment.hidden_positions or ()
+        shared |= {"reward_hidden_sizes": sizes, "hidden_entries": hidden}
+        return super().make_trainer(task, use_actions=self.options["reward_use_action"], **shared)
+
+    def setup_pack(
+        self,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
+        device: str,
+    ) -> None:
+        """Builds environments and method."""
+        self.tasks = tasks
+        super().setup_pack(tasks, demos, rngs, device)
+
+    def of_seeds(self) -> Sequence[SeedOfExplicitReward]:
+        """The policy, the reward and its agreement of each seed."""
+        return [SeedOfExplicitReward(self, number) for number in range(len(self.tasks))]
+
+    def reward(self) -> RewardNet:
+        """The learned reward of the first seed."""
+        return self.of_seeds()[0].reward()
+
+    def measures(self) -> dict[str, float]:
+        """Agreement of the learned and the true reward of the first seed."""
+        return self.of_seeds()[0].measures()
+
+
+class SeedOfExplicitReward(LearnerWrapper):
+    """One seed of a pack, after training.
+
+    Args:
+        learner: The learner of all seeds.
+        number: Number of the seed, from 0.
+    """
+
+    learner: ExplicitRewardLearner
+
+    def __init__(self, learner: ExplicitRewardLearner, number: int) -> None:
+        super().__init__(learner)
+        self.number = number
+
+    def policy(self) -> BasePolicy:
+        """The agent's policy."""
+        return self.learner.policies()[self.number]
+
+    def reward(self) -> RewardNet:
+        """The learned reward."""
+        return self.learner.trainer.reward_nets[self.number]
+
+    def measures(self) -> dict[str, float]:
+        """Agreement of the learned and the true reward on held-out episodes."""
+        task = self.learner.tasks[self.number]
+        seed = derive_seed(task.seed, "held-out trajectories")
+        episodes = held_out_trajectories(self.policy(), task.environment, seed)
+        return return_correlation(self.reward(), episodes)
+
+
+_REWARD_ARGUMENTS = (
+    "reward_learning_rate",
+    "reward_decay",
+    "reward_interval",
+    "trajectories",
+)
+
+
+class FIRLLearner(ExplicitRewardLearner):
+    """f-IRL."""
+
+    method = FIRL
+    arguments = (
+        *_REWARD_ARGUMENTS,
+        "divergence",
+        "disc_updates",
+        "disc_learning_rate",
+        "gradient_penalty",
+    )
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"]
+        return super().make_trainer(task, disc_hidden_sizes=sizes, **shared)
+
+
+class MLIRLLearner(ExplicitRewardLearner):
+    """Maximum-likelihood inverse reinforcement learning."""
+
+    method = MLIRL
+    arguments = (*_REWARD_ARGUMENTS, "reward_discount")
 
 
 class ConstantRewardLearner(OffPolicyImitationLearner):

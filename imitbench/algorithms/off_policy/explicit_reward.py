@@ -1,0 +1,257 @@
+"""Off-policy methods that learn a reward as a network of its own, from whole trajectories."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from torch import nn
+
+from imitbench.algorithms.demonstration_fit import common_time_limit
+from imitbench.algorithms.off_policy.agent import Adam
+from imitbench.algorithms.off_policy.collector import Rows
+from imitbench.algorithms.off_policy.episodes import (
+    Episode,
+    RecentEpisodes,
+    Trajectories,
+    demonstrated_episodes,
+    take_trajectories,
+)
+from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
+from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
+from imitbench.rewards.networks import BasicRewardNet
+
+
+class ExplicitRewardTrainer(OffPolicyTrainer):
+    """Alternates between the agent on the present reward and steps of the reward.
+
+    The reward is a network r(s), or r(s, a). Rewards of sampled transitions are computed with the
+    network as it is then; none is stored. Every few updates of the agent the network takes a step
+    down a gradient that is linear in the derivatives of the reward along trajectories: the
+    learner's latest episodes, and as many of the expert's, drawn with replacement.
+
+    A method overrides `slopes`.
+
+    Args:
+        reward_hidden_sizes: Units of the reward's hidden layers.
+        reward_learning_rate: Learning rate of the reward.
+        reward_decay: Weight of half the squared norm of the reward's parameters.
+        reward_interval: Updates of the agent for each step of the reward.
+        trajectories: Latest episodes of the learner in each step, and as many of the expert.
+        use_actions: Whether the reward depends on the action.
+        hidden_entries: Entries of observations that the reward does not see.
+        **kwargs: See `OffPolicyTrainer`.
+
+    Raises:
+        ValueError: A number is out of range, or see `OffPolicyTrainer`.
+    """
+
+    discrete_actions = True
+
+    def __init__(
+        self,
+        *,
+        reward_hidden_sizes: Sequence[int] = (64, 64),
+        reward_learning_rate: float = 1e-4,
+        reward_decay: float = 0.0,
+        reward_interval: int = 100,
+        trajectories: int = 10,
+        use_actions: bool = False,
+        hidden_entries: Sequence[int] = (),
+        **kwargs: Any,
+    ) -> None:
+        for name, value in (("reward_interval", reward_interval), ("trajectories", trajectories)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        super().__init__(**kwargs)
+        space, streams = self.venv.action_space, self.streams
+        self.reward_interval = reward_interval
+        self.trajectories = trajectories
+        self._decay = reward_decay
+        self._inputs = PairInputs(
+            self.features,
+            spaces.flatdim(space),
+            discrete=isinstance(space, spaces.Discrete),
+            hidden_entries=hidden_entries,
+            use_actions=use_actions,
+            device=streams.device,
+        )
+        sizes = (self._inputs.size, *reward_hidden_sizes, 1)
+        self._reward = StackedMlp(sizes, streams.torch, streams.device)
+        self._reward_adam = Adam(self._reward.vector, reward_learning_rate)
+        self._episodes = RecentEpisodes(len(streams), self._collector.n_envs, trajectories)
+        self._hidden = sorted(hidden_entries)
+        self._nets = [
+            BasicRewardNet(
+                self.venv.observation_space,
+                space,
+                use_action=use_actions,
+                hid_sizes=reward_hidden_sizes,
+                hidden_entries=self._hidden,
+            )
+            for _ in streams.seeds
+        ]
+
+    # The reward.
+
+    @abstractmethod
+    def slopes(self, own: Trajectories, expert: Trajectories) -> tuple[th.Tensor, th.Tensor]:
+        """Derivatives of what the reward minimizes by the reward of each transition.
+
+        Args:
+            own: Latest trajectories of the learner.
+            expert: As many of the expert.
+
+        Returns:
+            Those of the learner's transitions and of the expert's, of the shapes of their weights.
+        """
+
+    def rewards(self, batch: Batch) -> th.Tensor:
+        """The present rewards, without derivatives; shape (seeds, batch)."""
+        with th.no_grad():
+            return self._reward(self._inputs(batch)).squeeze(-1)
+
+    def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
+        """Temporal differences of the present reward."""
+        del expert
+        return self.td_loss(own, self.rewards(own))
+
+    def _update(self) -> dict[str, th.Tensor]:
+        logged = super()._update()
+        if self.n_updates % self.reward_interval == 0:
+            # Outside of what a GPU repeats, because trajectories have any length.
+            logged = {**logged, **self.update_reward(*self._draw())}
+        return logged
+
+    def update_reward(self, own: Trajectories, expert: Trajectories) -> dict[str, th.Tensor]:
+        """Takes a step of the reward.
+
+        Args:
+            own: Latest trajectories of the learner.
+            expert: As many of the expert.
+
+        Returns:
+            Mean reward of a step of either, before the step; each of shape (seeds,).
+        """
+        logged: dict[str, th.Tensor] = {}
+        loss = 0.5 * self._decay * self._reward.vector.square().sum()
+        for name, kind, slopes in zip(
+            ("own", "expert"), (own, expert), self.slopes(own, expert), strict=True
+        ):
+            rewards = self._reward(self._inputs(kind.batch)).squeeze(-1)
+            loss = loss + (slopes.flatten(1) * rewards).sum()
+            total = kind.weights.sum(dim=(1, 2))
+            logged[f"reward/{name}"] = kind.sums(rewards.detach()).sum(dim=1) / total
+        self._reward_adam.step(loss)
+        return logged
+
+    # Trajectories.
+
+    def set_rewards(self, seed: int, rows: Rows) -> Rows:
+        """Notes which episodes the new transitions belong to."""
+        n_envs, marked = self._collector.n_envs, self._encoders[seed].absorbing
+        absorbed = rows["next_obs"][:n_envs, -1] > 0 if marked else np.zeros(n_envs, bool)
+        ended = self._collector.ended[seed * n_envs : (seed + 1) * n_envs]
+        self._episodes.add(seed, self._replay.added[seed], ended, absorbed)
+        return rows
+
+    def _draw(self) -> tuple[Trajectories, Trajectories]:
+        """The learner's latest trajectories, and some of the expert's."""
+        capacity, count = self.options.buffer_size, self.trajectories
+        own = [
+            self._episodes.latest(seed, added - capacity, capacity)
+            for seed, added in enumerate(self._replay.added)
+        ]
+        absorbing = self._encoders[0].absorbing
+        theirs = [demonstrated_episodes(rows, absorbing) for rows in self._demonstrations]
+        drawn = self.streams.indices([len(episodes) for episodes in theirs], count)
+        chosen = [
+            [episodes[number] for number in numbers]
+            for episodes, numbers in zip(theirs, drawn, strict=True)
+        ]
+        horizon = self._trajectory_steps(theirs)
+        repeated = [[episodes[i % len(episodes)] for i in range(count)] for episodes in own]
+        return (
+            take_trajectories(self._replay, repeated, horizon, self.trajectory_discount),
+            take_trajectories(self.expert, chosen, horizon, self.trajectory_discount),
+        )
+
+    trajectory_discount = 1.0
+    """Discount factor of the weights of a trajectory's steps."""
+
+    def _trajectory_steps(self, demonstrations: Sequence[Sequence[Episode]]) -> int:
+        """The environments' time limit, or without one the length of the longest demonstration."""
+        longest = max(len(each.rows) for own in demonstrations for each in own)
+        return common_time_limit(self.venv) or longest
+
+    # The reward for others.
+
+    @property
+    def reward_nets(self) -> list[BasicRewardNet]:
+        """The reward of each seed as it is now, a function of raw observations and actions.
+
+        In tasks with an absorbing state, that state's reward is subtracted from all: then it is 0,
+        and trajectories of the same horizon are ordered as before.
+        """
+        for seed, net in enumerate(self._nets):
+            self._copy_reward(seed, net)
+        return self._nets
+
+    def _copy_reward(self, seed: int, net: BasicRewardNet) -> None:
+        encoder, space = self._encoders[seed], self.venv.action_space
+        layers = [
+            (weight[seed].cpu().double(), bias[seed, 0].cpu().double())
+            for weight, bias in self._reward.current
+        ]
+        weight, bias = layers[0]
+        seen = np.delete(np.arange(encoder.size), self._hidden)
+        scale, mean = (th.from_numpy(each[seen]) for each in (encoder.scale, encoder.mean))
+        by_obs = weight[seen] / scale.unsqueeze(1)
+        bias = bias - mean @ by_obs
+        by_acts = weight[encoder.features :]
+        if isinstance(space, spaces.Box) and len(by_acts):
+            low, high = (th.from_numpy(each.ravel()).double() for each in (space.low, space.high))
+            by_acts = by_acts * (2 / (high - low)).unsqueeze(1)
+            bias = bias - ((high + low) / 2) @ by_acts
+        layers[0] = th.cat([by_obs, by_acts]), bias
+        if encoder.absorbing:
+            last, offset = layers[-1]
+            layers[-1] = last, offset - self._absorbed_reward(seed)
+        linear = [module for module in net.mlp if isinstance(module, nn.Linear)]
+        with th.no_grad():
+            for (weight, bias), module in zip(layers, linear, strict=True):
+                module.weight.copy_(weight.t())
+                module.bias.copy_(bias)
+
+    def _absorbed_reward(self, seed: int) -> float:
+        """The reward inside the absorbing state."""
+        space, device = self.venv.action_space, self.streams.device
+        obs = th.from_numpy(self._encoders[seed].absorbing_states(1))
+        obs = obs.expand(len(self.streams), 1, -1).to(device)
+        discrete = isinstance(space, spaces.Discrete)
+        shape = obs.shape[:2] if discrete else (*obs.shape[:2], spaces.flatdim(space))
+        acts = th.zeros(shape, dtype=th.int64 if discrete else th.float32, device=device)
+        nothing = th.zeros(obs.shape[:2], device=device)
+        return float(self.rewards(Batch(obs, acts, obs, nothing, nothing))[seed])
+
+    # State.
+
+    def extra_state(self) -> dict[str, Any]:
+        """The reward, its optimizer, and which transitions are the latest episodes."""
+        return {
+            "reward": self._reward.vector.detach().cpu().clone(),
+            "reward_adam": self._reward_adam.state_dict(),
+            "episodes": self._episodes.state_dict(),
+        }
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restores what `extra_state` returned."""
+        with th.no_grad():
+            self._reward.vector.copy_(state["reward"])
+        self._reward_adam.load_state_dict(state["reward_adam"])
+        self._episodes.load_state_dict(state["episodes"])
