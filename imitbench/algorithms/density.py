@@ -26,16 +26,12 @@ from imitbench.algorithms.adversarial.generator import (
     venv_with_rewards,
 )
 from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.density_model import (
-    EpisodeClock,
-    FeatureMaker,
-    TimedDensity,
-    check_kernel,
-)
+from imitbench.algorithms.density_model import EpisodeClock, FeatureMaker, TimedDensity
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.stable_ppo import train_as_lean
 from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state
+from imitbench.util.kernel_density import check_kernel
 from imitbench.util.logger import HierarchicalLogger
 
 Array = npt.NDArray[Any]

@@ -22,10 +22,10 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.sac.policies import SACPolicy
 from torch import nn
 
-from imitbench.algorithms.off_policy import squashed_gaussian
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.util import squashed_gaussian
 from imitbench.util.adam import direct_step, load_optimizer_state
 
 Critics = Literal["online", "target", "frozen"]

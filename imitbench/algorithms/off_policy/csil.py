@@ -14,11 +14,11 @@ from typing import Any
 import torch as th
 from gymnasium import spaces
 
-from imitbench.algorithms.off_policy import squashed_gaussian
 from imitbench.algorithms.off_policy.agent import Adam
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.util import squashed_gaussian
 
 # A deterministic policy's log-ratios have no lower bound; the public code clips here too.
 _LEAST_REWARD = -5.0
