@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
@@ -18,6 +19,7 @@ from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
 from imitbench.data.trajectories import first_step
+from imitbench.rewards.density import DensityRewardNet
 from imitbench.util.kernel_density import Standardiser, fit_density
 from imitbench.util.util import safe_to_numpy
 
@@ -146,10 +148,11 @@ class TimedDensity:
         bandwidth: float,
         standardise: bool,
     ) -> None:
+        self._kernel, self._bandwidth = kernel, bandwidth
         self._standardise = Standardiser(np.concatenate(list(rows_by_time.values())), standardise)
+        self._points = {time: self._standardise(rows) for time, rows in rows_by_time.items()}
         self._models = {
-            time: fit_density(self._standardise(rows), kernel, bandwidth)
-            for time, rows in rows_by_time.items()
+            time: fit_density(points, kernel, bandwidth) for time, points in self._points.items()
         }
 
     def log_density(self, rows: Array, steps: Array | None) -> Array:
@@ -183,6 +186,32 @@ class TimedDensity:
             at_time = steps == time
             result[at_time] = self._models[time].log_density(rows[at_time])
         return result
+
+    def reward_net(self, features: FeatureMaker) -> DensityRewardNet:
+        """The logarithm of the density as a network, which can be stored.
+
+        Args:
+            features: What made the rows.
+
+        Raises:
+            ValueError: There is a density for each time step, which a network does not see, or the
+                network does not support a space.
+        """
+        if None not in self._points:
+            raise ValueError("is_stationary=False: a reward network does not see the time step")
+        points = self._points[None]
+        net = DensityRewardNet(
+            features.observation_space,
+            features.action_space,
+            kernel=self._kernel,
+            bandwidth=self._bandwidth,
+            n_points=len(points),
+            use_action=features.use_action,
+            use_next_state=features.use_next,
+        )
+        state = {"points": points, "mean": self._standardise.mean, "scale": self._standardise.scale}
+        net.load_state_dict({name: th.tensor(array) for name, array in state.items()})
+        return net
 
 
 class EpisodeClock(VecEnvWrapper):

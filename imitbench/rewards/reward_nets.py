@@ -7,6 +7,7 @@ from imitbench.rewards.networks import (
     BasicRewardNet,
     BasicShapedRewardNet,
     CnnRewardNet,
+    ConstantRewardNet,
     ShapedRewardNet,
     cnn_transpose,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "BasicRewardNet",
     "BasicShapedRewardNet",
     "CnnRewardNet",
+    "ConstantRewardNet",
     "ForwardWrapper",
     "NormalizedRewardNet",
     "PredictProcessedWrapper",

@@ -523,10 +523,7 @@ def _encoded(
     stack: StackedMlp, member: int, encoder: ObservationEncoder
 ) -> list[tuple[th.Tensor, th.Tensor]]:
     """One member's layers on raw observations, which are never the absorbing state."""
-    layers = [
-        (weight[member].cpu(), bias[member, 0].cpu())
-        for weight, bias in stack.layers(stack.vector.detach())
-    ]
+    layers = stack.member(member)
     weight, bias = layers[0]
     scale = th.from_numpy(encoder.scale).float()
     mean = th.from_numpy(encoder.mean).float()

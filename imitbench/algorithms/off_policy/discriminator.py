@@ -14,9 +14,11 @@ from torch.nn import functional
 
 from imitbench.algorithms.off_policy.agent import Adam
 from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.reward_export import pair_reward_nets
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
+from imitbench.rewards.networks import BasicRewardNet
 
 
 def stacked_gradient_penalty(
@@ -170,6 +172,7 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
     ) -> None:
         super().__init__(**kwargs)
         space = self.venv.action_space
+        self._hidden = tuple(hidden_entries)
         self.discriminator = Discriminator(
             self.features,
             spaces.flatdim(space),
@@ -180,6 +183,16 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
             streams=self.streams,
             hidden_entries=hidden_entries,
             objective=objective,
+        )
+
+    @property
+    def reward_nets(self) -> Sequence[BasicRewardNet]:
+        """The discriminator's output of each seed as it is now; see `pair_reward_nets`."""
+        return pair_reward_nets(
+            self.discriminator._net,
+            self._encoders,
+            self.venv,
+            hidden_entries=self._hidden,
         )
 
     def extra_state(self) -> dict[str, Any]:

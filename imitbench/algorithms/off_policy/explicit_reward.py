@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch as th
 from gymnasium import spaces
-from torch import nn
 
 from imitbench.algorithms.demonstration_fit import common_time_limit
 from imitbench.algorithms.off_policy.agent import Adam
@@ -21,6 +20,7 @@ from imitbench.algorithms.off_policy.episodes import (
     demonstrated_episodes,
     take_trajectories,
 )
+from imitbench.algorithms.off_policy.reward_export import pair_reward_nets
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
@@ -85,17 +85,8 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         self._reward = StackedMlp(sizes, streams.torch, streams.device)
         self._reward_adam = Adam(self._reward.vector, reward_learning_rate)
         self._episodes = RecentEpisodes(len(streams), self._collector.n_envs, trajectories)
-        self._hidden = sorted(hidden_entries)
-        self._nets = [
-            BasicRewardNet(
-                self.venv.observation_space,
-                space,
-                use_action=use_actions,
-                hid_sizes=reward_hidden_sizes,
-                hidden_entries=self._hidden,
-            )
-            for _ in streams.seeds
-        ]
+        self._hidden = tuple(hidden_entries)
+        self._use_actions = use_actions
 
     # The reward.
 
@@ -192,52 +183,15 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
     # The reward for others.
 
     @property
-    def reward_nets(self) -> list[BasicRewardNet]:
-        """The reward of each seed as it is now, a function of raw observations and actions.
-
-        In tasks with an absorbing state, that state's reward is subtracted from all: then it is 0,
-        and trajectories of the same horizon are ordered as before.
-        """
-        for seed, net in enumerate(self._nets):
-            self._copy_reward(seed, net)
-        return self._nets
-
-    def _copy_reward(self, seed: int, net: BasicRewardNet) -> None:
-        encoder, space = self._encoders[seed], self.venv.action_space
-        layers = [
-            (weight[seed].cpu().double(), bias[seed, 0].cpu().double())
-            for weight, bias in self._reward.current
-        ]
-        weight, bias = layers[0]
-        seen = np.delete(np.arange(encoder.size), self._hidden)
-        scale, mean = (th.from_numpy(each[seen]) for each in (encoder.scale, encoder.mean))
-        by_obs = weight[seen] / scale.unsqueeze(1)
-        bias = bias - mean @ by_obs
-        by_acts = weight[encoder.features :]
-        if isinstance(space, spaces.Box) and len(by_acts):
-            low, high = (th.from_numpy(each.ravel()).double() for each in (space.low, space.high))
-            by_acts = by_acts * (2 / (high - low)).unsqueeze(1)
-            bias = bias - ((high + low) / 2) @ by_acts
-        layers[0] = th.cat([by_obs, by_acts]), bias
-        if encoder.absorbing:
-            last, offset = layers[-1]
-            layers[-1] = last, offset - self._absorbed_reward(seed)
-        linear = [module for module in net.mlp if isinstance(module, nn.Linear)]
-        with th.no_grad():
-            for (weight, bias), module in zip(layers, linear, strict=True):
-                module.weight.copy_(weight.t())
-                module.bias.copy_(bias)
-
-    def _absorbed_reward(self, seed: int) -> float:
-        """The reward inside the absorbing state."""
-        space, device = self.venv.action_space, self.streams.device
-        obs = th.from_numpy(self._encoders[seed].absorbing_states(1))
-        obs = obs.expand(len(self.streams), 1, -1).to(device)
-        discrete = isinstance(space, spaces.Discrete)
-        shape = obs.shape[:2] if discrete else (*obs.shape[:2], spaces.flatdim(space))
-        acts = th.zeros(shape, dtype=th.int64 if discrete else th.float32, device=device)
-        nothing = th.zeros(obs.shape[:2], device=device)
-        return float(self.rewards(Batch(obs, acts, obs, nothing, nothing))[seed])
+    def reward_nets(self) -> Sequence[BasicRewardNet]:
+        """The reward of each seed as it is now; see `pair_reward_nets`."""
+        return pair_reward_nets(
+            self._reward,
+            self._encoders,
+            self.venv,
+            hidden_entries=self._hidden,
+            use_actions=self._use_actions,
+        )
 
     # State.
 

@@ -27,6 +27,7 @@ from imitbench.bench.environments import make_packed_environments
 from imitbench.bench.learner import (
     Callback,
     Checkpoint,
+    Learner,
     LearnerWrapper,
     PackedLearner,
     Task,
@@ -127,6 +128,30 @@ class OffPolicyImitationLearner(PackedLearner):
         """The agent's policy of each seed."""
         return self.trainer.policies
 
+    def of_seeds(self) -> Sequence[Learner]:
+        """The policy, the reward and the measures of each seed."""
+        if not self.curves:
+            return [self]
+        return [SeedOfOffPolicy(self, seed) for seed in range(1 + len(self.curves))]
+
+    def reward(self) -> RewardNet | None:
+        """The reward of the first seed."""
+        return self.reward_of(0)
+
+    def measures(self) -> dict[str, float]:
+        """Other measures of the first seed."""
+        return self.measures_of(0)
+
+    def reward_of(self, seed: int) -> RewardNet | None:
+        """The reward of a seed, counted from 0; `None` if it is none of single transitions."""
+        nets = self.trainer.reward_nets
+        return nets[seed] if nets else None
+
+    def measures_of(self, seed: int) -> dict[str, float]:
+        """Other measures of the result of a seed, counted from 0, by name."""
+        del seed
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """State of method and environments, between two steps."""
         return {
@@ -140,6 +165,33 @@ class OffPolicyImitationLearner(PackedLearner):
         restore_episodes(self._environments, state["environments"])
         self.curves = [list(curve) for curve in state["curves"]]
         self.trainer.load_state_dict(state["trainer"])
+
+
+class SeedOfOffPolicy(LearnerWrapper):
+    """One seed of a pack, after training.
+
+    Args:
+        learner: The learner of all seeds.
+        seed: Number of the seed, from 0.
+    """
+
+    learner: OffPolicyImitationLearner
+
+    def __init__(self, learner: OffPolicyImitationLearner, seed: int) -> None:
+        super().__init__(learner)
+        self.seed = seed
+
+    def policy(self) -> BasePolicy:
+        """The agent's policy."""
+        return self.learner.policies()[self.seed]
+
+    def reward(self) -> RewardNet | None:
+        """The reward; `None` if it is none of single transitions."""
+        return self.learner.reward_of(self.seed)
+
+    def measures(self) -> dict[str, float]:
+        """Other measures of the result by name."""
+        return self.learner.measures_of(self.seed)
 
 
 _AGENT_SETTINGS = (
@@ -229,47 +281,12 @@ class ExplicitRewardLearner(OffPolicyImitationLearner):
         self.tasks = tasks
         super().setup_pack(tasks, demos, rngs, device)
 
-    def of_seeds(self) -> Sequence[SeedOfExplicitReward]:
-        """The policy, the reward and its agreement of each seed."""
-        return [SeedOfExplicitReward(self, number) for number in range(len(self.tasks))]
-
-    def reward(self) -> RewardNet:
-        """The learned reward of the first seed."""
-        return self.of_seeds()[0].reward()
-
-    def measures(self) -> dict[str, float]:
-        """Agreement of the learned and the true reward of the first seed."""
-        return self.of_seeds()[0].measures()
-
-
-class SeedOfExplicitReward(LearnerWrapper):
-    """One seed of a pack, after training.
-
-    Args:
-        learner: The learner of all seeds.
-        number: Number of the seed, from 0.
-    """
-
-    learner: ExplicitRewardLearner
-
-    def __init__(self, learner: ExplicitRewardLearner, number: int) -> None:
-        super().__init__(learner)
-        self.number = number
-
-    def policy(self) -> BasePolicy:
-        """The agent's policy."""
-        return self.learner.policies()[self.number]
-
-    def reward(self) -> RewardNet:
-        """The learned reward."""
-        return self.learner.trainer.reward_nets[self.number]
-
-    def measures(self) -> dict[str, float]:
+    def measures_of(self, seed: int) -> dict[str, float]:
         """Agreement of the learned and the true reward on held-out episodes."""
-        task = self.learner.tasks[self.number]
-        seed = derive_seed(task.seed, "held-out trajectories")
-        episodes = held_out_trajectories(self.policy(), task.environment, seed)
-        return return_correlation(self.reward(), episodes)
+        task = self.tasks[seed]
+        chosen = derive_seed(task.seed, "held-out trajectories")
+        episodes = held_out_trajectories(self.policies()[seed], task.environment, chosen)
+        return return_correlation(self.trainer.reward_nets[seed], episodes)
 
 
 _REWARD_ARGUMENTS = (
