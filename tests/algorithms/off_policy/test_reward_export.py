@@ -61,9 +61,7 @@ def trained(make, pendulum_demos, cartpole_demos):
     def trained(name, env, steps=40):
         method, given, _ = CASES[name]
         demos = pendulum_demos if env == PENDULUM else cartpole_demos
-        made = make(
-            method, env, demos, seeds=(0, 1), allow_variable_horizon=env == ENDING, **given
-        )
+        made = make(method, env, demos, seeds=(0, 1), allow_variable_horizon=env == ENDING, **given)
         made.train(steps)
         return made
 
