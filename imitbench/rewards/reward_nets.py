@@ -7,7 +7,6 @@ from imitbench.rewards.networks import (
     BasicRewardNet,
     BasicShapedRewardNet,
     CnnRewardNet,
-    ConstantRewardNet,
     ShapedRewardNet,
     cnn_transpose,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "BasicRewardNet",
     "BasicShapedRewardNet",
     "CnnRewardNet",
-    "ConstantRewardNet",
     "ForwardWrapper",
     "NormalizedRewardNet",
     "PredictProcessedWrapper",

@@ -19,7 +19,7 @@ from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import RewardProtocol
 from imitbench.reward_board import evaluation
 from imitbench.reward_board.evaluation import evaluate_reward
-from imitbench.rewards.reward_nets import BasicRewardNet, ConstantRewardNet
+from imitbench.rewards.networks import BasicRewardNet, ConstantRewardNet
 from imitbench.rewards.storage import save_reward
 from imitbench.store.run_dir import RunDirectory
 

@@ -13,6 +13,7 @@ from torch import nn
 from imitbench.errors import InputError
 from imitbench.rewards.agent_rewards import CoherentRewardNet, InverseSoftQRewardNet
 from imitbench.rewards.density import DensityRewardNet
+from imitbench.rewards.networks import ConstantRewardNet
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
     BasicPotentialCNN,
@@ -20,7 +21,6 @@ from imitbench.rewards.reward_nets import (
     BasicRewardNet,
     BasicShapedRewardNet,
     CnnRewardNet,
-    ConstantRewardNet,
     NormalizedRewardNet,
     RewardEnsemble,
     ShapedRewardNet,
