@@ -71,6 +71,10 @@ class Trajectories:
         """
         return (self.weights * values.view_as(self.weights)).sum(dim=-1)
 
+    def mean(self, values: th.Tensor) -> th.Tensor:
+        """Weighted means over all trajectories of each seed, shape (seeds,); `values` as above."""
+        return self.sums(values).sum(dim=1) / self.weights.sum(dim=(1, 2))
+
     def sample(self, streams: SeedStreams, count: int) -> Batch:
         """Draws transitions of each seed, with probabilities proportional to their weights.
 

@@ -26,6 +26,9 @@ from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
 from imitbench.rewards.networks import BasicRewardNet
 
+# Rewards that hardly differ are not told apart by scaling them.
+_LEAST_SCALE = 1e-3
+
 
 class ExplicitRewardTrainer(OffPolicyTrainer):
     """Alternates between the agent on the present reward and steps of the reward.
@@ -43,6 +46,9 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         reward_decay: Weight of half the squared norm of the reward's parameters.
         reward_interval: Updates of the agent for each step of the reward.
         trajectories: Latest episodes of the learner in each step, and as many of the expert.
+        scale_rewards: Whether the agent's rewards are those of the network divided by their
+            standard deviation along the trajectories of its latest step. The network's grow as
+            long as learner and expert differ.
         use_actions: Whether the reward depends on the action.
         hidden_entries: Entries of observations that the reward does not see.
         **kwargs: See `OffPolicyTrainer`.
@@ -57,10 +63,11 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         self,
         *,
         reward_hidden_sizes: Sequence[int] = (64, 64),
-        reward_learning_rate: float = 1e-4,
+        reward_learning_rate: float = 3e-4,
         reward_decay: float = 0.0,
-        reward_interval: int = 100,
-        trajectories: int = 10,
+        reward_interval: int = 50,
+        trajectories: int = 5,
+        scale_rewards: bool = True,
         use_actions: bool = False,
         hidden_entries: Sequence[int] = (),
         **kwargs: Any,
@@ -73,6 +80,8 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         self.reward_interval = reward_interval
         self.trajectories = trajectories
         self._decay = reward_decay
+        self._scales = scale_rewards
+        self._scale = th.ones(len(streams), 1, device=streams.device)
         self._inputs = PairInputs(
             self.features,
             spaces.flatdim(space),
@@ -110,7 +119,7 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
     def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
         """Temporal differences of the present reward."""
         del expert
-        return self.td_loss(own, self.rewards(own))
+        return self.td_loss(own, self.rewards(own) / self._scale)
 
     def _update(self) -> dict[str, th.Tensor]:
         logged = super()._update()
@@ -129,17 +138,23 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         Returns:
             Mean reward of a step of either, before the step; each of shape (seeds,).
         """
-        logged: dict[str, th.Tensor] = {}
+        kinds = own, expert
+        rewards = [self._reward(self._inputs(kind.batch)).squeeze(-1) for kind in kinds]
         loss = 0.5 * self._decay * self._reward.vector.square().sum()
-        for name, kind, slopes in zip(
-            ("own", "expert"), (own, expert), self.slopes(own, expert), strict=True
-        ):
-            rewards = self._reward(self._inputs(kind.batch)).squeeze(-1)
-            loss = loss + (slopes.flatten(1) * rewards).sum()
-            total = kind.weights.sum(dim=(1, 2))
-            logged[f"reward/{name}"] = kind.sums(rewards.detach()).sum(dim=1) / total
+        for each, slopes in zip(rewards, self.slopes(own, expert), strict=True):
+            loss = loss + (slopes.flatten(1) * each).sum()
         self._reward_adam.step(loss)
-        return logged
+        present = [each.detach() for each in rewards]
+        means = [kind.mean(each) for kind, each in zip(kinds, present, strict=True)]
+        if self._scales:
+            centre = (means[0] + means[1]).unsqueeze(1) / 2
+            spread = [
+                kind.mean((each - centre).square())
+                for kind, each in zip(kinds, present, strict=True)
+            ]
+            variance = (spread[0] + spread[1]) / 2
+            self._scale.copy_(variance.sqrt().clamp_min(_LEAST_SCALE).unsqueeze(1))
+        return {"reward/own": means[0], "reward/expert": means[1]}
 
     # Trajectories.
 
@@ -200,6 +215,7 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         return {
             "reward": self._reward.vector.detach().cpu().clone(),
             "reward_adam": self._reward_adam.state_dict(),
+            "scale": self._scale.cpu().clone(),
             "episodes": self._episodes.state_dict(),
         }
 
@@ -207,5 +223,6 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         """Restores what `extra_state` returned."""
         with th.no_grad():
             self._reward.vector.copy_(state["reward"])
+            self._scale.copy_(state["scale"])
         self._reward_adam.load_state_dict(state["reward_adam"])
         self._episodes.load_state_dict(state["episodes"])

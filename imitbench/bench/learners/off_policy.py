@@ -294,6 +294,7 @@ _REWARD_ARGUMENTS = (
     "reward_decay",
     "reward_interval",
     "trajectories",
+    "scale_rewards",
 )
 
 
