@@ -7,11 +7,9 @@ from support.off_policy import ShortCSIL
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.dac import DAC
-from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
-from imitbench.algorithms.off_policy.ml_irl import MLIRL
 from imitbench.algorithms.off_policy.transitions import Batch
 from imitbench.rewards.storage import load_reward_net, save_reward
 from imitbench.util.actions import scale_actions
@@ -43,8 +41,6 @@ CASES = {
     "dac": (DAC, {}, of_discriminator),
     "hype": (HyPE, {"hidden_entries": (1,)}, of_discriminator),
     "csil": (ShortCSIL, {}, of_network),
-    "f_irl": (FIRL, {"use_actions": True}, of_network),
-    "ml_irl": (MLIRL, {"hidden_entries": (0,)}, of_network),
     "iq_learn": (IQLearn, {}, of_iq_learn),
     "iq_learn of critics": (IQLearn, {"use_targets": False}, of_iq_learn),
     "ls_iq": (LSIQ, {}, of_ls_iq),
@@ -109,7 +105,7 @@ def expected_values(trainer, batch, noise, monkeypatch):
 
 def at_end(trainer, own, name):
     """Rewards inside the absorbing state, of which others are counted."""
-    if not trainer._encoders[0].absorbing or name not in ("dac", "hype", "f_irl", "ml_irl"):
+    if not trainer._encoders[0].absorbing or name not in ("dac", "hype"):
         return th.zeros(2, 1)
     state = th.from_numpy(trainer._encoders[0].absorbing_states(1)).expand(2, 1, -1)
     nothing = th.zeros(2, 1)
