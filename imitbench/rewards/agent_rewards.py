@@ -86,8 +86,8 @@ class InverseSoftQRewardNet(StandardizedRewardNet):
     For continuous ones V(s) = E[Q(s, a) - temperature * log pi(a|s)] has no closed form. Methods
     take one new sample of the policy each time; a reward must be a function, so here it is the mean
     over 16 actions, whose standard normal numbers before squashing, eight and their opposites, are
-    always the same and stored with the network. On Pendulum, after 4,000 steps of either method, such
-    rewards correlate by 0.9994 or more with those of 2,048 actions.
+    always the same and stored with the network. On Pendulum, after 4,000 steps of IQ-Learn and
+    LS-IQ, such rewards have a correlation of at least 0.9994 with those from 2,048 actions.
 
     Args:
         observation_space: As for `StandardizedRewardNet`.
