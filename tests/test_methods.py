@@ -26,6 +26,7 @@ SMALL = {
     "dac": OFF_POLICY,
     "dagger": {"train(4_000)": "train(1_500)"},
     "density": {"policy(100_000)": "policy(2_048)"},
+    "explicit_rewards": OFF_POLICY,
     "gail": {"train(100_000)": "train(1_024)"},
     "hype": OFF_POLICY,
     "iq_learn": OFF_POLICY,

@@ -26,16 +26,13 @@ from imitbench.algorithms.adversarial.generator import (
     venv_with_rewards,
 )
 from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.density_model import (
-    EpisodeClock,
-    FeatureMaker,
-    TimedDensity,
-    check_kernel,
-)
+from imitbench.algorithms.density_model import EpisodeClock, FeatureMaker, TimedDensity
 from imitbench.data import rollout, types
+from imitbench.rewards.density import DensityRewardNet
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.stable_ppo import train_as_lean
 from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state
+from imitbench.util.kernel_density import check_kernel
 from imitbench.util.logger import HierarchicalLogger
 
 Array = npt.NDArray[Any]
@@ -232,6 +229,17 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             raise ValueError("the density is not fitted yet: call train() first")
         rows = self._features(state, action, next_state)
         return self._density.log_density(rows, steps).astype(np.float32)
+
+    def reward_net(self) -> DensityRewardNet:
+        """The reward as a network, which can be stored.
+
+        Raises:
+            ValueError: `train` was not called, the density is not stationary, for a network does
+                not see the time step, or observations are dictionaries.
+        """
+        if self._density is None:
+            raise ValueError("the density is not fitted yet: call train() first")
+        return self._density.reward_net(self._features)
 
     def _training_reward(
         self, state: Array, action: Array, next_state: Array, done: Array

@@ -22,7 +22,6 @@ from imitbench.algorithms.mce_planning import (
     mce_partition_fh,
 )
 from imitbench.algorithms.mce_rewards import (
-    TabularRewardNet,
     encode_states,
     make_state_rewards,
     rewards_of_states,
@@ -32,6 +31,7 @@ from imitbench.data import types
 from imitbench.data.tabular import ObservationDecoder, TabularModel, state_space_of
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.rewards.reward_nets import RewardNet
+from imitbench.rewards.tabular import TabularRewardNet
 from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
 from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.logger import HierarchicalLogger

@@ -23,14 +23,9 @@ import gymnasium as gym
 import numpy as np
 import torch as th
 from gymnasium import spaces
-from torch.nn import functional
 
-TAIL_WIDTH = 0.05
-"""Width that the probability of a tail is spread over, where the bounds are -1 and 1."""
+from imitbench.util.squashed_gaussian import TAIL_WIDTH
 
-# Where the tails of `squashed_log_prob` begin. With 0.999, as in Acme's distributions, a tail is so
-# far out before squashing that likelihood rises faster by the deviation than by the mean.
-_TAIL = 1 - TAIL_WIDTH
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 # Clipping in another precision may miss a bound by rounding.
 _ROUNDING = 1e-6
@@ -99,31 +94,3 @@ def clipped_log_prob(
     above = th.special.log_ndtr((mean - bounds.high) / std)
     tail = th.where(at_high, above, below) - th.log(width)
     return th.where(at_low | at_high, tail, inside).sum(dim=-1)
-
-
-def squashed_log_prob(mean: th.Tensor, log_std: th.Tensor, actions: th.Tensor) -> th.Tensor:
-    """Log-density of actions that are tanh of samples of a normal distribution.
-
-    Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", appendix C. A
-    tail is all actions beyond ±(1 - `TAIL_WIDTH`); its probability is spread evenly over it, so
-    that actions at their bounds, whose density would be infinite or 0, have at most log 20 for
-    each entry.
-
-    Args:
-        mean: Means before squashing, shape (…, actions).
-        log_std: Log standard deviations before squashing, shape (…, actions).
-        actions: In [-1, 1], shape (…, actions).
-
-    Returns:
-        With respect to length, shape (…).
-    """
-    edge, shrink = math.atanh(_TAIL), (-log_std).exp()
-    raw = th.atanh(actions.clamp(-_TAIL, _TAIL))
-    normal = -0.5 * ((raw - mean) * shrink).square() - log_std - _LOG_ROOT_2_PI
-    beyond = th.special.log_ndtr((actions.sign() * mean - edge) * shrink) - math.log(1 - _TAIL)
-    return th.where(actions.abs() > _TAIL, beyond, normal - log_tanh_slope(raw)).sum(dim=-1)
-
-
-def log_tanh_slope(raw: th.Tensor) -> th.Tensor:
-    """log(1 - tanh² x), without loss of precision where x is large."""
-    return 2 * (math.log(2) - raw - functional.softplus(-2 * raw))

@@ -31,7 +31,7 @@ from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardS
 from imitbench.records.runs import EnvironmentSpec, RunSpec
 from imitbench.reward_board.optimization import Optimizations
 from imitbench.reward_board.outcomes import optimization_scores
-from imitbench.rewards.agreement import agreement, distances
+from imitbench.rewards.agreement import agreement, distances, undefined_measures
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.distances import Steps
 from imitbench.store.run_dir import RunDirectory
@@ -65,7 +65,7 @@ def evaluate_reward(
 
     Raises:
         InputError: The run is not complete, has no stored reward, or one of other spaces; its
-            policy cannot be read; or its observations are no arrays.
+            policy cannot be read; its observations are no arrays; or a reward is not finite.
     """
     if not directory.is_done:
         raise InputError(
@@ -83,8 +83,9 @@ def evaluate_reward(
     listed = find_same_environment(spec.environment.evaluated, suite)
     expert = load_suite_expert(listed, spec.environment)
     behaviors = sample_behaviors(policy, expert, spec.environment, spec.seed, protocol)
-    scores = _agreement(net, behaviors, protocol, spec.seed)
+    scores, undefined = _agreement(net, behaviors, protocol, spec)
     far, without = _distances(net, behaviors, spec, protocol)
+    without = undefined | without
     if expert is None:
         without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
     fresh: list[RewardScore] = []
@@ -149,13 +150,17 @@ def _agreement(
     net: RewardNet,
     behaviors: Mapping[str, Sequence[TrajectoryWithRew]],
     protocol: RewardProtocol,
-    seed: int,
-) -> list[RewardScore]:
+    spec: RunSpec,
+) -> tuple[list[RewardScore], dict[str, str]]:
+    """Returns how far rewards agree, and why some measures are undefined."""
     parts = {name: rewards_by_episode(net, episodes) for name, episodes in behaviors.items()}
+    if not all(np.isfinite(learned).all() for each in parts.values() for learned, _ in each):
+        raise InputError(f"run {spec.run_id}: its reward is not finite in the compared episodes")
     shortest = min(len(learned) for each in parts.values() for learned, _ in each)
     length = min(protocol.fragment_length, max(1, shortest // 2))
-    found = agreement(parts, length, derive_seed(seed, "reward board, pairs"))
-    return [RewardScore.model_validate(vars(each)) for each in found]
+    found = agreement(parts, length, derive_seed(spec.seed, "reward board, pairs"))
+    scores = [RewardScore.model_validate(vars(each)) for each in found]
+    return scores, undefined_measures(parts, found)
 
 
 def _distances(

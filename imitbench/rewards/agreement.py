@@ -99,6 +99,24 @@ def agreement(
     return found
 
 
+def undefined_measures(
+    behaviors: Mapping[str, Sequence[Part]], found: Sequence[Estimate]
+) -> dict[str, str]:
+    """Returns the correlations that `agreement` omits for all behaviors together, with reasons.
+
+    Args:
+        behaviors: As for `agreement`.
+        found: What it returned.
+    """
+    known = {each.measure for each in found if each.behavior == ALL}
+    rewards = zip(*(part for each in behaviors.values() for part in each), strict=True)
+    constant = [np.ptp(np.concatenate(side)) == 0 for side in rewards]
+    why = "returns of whole episodes do not differ"
+    if any(constant):
+        why = f"the {'learned' if constant[0] else 'true'} reward is the same in every step"
+    return {name: why for name in _CORRELATIONS.values() if name not in known}
+
+
 def correlation(parts: Sequence[Part], *, ranks: bool = True) -> tuple[float, float, float] | None:
     """Computes a correlation with its interval.
 

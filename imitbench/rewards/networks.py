@@ -195,6 +195,37 @@ class CnnRewardNet(RewardNet):
         }
 
 
+class ConstantRewardNet(RewardNet):
+    """The same reward for every transition, without parameters.
+
+    Args:
+        observation_space: As for `RewardNet`.
+        action_space: As for `RewardNet`.
+        reward: The reward.
+    """
+
+    def __init__(
+        self, observation_space: gym.Space[Any], action_space: gym.Space[Any], reward: float
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.reward = reward
+
+    def forward(
+        self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
+    ) -> th.Tensor:
+        """The reward of each transition, shape `(n,)`."""
+        del action, next_state
+        return th.full((len(state),), self.reward, dtype=done.dtype, device=done.device)
+
+    def arguments(self) -> dict[str, Any]:
+        """Constructor arguments that build the same network."""
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "reward": self.reward,
+        }
+
+
 def cnn_transpose(tens: th.Tensor) -> th.Tensor:
     """Moves the channels of images to the front.
 

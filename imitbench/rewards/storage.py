@@ -24,15 +24,19 @@ from imitbench.cards.plugin_classes import (
     constructor_arguments,
 )
 from imitbench.errors import InputError
+from imitbench.rewards.agent_rewards import CoherentRewardNet, InverseSoftQRewardNet
 from imitbench.rewards.base import RewardNet
+from imitbench.rewards.density import DensityRewardNet
 from imitbench.rewards.networks import (
     BasicPotentialCNN,
     BasicPotentialMLP,
     BasicRewardNet,
     BasicShapedRewardNet,
     CnnRewardNet,
+    ConstantRewardNet,
     ShapedRewardNet,
 )
+from imitbench.rewards.tabular import TabularRewardNet
 from imitbench.rewards.wrappers import (
     AddSTDRewardWrapper,
     NormalizedRewardNet,
@@ -66,6 +70,11 @@ _MODULES: dict[str, type[nn.Module]] = {
         AddSTDRewardWrapper,
         RewardEnsemble,
         RewardNetFromDiscriminatorLogit,
+        ConstantRewardNet,
+        TabularRewardNet,
+        DensityRewardNet,
+        InverseSoftQRewardNet,
+        CoherentRewardNet,
     )
 }
 _TYPES: dict[str, type] = {

@@ -8,11 +8,11 @@ from scipy.integrate import quad
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from imitbench.algorithms.density_model import (
+from imitbench.algorithms.density_model import TimedDensity
+from imitbench.util.kernel_density import (
     KERNELS,
     GaussianDensity,
     Standardiser,
-    TimedDensity,
     check_kernel,
     fit_density,
 )

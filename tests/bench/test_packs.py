@@ -1,14 +1,17 @@
 """Seeds that are trained together as one network have the runs that they have alone."""
 
 import functools
+import itertools
 import json
 import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch as th
 from stable_baselines3.common.monitor import Monitor
 from support.evaluation import short_evaluation, short_training
+from torch.nn.utils import parameters_to_vector
 
 from imitbench.bench.curve import EpisodeLog, SeedEpisodes
 from imitbench.bench.environments import make_packed_environments
@@ -64,6 +67,7 @@ SETTINGS = {
         "transfer_steps": "600",
     },
 }
+WITHOUT_REWARD = ("density", "ppo_true_reward")  # with these settings
 METRICS = {  # of the last point of a curve, besides those of episodes
     "dac": "discriminator/accuracy",
     "gail": "discriminator/accuracy",
@@ -150,6 +154,10 @@ def test_every_seed_of_a_pack_has_a_complete_run_of_its_own(trained):
         assert len(curve.splitlines()) >= 4
         assert METRICS[plan_name(plan)] in curve.splitlines()[-1]
         assert "rollout/return_mean" in curve
+    rewards = [each.reward for each in directories(plan, out) if each.reward.exists()]
+    assert len(rewards) == (0 if plan_name(plan) in WITHOUT_REWARD else 4)
+    stored = [parameters_to_vector(load_reward_net(each).parameters()) for each in rewards]
+    assert not any(th.equal(*pair) for pair in itertools.combinations(stored, 2))
     first, second, *_ = directories(plan, out)
     assert f"see the log of {first.path.name}" in second.log.read_text()
 
@@ -194,8 +202,7 @@ def test_a_seed_learns_the_same_as_alone_at_first(tmp_path, plan_of, sweep, name
         measured, due = (each.read_result().measures for each in (mine, expected))
         assert measured.keys() == due.keys()
         assert ("transfer_return" in measured) == (name == "preference_comparisons")
-        fixed = name in ("density", "ppo_true_reward")
-        assert mine.reward.exists() == expected.reward.exists() == (not fixed)
+        assert mine.reward.exists() == expected.reward.exists() == (name not in WITHOUT_REWARD)
         if mine.reward.exists():
             nets = [load_reward_net(each.reward).state_dict() for each in (mine, expected)]
             assert nets[0].keys() == nets[1].keys()

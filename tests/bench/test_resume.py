@@ -43,6 +43,9 @@ SETTINGS = {
     "reset_updates": "5",
     "episodes": "2",
     "bc_batches": "10",
+    "reward_interval": "4",
+    "disc_updates": "2",
+    "trajectories": "2",
 }
 # One environment per kind of action space is enough, and one per kind of table.
 SIMILAR = {

@@ -72,7 +72,7 @@ from imitbench.data.types import Trajectory
 trajectories_to_dataset([Trajectory(np.zeros((2, 1)), np.zeros((1, 1)), None, False)])
 """
 KERNEL = """
-from imitbench.algorithms.density_model import check_kernel
+from imitbench.util.kernel_density import check_kernel
 check_kernel("gaussian", 0.5)
 check_kernel("exponential", 0.5)
 """

@@ -6,12 +6,8 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.policies.bounded_actions import (
-    TAIL_WIDTH,
-    ActionBounds,
-    clipped_log_prob,
-    squashed_log_prob,
-)
+from imitbench.policies.bounded_actions import ActionBounds, clipped_log_prob
+from imitbench.util.squashed_gaussian import TAIL_WIDTH, squashed_log_prob
 
 
 def box(low: float = -2.0, high: float = 2.0, size: int = 1) -> spaces.Box:

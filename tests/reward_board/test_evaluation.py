@@ -19,14 +19,14 @@ from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import RewardProtocol
 from imitbench.reward_board import evaluation
 from imitbench.reward_board.evaluation import evaluate_reward
-from imitbench.rewards.reward_nets import BasicRewardNet
+from imitbench.rewards.networks import BasicRewardNet, ConstantRewardNet
 from imitbench.rewards.storage import save_reward
 from imitbench.store.run_dir import RunDirectory
 
 FEW = RewardProtocol(episodes=2, random_rates=(0.5,), samples=32)
 
 
-def write_run(out, seed=0, space=None):
+def write_run(out, seed=0, space=None, constant=None):
     """A complete run on Pendulum, with the bundled expert as its policy and a random reward."""
     spec = make_spec(seed=seed, algo="airl")
     write_finished(out, spec)
@@ -35,6 +35,8 @@ def write_run(out, seed=0, space=None):
     env = make_environment(spec.environment)
     th.manual_seed(seed)
     net = BasicRewardNet(env.observation_space if space is None else space, env.action_space)
+    if constant is not None:
+        net = ConstantRewardNet(env.observation_space, env.action_space, constant)
     save_reward(net, directory.reward)
     return directory
 
@@ -83,6 +85,26 @@ def test_what_a_task_lacks_is_said(out, monkeypatch):
     assert "--suite" in scores.without["expert"]
     assert {each.behavior for each in scores.scores} == {"learner", "mixture", "random", "all"}
     assert not {"epic", "dard"} & {each.measure for each in scores.scores}
+
+
+def test_a_constant_reward_has_no_correlations_and_that_is_said(tmp_path, few):
+    write_run(tmp_path, constant=-1.0)
+    printed = run("--out", tmp_path)
+    assert printed.exit_code == 0
+    assert printed.stdout.splitlines()[2].split()[3:] == ["n/a", "n/a", "0.50", "n/a", "n/a"]
+    assert "n/a: the learned reward is the same in every step" in printed.stderr
+    [document] = json.loads(run("--out", tmp_path, "--json").stdout)
+    scores = document["reward_scores"]
+    correlations = {"pearson_step", "spearman_step", "pearson_return", "spearman_return"}
+    assert set(scores["without"]) == {*correlations, "epic", "dard"}
+    assert {(each["measure"], each["value"]) for each in scores["scores"]} == {
+        ("pair_accuracy", 0.5)
+    }
+
+
+def test_a_reward_that_is_not_finite_is_reported(tmp_path):
+    with pytest.raises(InputError, match="its reward is not finite in the compared episodes"):
+        evaluate_reward(write_run(tmp_path, constant=float("inf")), FEW)
 
 
 def test_the_command_stores_what_it_measures_once(out, few):

@@ -11,6 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from imitbench.errors import InputError
+from imitbench.rewards.agent_rewards import CoherentRewardNet, InverseSoftQRewardNet
+from imitbench.rewards.density import DensityRewardNet
+from imitbench.rewards.networks import ConstantRewardNet
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
     BasicPotentialCNN,
@@ -23,6 +26,7 @@ from imitbench.rewards.reward_nets import (
     ShapedRewardNet,
 )
 from imitbench.rewards.storage import load_reward_net, save_reward
+from imitbench.rewards.tabular import TabularRewardNet
 from imitbench.rewards.wrappers import RewardNetFromDiscriminatorLogit
 from imitbench.util.networks import EMANorm, RunningNorm
 from imitbench.util.tensor_storage import digest
@@ -44,7 +48,28 @@ def ensemble():
     )
 
 
+def soft_q(actions):
+    shape = {"hid_sizes": [4], "n_critics": 2, "discount": 0.9}
+    return InverseSoftQRewardNet(VECTOR, actions, **shape, value_bound=3.0, least_value=True)
+
+
 NETS = {
+    "constant": lambda: ConstantRewardNet(VECTOR, CHOICE, -0.5),
+    "table": lambda: TabularRewardNet(spaces.Discrete(4, start=2), CHOICE, np.arange(2, 6)),
+    "density": lambda: DensityRewardNet(
+        VECTOR,
+        TORQUE,
+        kernel="gaussian",
+        bandwidth=0.5,
+        n_points=3,
+        use_action=True,
+        use_next_state=True,
+    ),
+    "soft Q-values": lambda: soft_q(TORQUE),
+    "soft Q-values of choices": lambda: soft_q(CHOICE),
+    "coherent": lambda: CoherentRewardNet(
+        VECTOR, TORQUE, hid_sizes=[4], reward_scale=0.5, least_std=0.1, least_reward=-5.0
+    ),
     "basic": lambda: basic(use_next_state=True, use_done=True, hid_sizes=iter([5])),
     "box actions": lambda: BasicRewardNet(VECTOR, TORQUE, activation=nn.Tanh, dropout_prob=0.1),
     "choices": lambda: BasicRewardNet(

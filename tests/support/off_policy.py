@@ -7,9 +7,12 @@ from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.discriminator import Discriminator
+from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
+from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ml_irl import MLIRL
 from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
@@ -24,13 +27,30 @@ class ShortCSIL(CSIL):
         super().__init__(bc_updates=10, critic_updates=10, **kwargs)
 
 
-METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE]
+class OftenFIRL(FIRL):
+    """Takes steps of the reward often, of few updates of the discriminator each."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**{"reward_interval": 5, "disc_updates": 2, "trajectories": 2} | kwargs)
+
+
+class OftenMLIRL(MLIRL):
+    """Takes steps of the reward often."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**{"reward_interval": 5, "trajectories": 2} | kwargs)
+
+
+EXPLICIT = [OftenFIRL, OftenMLIRL]
+METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE, *EXPLICIT]
 DISCRETE = [method for method in METHODS if method.discrete_actions]
 
 
 def vectors(trainer):
     agent = trainer.agent
     found = [agent.critics.vector, agent.targets.vector]
+    if isinstance(trainer, ExplicitRewardTrainer):
+        found.append(trainer._reward.vector)
     return [*found, agent.actor.vector] if hasattr(agent, "actor") else found
 
 

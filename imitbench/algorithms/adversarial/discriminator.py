@@ -20,15 +20,12 @@ from torch.nn import functional
 from imitbench.algorithms import base
 from imitbench.algorithms.demonstration_fit import FIELDS, check_fit
 from imitbench.data import types
-from imitbench.policies.bounded_actions import (
-    ActionBounds,
-    clipped_log_prob,
-    squashed_log_prob,
-)
+from imitbench.policies.bounded_actions import ActionBounds, clipped_log_prob
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.actions import action_rows
 from imitbench.util.extras import import_extra
 from imitbench.util.networks import evaluating
+from imitbench.util.squashed_gaussian import squashed_log_prob
 from imitbench.util.util import AnyPath, safe_to_numpy
 
 Array = npt.NDArray[Any]

@@ -22,10 +22,10 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.sac.policies import SACPolicy
 from torch import nn
 
-from imitbench.algorithms.off_policy import squashed_gaussian
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.util import squashed_gaussian
 from imitbench.util.adam import direct_step, load_optimizer_state
 
 Critics = Literal["online", "target", "frozen"]
@@ -523,10 +523,7 @@ def _encoded(
     stack: StackedMlp, member: int, encoder: ObservationEncoder
 ) -> list[tuple[th.Tensor, th.Tensor]]:
     """One member's layers on raw observations, which are never the absorbing state."""
-    layers = [
-        (weight[member].cpu(), bias[member, 0].cpu())
-        for weight, bias in stack.layers(stack.vector.detach())
-    ]
+    layers = stack.member(member)
     weight, bias = layers[0]
     scale = th.from_numpy(encoder.scale).float()
     mean = th.from_numpy(encoder.mean).float()

@@ -8,17 +8,23 @@ copied.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch as th
 from gymnasium import spaces
 
-from imitbench.algorithms.off_policy import squashed_gaussian
 from imitbench.algorithms.off_policy.agent import Adam
+from imitbench.algorithms.off_policy.reward_export import (
+    encoder_state,
+    perceptron_state,
+    unmarked,
+)
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
 from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.rewards.agent_rewards import CoherentRewardNet
+from imitbench.util import squashed_gaussian
 
 # A deterministic policy's log-ratios have no lower bound; the public code clips here too.
 _LEAST_REWARD = -5.0
@@ -112,6 +118,27 @@ class CSIL(OffPolicyTrainer):
             self._reward_adam.step(refinement_loss(theirs, ours).sum())
         logged = {"reward/expert": theirs, "reward/own": ours.clamp_min(_LEAST_REWARD)}
         return {name: values.detach().mean(dim=1) for name, values in logged.items()}
+
+    @property
+    def reward_nets(self) -> Sequence[CoherentRewardNet]:
+        """The coherent reward of each seed as it is now."""
+        return [self._coherent_reward(seed) for seed in range(len(self.streams))]
+
+    def _coherent_reward(self, seed: int) -> CoherentRewardNet:
+        encoder = self._encoders[seed]
+        with th.device("meta"):
+            net = CoherentRewardNet(
+                self.venv.observation_space,
+                self.venv.action_space,
+                hid_sizes=self.options.agent.hidden_sizes,
+                reward_scale=self._scale,
+                least_std=math.exp(self._least_log_std),
+                least_reward=_LEAST_REWARD,
+            )
+        layers = unmarked(self._reward.member(seed), encoder)
+        state = encoder_state(encoder) | perceptron_state("policy", layers)
+        net.load_state_dict(state, assign=True)
+        return net
 
     # Critics and policy: those of the core, with the clone as prior.
 

@@ -14,9 +14,11 @@ from torch.nn import functional
 
 from imitbench.algorithms.off_policy.agent import Adam
 from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.reward_export import pair_reward_nets
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
-from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
+from imitbench.rewards.networks import BasicRewardNet
 
 
 def stacked_gradient_penalty(
@@ -58,6 +60,10 @@ class Discriminator:
         hidden_entries: Entries of observations that it does not see.
         objective: `cross_entropy`, or `moments`: its mean over the learner's pairs minus that
             over the expert's (Swamy et al. 2021, "Of Moments and Matching").
+        use_actions: Whether it sees actions; without, it distinguishes observations.
+
+    Attributes:
+        inputs: What it sees of a batch.
     """
 
     def __init__(
@@ -72,24 +78,21 @@ class Discriminator:
         streams: SeedStreams,
         hidden_entries: Sequence[int] = (),
         objective: Objective = "cross_entropy",
+        use_actions: bool = True,
     ) -> None:
         self._objective = objective
-        self._choices = actions if discrete else None
         self._penalty = penalty
         self._streams = streams
-        self._net = StackedMlp(
-            (features + actions, *hidden_sizes, 1), streams.torch, streams.device
+        self.inputs = PairInputs(
+            features,
+            actions,
+            discrete=discrete,
+            hidden_entries=hidden_entries,
+            use_actions=use_actions,
+            device=streams.device,
         )
+        self._net = StackedMlp((self.inputs.size, *hidden_sizes, 1), streams.torch, streams.device)
         self._adam = Adam(self._net.vector, learning_rate)
-        self._visible = th.ones(features, device=streams.device)
-        self._visible[list(hidden_entries)] = 0.0
-
-    def inputs(self, batch: Batch) -> th.Tensor:
-        """Pairs as vectors, shape (seeds, batch, features + actions)."""
-        acts = batch.acts
-        if self._choices is not None:
-            acts = functional.one_hot(acts, self._choices).to(batch.obs)
-        return th.cat([batch.obs * self._visible, acts], dim=-1)
 
     def logits(self, batch: Batch) -> th.Tensor:
         """What is high for the expert, without derivatives; shape (seeds, batch).
@@ -169,6 +172,7 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
     ) -> None:
         super().__init__(**kwargs)
         space = self.venv.action_space
+        self._hidden = tuple(hidden_entries)
         self.discriminator = Discriminator(
             self.features,
             spaces.flatdim(space),
@@ -179,6 +183,16 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
             streams=self.streams,
             hidden_entries=hidden_entries,
             objective=objective,
+        )
+
+    @property
+    def reward_nets(self) -> Sequence[BasicRewardNet]:
+        """The discriminator's output of each seed as it is now; see `pair_reward_nets`."""
+        return pair_reward_nets(
+            self.discriminator._net,
+            self._encoders,
+            self.venv,
+            hidden_entries=self._hidden,
         )
 
     def extra_state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import torch as th
 
 from imitbench.algorithms.off_policy.agent import Critics
-from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
+from imitbench.algorithms.off_policy.reward_export import ImplicitRewardTrainer
 from imitbench.algorithms.off_policy.transitions import Batch, shares
 
 ValueLoss = Literal["initial", "replay", "expert", "both"]
@@ -54,7 +54,7 @@ def iq_loss(
     return (visits * value_differences).sum(dim=-1) - (expert * rewards).sum(dim=-1) + penalty
 
 
-class IQLearn(OffPolicyTrainer):
+class IQLearn(ImplicitRewardTrainer):
     """Trains a soft Q-function so that its implicit reward tells the expert from the policy.
 
     Args:
@@ -94,7 +94,7 @@ class IQLearn(OffPolicyTrainer):
             raise ValueError(f"alpha must be positive, not {alpha}")
         super().__init__(**kwargs)
         self._alpha = alpha
-        self._critics: Critics = "target" if use_targets else "online"
+        self.value_critics: Critics = "target" if use_targets else "online"
         size, device = self.options.batch_size, self.streams.device
         self._expert_shares = shares(size, 0.0, 1.0, device)
         self._penalized = shares(size, *_PENALIZED[regularization], device)
@@ -108,7 +108,7 @@ class IQLearn(OffPolicyTrainer):
         """Minus J(Q), by each critic for itself and summed over them."""
         batch = own.joined(expert)
         gamma = self.options.agent.gamma
-        next_values = self.agent.soft_values(batch.next_obs, self._critics)
+        next_values = self.agent.soft_values(batch.next_obs, self.value_critics)
         ahead = gamma * (1 - batch.terminal) * next_values
         rewards = self.agent.values(batch.obs, batch.acts) - ahead
         if self._from_start:

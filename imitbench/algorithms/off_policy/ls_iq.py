@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import torch as th
 
-from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
+from imitbench.algorithms.off_policy.reward_export import ImplicitRewardTrainer
 from imitbench.algorithms.off_policy.transitions import Batch, shares
 
 ExpertTargets = Literal["fixed", "bootstrap"]
@@ -77,7 +77,7 @@ def ls_iq_loss(
     return 0.5 * (of_expert + of_policy)
 
 
-class LSIQ(OffPolicyTrainer):
+class LSIQ(ImplicitRewardTrainer):
     """Trains soft Q-values on the largest reward for the expert and the least for the policy.
 
     Args:
@@ -102,6 +102,7 @@ class LSIQ(OffPolicyTrainer):
 
     discrete_actions = True
     improves_on_both = True  # the loss takes V(s) to be the best policy's in both
+    least_value = True
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class LSIQ(OffPolicyTrainer):
         self.value_bound = self.reward_bound / (1 - gamma)
         self._fixed_expert = expert_targets == "fixed"
         self._in_all_states = policy_loss == "value"
-        self._clip = clip_targets
+        self.value_limit = self.value_bound if clip_targets else None
         self._fixed_ends = absorbing_values == "fixed"
         size, device = self.options.batch_size, self.streams.device
         self._each = th.full((size,), 1 / size, device=device)
@@ -173,7 +174,7 @@ class LSIQ(OffPolicyTrainer):
                 reward,
                 next_values,
                 gamma=self.options.agent.gamma,
-                bound=self.value_bound if self._clip else None,
+                bound=self.value_limit,
                 ended=self.ended(batch) if self._fixed_ends else None,
                 value_at_end=value_at_end,
             )

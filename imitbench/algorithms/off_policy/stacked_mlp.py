@@ -63,6 +63,10 @@ class StackedMlp:
             (next(parts).view(-1, size, units), next(parts).unsqueeze(1)) for size, units in shapes
         ]
 
+    def member(self, number: int) -> list[tuple[th.Tensor, th.Tensor]]:
+        """One perceptron's weights, shape (inputs, outputs), and biases, on the CPU."""
+        return [(weight[number].cpu(), bias[number, 0].cpu()) for weight, bias in self.current]
+
     def __call__(self, x: th.Tensor, more: th.Tensor | None = None) -> th.Tensor:
         """Passes a batch through each member.
 

@@ -33,6 +33,7 @@ from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.transitions import Batch, TransitionStore, store_of
 from imitbench.data import types
+from imitbench.rewards.base import RewardNet
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.torch_startup import one_thread
 
@@ -322,6 +323,14 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def policy(self) -> BasePolicy:
         """The policy of the first seed, with the parameters as they are now."""
         return self.policies[0]
+
+    @property
+    def reward_nets(self) -> Sequence[RewardNet]:
+        """The reward of each seed as it is now, a function of raw observations and actions.
+
+        Empty for methods whose reward is none of single transitions.
+        """
+        return []
 
     # Training.
 

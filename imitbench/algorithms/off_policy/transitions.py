@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch as th
+from torch.nn import functional
 
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.util.util import safe_to_numpy
@@ -46,6 +47,47 @@ class Batch:
         )
 
 
+class PairInputs:
+    """Pairs of observation and action as inputs of a network, or observations alone.
+
+    Args:
+        features: Entries of an encoded observation.
+        actions: Entries of an action; for discrete ones the number of choices.
+        discrete: Whether actions are discrete.
+        hidden_entries: Entries of observations that are always 0.
+        use_actions: Whether the action is part of the inputs.
+        device: Where to compute.
+
+    Attributes:
+        size: Number of inputs.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        *,
+        discrete: bool,
+        hidden_entries: Sequence[int] = (),
+        use_actions: bool = True,
+        device: str | th.device = "cpu",
+    ) -> None:
+        self.size = features + actions * use_actions
+        self._choices = actions if discrete else None
+        self._use_actions = use_actions
+        self._visible = th.ones(features, device=device)
+        self._visible[list(hidden_entries)] = 0.0
+
+    def __call__(self, batch: Batch) -> th.Tensor:
+        """The inputs of each transition, shape (seeds, batch, size)."""
+        obs, acts = batch.obs * self._visible, batch.acts
+        if not self._use_actions:
+            return obs
+        if self._choices is not None:
+            acts = functional.one_hot(acts, self._choices).to(obs)
+        return th.cat([obs, acts], dim=-1)
+
+
 class TransitionStore:
     """A ring buffer of transitions for each seed, on one device.
 
@@ -81,6 +123,11 @@ class TransitionStore:
         self._offsets = th.arange(seeds, device=device).unsqueeze(1) * capacity
         self._waiting: list[tuple[Array, Array]] = []  # rows of `_flat` by their numbers
         self._waiting_count = 0
+
+    @property
+    def added(self) -> Sequence[int]:
+        """Number of transitions that each seed ever had."""
+        return self._added
 
     @property
     def sizes(self) -> list[int]:

@@ -14,6 +14,7 @@ from imitbench.bench.learners.reward_learner import RewardLearner
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
 
 _TYPES = {
     "state": DensityType.STATE_DENSITY,
@@ -45,6 +46,10 @@ class DensityLearner(RewardLearner[DensityAlgorithm]):
         )
         density.train()
         return density
+
+    def reward(self) -> RewardNet | None:
+        """The logarithm of the density; `None` if each time step has its own."""
+        return self.trainer.reward_net() if self.options["is_stationary"] else None
 
     def train_round(self, steps: int) -> dict[str, float]:
         """Trains PPO for one rollout."""

@@ -95,6 +95,10 @@ class MCEIRLLearner(Learner):
         """The policy for the learned reward, as a function of observations."""
         return ObservationTabularPolicy.of(self._env, self._irl.policy.pi)
 
+    def reward(self) -> RewardNet:
+        """The learned reward, of the state."""
+        return self._irl.reward_net
+
     def state_dict(self) -> dict[str, Any]:
         """State of `MCEIRL`, and the number of iterations so far."""
         return {"irl": self._irl.state_dict(), "iterations": self._iterations}

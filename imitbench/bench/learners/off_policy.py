@@ -12,17 +12,30 @@ from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
+from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ml_irl import MLIRL
 from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer, TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, pop_learned_return, silent_logger
 from imitbench.bench.environments import make_packed_environments
-from imitbench.bench.learner import Callback, Checkpoint, PackedLearner, Task, no_checkpoint
+from imitbench.bench.learner import (
+    Callback,
+    Checkpoint,
+    Learner,
+    LearnerWrapper,
+    PackedLearner,
+    Task,
+    no_checkpoint,
+)
 from imitbench.bench.learners.algorithm_learner import CURVE_POINTS
+from imitbench.bench.learners.reward_agreement import held_out_trajectories, return_correlation
+from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
@@ -31,6 +44,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
 
 
 class OffPolicyImitationLearner(PackedLearner):
@@ -114,6 +128,30 @@ class OffPolicyImitationLearner(PackedLearner):
         """The agent's policy of each seed."""
         return self.trainer.policies
 
+    def of_seeds(self) -> Sequence[Learner]:
+        """The policy, the reward and the measures of each seed."""
+        if not self.curves:
+            return [self]
+        return [SeedOfOffPolicy(self, seed) for seed in range(1 + len(self.curves))]
+
+    def reward(self) -> RewardNet | None:
+        """The reward of the first seed."""
+        return self.reward_of(0)
+
+    def measures(self) -> dict[str, float]:
+        """Other measures of the first seed."""
+        return self.measures_of(0)
+
+    def reward_of(self, seed: int) -> RewardNet | None:
+        """The reward of a seed, counted from 0; `None` if it is none of single transitions."""
+        nets = self.trainer.reward_nets
+        return nets[seed] if nets else None
+
+    def measures_of(self, seed: int) -> dict[str, float]:
+        """Other measures of the result of a seed, counted from 0, by name."""
+        del seed
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """State of method and environments, between two steps."""
         return {
@@ -127,6 +165,33 @@ class OffPolicyImitationLearner(PackedLearner):
         restore_episodes(self._environments, state["environments"])
         self.curves = [list(curve) for curve in state["curves"]]
         self.trainer.load_state_dict(state["trainer"])
+
+
+class SeedOfOffPolicy(LearnerWrapper):
+    """One seed of a pack, after training.
+
+    Args:
+        learner: The learner of all seeds.
+        seed: Number of the seed, from 0.
+    """
+
+    learner: OffPolicyImitationLearner
+
+    def __init__(self, learner: OffPolicyImitationLearner, seed: int) -> None:
+        super().__init__(learner)
+        self.seed = seed
+
+    def policy(self) -> BasePolicy:
+        """The agent's policy."""
+        return self.learner.policies()[self.seed]
+
+    def reward(self) -> RewardNet | None:
+        """The reward; `None` if it is none of single transitions."""
+        return self.learner.reward_of(self.seed)
+
+    def measures(self) -> dict[str, float]:
+        """Other measures of the result by name."""
+        return self.learner.measures_of(self.seed)
 
 
 _AGENT_SETTINGS = (
@@ -187,6 +252,75 @@ class HyPELearner(AdversarialLearner):
 
     method = HyPE
     arguments = ("disc_learning_rate", "gradient_penalty", "reward_interval", "objective")
+
+
+class ExplicitRewardLearner(OffPolicyImitationLearner):
+    """A method whose reward is a network of its own, which does not see hidden positions.
+
+    Attributes:
+        tasks: Task of each seed.
+    """
+
+    trainer: ExplicitRewardTrainer
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["reward_hidden_size"],) * self.options["reward_hidden_layers"]
+        hidden = task.environment.hidden_positions or ()
+        shared |= {"reward_hidden_sizes": sizes, "hidden_entries": hidden}
+        return super().make_trainer(task, use_actions=self.options["reward_use_action"], **shared)
+
+    def setup_pack(
+        self,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
+        device: str,
+    ) -> None:
+        """Builds environments and method."""
+        self.tasks = tasks
+        super().setup_pack(tasks, demos, rngs, device)
+
+    def measures_of(self, seed: int) -> dict[str, float]:
+        """Agreement of the learned and the true reward on held-out episodes."""
+        task = self.tasks[seed]
+        chosen = derive_seed(task.seed, "held-out trajectories")
+        episodes = held_out_trajectories(self.policies()[seed], task.environment, chosen)
+        return return_correlation(self.trainer.reward_nets[seed], episodes)
+
+
+_REWARD_ARGUMENTS = (
+    "reward_learning_rate",
+    "reward_decay",
+    "reward_interval",
+    "trajectories",
+    "scale_rewards",
+)
+
+
+class FIRLLearner(ExplicitRewardLearner):
+    """f-IRL."""
+
+    method = FIRL
+    arguments = (
+        *_REWARD_ARGUMENTS,
+        "divergence",
+        "disc_updates",
+        "disc_learning_rate",
+        "gradient_penalty",
+    )
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"]
+        return super().make_trainer(task, disc_hidden_sizes=sizes, **shared)
+
+
+class MLIRLLearner(ExplicitRewardLearner):
+    """Maximum-likelihood inverse reinforcement learning."""
+
+    method = MLIRL
+    arguments = (*_REWARD_ARGUMENTS, "reward_discount")
 
 
 class ConstantRewardLearner(OffPolicyImitationLearner):

@@ -10,13 +10,13 @@ from gymnasium import spaces
 from stable_baselines3.common.distributions import SquashedDiagGaussianDistribution
 from torch import nn
 
-from imitbench.algorithms.off_policy import squashed_gaussian
 from imitbench.algorithms.off_policy.agent import AgentOptions, SoftActorCritic, SoftQ
 from imitbench.algorithms.off_policy.collector import encoded_demonstrations
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.transitions import TransitionStore, shares
+from imitbench.util import squashed_gaussian
 
 SMALL = AgentOptions(hidden_sizes=(8, 8))
 

@@ -1,12 +1,18 @@
-"""Controls: their reward is constant, so only the length of episodes matters."""
+"""Controls: their reward is constant, so only the length of episodes matters, or random."""
+
+import dataclasses
 
 import numpy as np
 import pytest
+import torch as th
+from torch.nn.utils import parameters_to_vector
 
 from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer
+from imitbench.bench.learners.controls import RandomRewardLearner
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.experts.lookup import find_environment
+from imitbench.rewards.storage import load_reward_net, save_reward
 
 CONTROLS = [name for name in algorithm_names() if load_algorithm(name).role == "control"]
 PPO_CONTROLS = [name for name in CONTROLS if name != "constant_reward"]
@@ -79,7 +85,40 @@ def test_the_reward_of_the_agent_is_finite():
         ConstantRewardTrainer(reward=float("nan"), venv=None)
 
 
-def test_the_reward_is_constant(set_up):
-    learner = set_up("constant_minus", demos=[], **SMALL)
-    obs, acts = np.zeros((5, 3)), np.zeros((5, 1))
-    np.testing.assert_array_equal(learner._rewards(obs, acts, obs, np.zeros(5)), -np.ones(5))
+@pytest.mark.parametrize("env", ["Pendulum-v1", "seals/CartPole-v0"])
+@pytest.mark.parametrize("name", PPO_CONTROLS)
+def test_the_stored_reward_is_the_one_that_trains(set_up, train, tmp_path, name, env):
+    learner = set_up(name, env, demos=[], **SMALL)
+    train(learner, 200)
+    save_reward(learner.reward(), tmp_path)
+    space = learner.task.observation_space
+    obs, after = np.random.default_rng(0).normal(size=(2, 5, *space.shape)).astype(space.dtype)
+    acts = np.stack([learner.task.action_space.sample() for _ in range(5)])
+    steps = obs, acts, after, np.arange(5) == 4
+    given = learner.ppo.reward_fn(*steps)
+    stored = load_reward_net(tmp_path).predict(*steps)
+    np.testing.assert_array_equal(stored, given)
+    assert stored.dtype == given.dtype
+    constants = {"zero_reward": 0, "constant_plus": 1, "constant_minus": -1}
+    assert len(set(given)) == (1 if name in constants else 5)
+    if name in constants:
+        assert given[0] == constants[name]
+
+
+def test_random_rewards_are_drawn_by_the_seed_and_do_not_see_hidden_entries(set_up):
+    one = set_up("random_reward", demos=[], hidden=[0], **SMALL).reward()
+    th.manual_seed(5)
+    again = set_up("random_reward", demos=[], hidden=[0], **SMALL).reward()
+    assert all(map(th.equal, one.parameters(), again.parameters()))
+    obs = np.arange(3.0)[None].repeat(2, axis=0).astype(np.float32)
+    obs[1, 0] = 9.0
+    rewards = one.predict(obs, np.zeros((2, 1)), obs, np.zeros(2))
+    assert rewards[0] == rewards[1]
+
+    def drawn(seed):
+        learner = RandomRewardLearner()
+        learner.make_reward(dataclasses.replace(task, seed=seed), [], np.random.default_rng(0))
+        return parameters_to_vector(learner.reward().parameters())
+
+    task = set_up("random_reward", demos=[], **SMALL).task
+    assert not th.equal(drawn(0), drawn(1))

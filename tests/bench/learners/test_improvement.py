@@ -23,6 +23,7 @@ AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
 AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
 AMOUNTS |= dict.fromkeys(("hype", "iq_learn"), 8000)
 AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
+AMOUNTS |= dict.fromkeys(("f_irl", "ml_irl"), 8000)
 # Those of a card suit a training that is many times as long.
 SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
@@ -32,6 +33,8 @@ SETTINGS = {
     "adril": FASTER,
     "csil": {"bc_updates": "1000", "critic_updates": "500"},
     "dac": SOON,
+    "f_irl": SOON,
+    "ml_irl": SOON,
     "pwil": {**FASTER, "prefill": "1000"},
 }
 TRAINED = [

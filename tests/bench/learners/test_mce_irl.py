@@ -12,7 +12,9 @@ from imitbench.bench.learner import Task
 from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
 from imitbench.bench.spec import make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
+from imitbench.data.tabular import TabularModel
 from imitbench.records.runs import Budget, EnvironmentSpec
+from imitbench.rewards.storage import load_reward_net, save_reward
 
 SUITE = load_suite("tabular")
 ENV_ID = "imitbench/RandomMDP-0-v0"
@@ -47,8 +49,20 @@ def test_learns_a_policy_as_good_as_the_expert(tabular_reward):
     assert policy_value_regret(env, learner.policy().pi) == pytest.approx(regrets[-1])
 
 
-def test_the_reward_can_be_a_table():
-    assert isinstance(set_up(tabular_reward=True)[0]._irl.reward_net, TabularRewardNet)
+@pytest.mark.parametrize("tabular_reward", [True, False])
+def test_the_stored_reward_is_that_of_each_state(tmp_path, tabular_reward):
+    learner, env = set_up(tabular_reward=tabular_reward, learning_rate=0.02)
+    learner.train(Budget(name="quick", unit="batches", amount=5), lambda *_: None)
+    save_reward(learner.reward(), tmp_path)
+    stored = load_reward_net(tmp_path)
+    assert isinstance(stored, TabularRewardNet) == tabular_reward
+    assert stored.observation_space == env.observation_space
+    model = TabularModel.of(env)
+    states = np.arange(model.states) if model.observations is None else model.observations
+    some = states[[3, 0, 5, 3]]
+    found = stored.predict(some, np.zeros(4), some, np.zeros(4))
+    np.testing.assert_array_equal(found, learner._irl.rewards()[[3, 0, 5, 3]].astype(np.float32))
+    assert np.ptp(found) > 0
 
 
 def test_an_environment_without_a_model_is_reported():

@@ -10,9 +10,14 @@ from typing import Any
 
 import torch as th
 from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
+from torch.nn import functional
 
-from imitbench.policies.bounded_actions import log_tanh_slope, squashed_log_prob
+TAIL_WIDTH = 0.05
+"""Width that the probability of a tail is spread over, where the bounds are -1 and 1."""
 
+# Where the tails of `squashed_log_prob` begin. With 0.999, as in Acme's distributions, a tail is so
+# far out before squashing that likelihood rises faster by the deviation than by the mean.
+_TAIL = 1 - TAIL_WIDTH
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 # Actions at their bounds have an infinite preimage.
 _EDGE = 1 - 1e-6
@@ -96,8 +101,31 @@ def log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
 
 
 def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
-    """`imitbench.policies.bounded_actions.squashed_log_prob` of an actor's outputs."""
+    """`squashed_log_prob` of an actor's outputs."""
     return squashed_log_prob(*parameters_of(outputs), actions)
+
+
+def squashed_log_prob(mean: th.Tensor, log_std: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    """Log-density of actions that are tanh of samples of a normal distribution.
+
+    Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", appendix C. A
+    tail is all actions beyond ±(1 - `TAIL_WIDTH`); its probability is spread evenly over it, so
+    that actions at their bounds, whose density would be infinite or 0, have at most log 20 for
+    each entry.
+
+    Args:
+        mean: Means before squashing, shape (…, actions).
+        log_std: Log standard deviations before squashing, shape (…, actions).
+        actions: In [-1, 1], shape (…, actions).
+
+    Returns:
+        With respect to length, shape (…).
+    """
+    edge, shrink = math.atanh(_TAIL), (-log_std).exp()
+    raw = th.atanh(actions.clamp(-_TAIL, _TAIL))
+    normal = -0.5 * ((raw - mean) * shrink).square() - log_std - _LOG_ROOT_2_PI
+    beyond = th.special.log_ndtr((actions.sign() * mean - edge) * shrink) - math.log(1 - _TAIL)
+    return th.where(actions.abs() > _TAIL, beyond, normal - log_tanh_slope(raw)).sum(dim=-1)
 
 
 def divergence(outputs: th.Tensor, others: th.Tensor) -> th.Tensor:
@@ -116,3 +144,8 @@ def divergence(outputs: th.Tensor, others: th.Tensor) -> th.Tensor:
     ratio = log_std - other_log_std
     distance = ((mean - other) * (-other_log_std).exp()).square()
     return (0.5 * ((2 * ratio).exp() + distance - 1) - ratio).sum(dim=-1)
+
+
+def log_tanh_slope(raw: th.Tensor) -> th.Tensor:
+    """log(1 - tanh² x), without loss of precision where x is large."""
+    return 2 * (math.log(2) - raw - functional.softplus(-2 * raw))
