@@ -135,7 +135,7 @@ for _class in (Pictures, Words, Single):
         (["alone", "--env", "tests/Pictures-v0"], "observations are images"),
         (["alone", "--env", "tests/Words-v0"], "observations are dictionaries"),
         (["alone", "--env", "tests/Single-v0"], "have 1 dimension, and a map needs two"),
-        (["alone", "--env", "CartPole-v1"], "alone: the reward is of observations Box"),
+        (["alone", "--env", "CartPole-v1"], "alone: made for observations Box"),
         (["alone", "--env", "nothing-v0"], "environment nothing-v0: cannot be created"),
         (["alone", "--env", "Pendulum-v1", "--dims", "0,3"], "--dims 0,3: observations have "
          "dimensions 0 to 2; name two of these"),
