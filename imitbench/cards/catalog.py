@@ -204,7 +204,7 @@ def select_trained(
 
 def _home_of(card: EnvironmentCard, part: Literal["expert", "demos"]) -> str | None:
     recipe = card.expert if part == "expert" else card.demos
-    return recipe and recipe.home
+    return recipe.home if recipe else None
 
 
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:

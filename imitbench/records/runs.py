@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -54,7 +54,7 @@ class ArtifactSpec(AbbreviatedRecord):
             only then.
     """
 
-    optional = ("home",)
+    optional: ClassVar[tuple[str, ...]] = ("home",)
 
     source: str
     repo: str
