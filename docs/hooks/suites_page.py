@@ -44,7 +44,8 @@ def _environment(name: str, card: EnvironmentCard) -> str:
     random, expert = (references.random, references.expert) if references else (None, None)
     length = f"{'' if card.horizon == 'fixed' else 'up to '}{card.max_episode_steps} steps"
     return (
-        f"| `{name}` | {card.action_space.replace('_', ' ')} | {length} | {_return(random)} "
+        f"| `{name}`{', tests rewards' * card.transfer} "
+        f"| {card.action_space.replace('_', ' ')} | {length} | {_return(random)} "
         f"| {_return(expert)} | {card.demos.trajectories} |"
     )
 

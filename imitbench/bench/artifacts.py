@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from imitbench.cards.catalog import read_card_of_suite
+from imitbench.cards.catalog import read_card_of_suite, suite_directory
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import find_policy
@@ -50,6 +50,7 @@ class ArtifactLocation:
             the set.
         revision: Commit of a hub repository; for `minari`, the start of the set's digest.
         suite: Name of the suite, for messages.
+        home: Bundled suite in whose folder it is, in place of `root`.
     """
 
     root: Path
@@ -58,11 +59,12 @@ class ArtifactLocation:
     repo: str
     revision: str | None = None
     suite: str = ""
+    home: str | None = None
 
     @classmethod
     def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> ArtifactLocation:
         """Returns the location of an artifact of a run's specification."""
-        return cls(root, part, spec.source, spec.repo, spec.revision, suite)
+        return cls(root, part, spec.source, spec.repo, spec.revision, suite, spec.home)
 
     @property
     def folder(self) -> Path:
@@ -73,7 +75,8 @@ class ArtifactLocation:
             return self.root
         if self.source == MINARI_SETS and self.part == "demos":
             return self.root / self.repo.replace("/", "-") / str(self.revision)
-        return self.root / self.part / self.repo
+        root = self.root if self.home is None else suite_directory(self.home)
+        return root / self.part / self.repo
 
     def files(self) -> list[Path]:
         """Returns the files that are read.
@@ -193,7 +196,8 @@ def locate_artifact(
             )
         digest = minari_copy(MINARI + card.minari).folder.name
         return ArtifactLocation(root, part, source, card.minari, digest, suite)
-    location = ArtifactLocation(root, part, source, recipe.repo, suite=suite)
+    home = recipe.home if source == "bundled" else None
+    location = ArtifactLocation(root, part, source, recipe.repo, suite=suite, home=home)
     if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
@@ -215,6 +219,7 @@ def pin_expert(location: ArtifactLocation) -> ArtifactSpec:
         repo=location.repo,
         revision=location.revision,
         digest=_digest(location),
+        home=location.home,
     )
 
 
@@ -252,6 +257,7 @@ def pin_demos(
         repo=location.repo,
         revision=location.revision,
         digest=_digest(location),
+        home=location.home,
         available=available,
         count=count or available,
         every=every,
@@ -359,7 +365,7 @@ def expert_of_suite(
     card = read_card_of_suite(path, spec.suite).environments.get(spec.environment.id)
     if card is None or card.expert is None:
         return None
-    location = ArtifactLocation(root, "experts", "bundled", card.expert.repo, suite=spec.suite)
+    location = locate_artifact(root, "experts", "bundled", card, spec.suite)
     if not location.folder.is_dir():
         return None
     known = spec.model_copy(update={"expert": pin_expert(location)})

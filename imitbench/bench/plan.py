@@ -205,7 +205,7 @@ def plan_request(
     _check_seeds(len(request.seeds), request.seeds, "seeds")
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
-    environments = select_environments(suite, request.environment)
+    environments = select_environments(suite, request.environment, ordinary=True)
     if any(card.variant_of is not None for card in environments.values()):
         from imitbench.bench.environments import check_variants  # imports the simulators
 

@@ -20,7 +20,7 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest, read_sweeps
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
-from imitbench.util.name_lists import Names, matches, split_names
+from imitbench.util.name_lists import Names, matches_id, split_names
 
 
 @dataclass(frozen=True)
@@ -131,14 +131,16 @@ def environments_by_suite(
     ids = {name: list(find_suite(name, folder).environments) for name in suites}
     every = [env_id for known in ids.values() for env_id in known]
     for pattern in wanted:
-        if not any(matches(env_id, [pattern]) for env_id in every):
+        if not any(matches_id(env_id, [pattern]) for env_id in every):
             raise InputError(
                 f"--env '{pattern}': matches no environment of suites {', '.join(suites)}; "
                 f"{did_you_mean(pattern, every)}"
             )
     found: dict[str, str | None] = {}
     for name, known in ids.items():
-        own = [pattern for pattern in wanted if any(matches(env_id, [pattern]) for env_id in known)]
+        own = [
+            pattern for pattern in wanted if any(matches_id(env_id, [pattern]) for env_id in known)
+        ]
         if not own:
             raise InputError(
                 f"--suite {name}: has none of the environments {', '.join(wanted)}; leave it out"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -14,7 +14,7 @@ from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean, nearest
 from imitbench.util.files import atomic_write_text
-from imitbench.util.name_lists import Names, matches, split_names
+from imitbench.util.name_lists import Names, matches_id, split_names
 
 CardKind = TypeVar("CardKind", AlgorithmCard, SuiteCard)
 
@@ -102,19 +102,23 @@ def _parsed(path: Path, kind: type[CardKind]) -> CardKind:
     return card
 
 
-def select_environments(suite: SuiteCard, patterns: Names) -> dict[str, EnvironmentCard]:
+def select_environments(
+    suite: SuiteCard, patterns: Names, *, ordinary: bool = False
+) -> dict[str, EnvironmentCard]:
     """Returns the environments of a suite whose ids match shell-style patterns.
 
     Args:
         suite: Card of the suite.
         patterns: Globs such as `seals/*`, each a text or several with commas; none selects all.
+        ordinary: Whether environments that only test learned rewards are left out, unless a
+            pattern is the name of one.
 
     Raises:
-        InputError: A pattern matches no id.
+        InputError: A pattern matches no id, or only environments that are left out.
     """
     globs = split_names("--env", patterns)
     for pattern in globs:
-        if not any(matches(name, [pattern]) for name in suite.environments):
+        if not any(matches_id(name, [pattern]) for name in suite.environments):
             others = [name for name in suite_names() if name != suite.name and _has(name, pattern)]
             hint = did_you_mean(pattern, suite.environments)
             if not others and not hint.startswith("did"):
@@ -124,8 +128,23 @@ def select_environments(suite: SuiteCard, patterns: Names) -> dict[str, Environm
             raise InputError(
                 f"--env '{pattern}': matches no environment of suite {suite.name}; {hint}"
             )
+        if ordinary and not _matching(suite, [pattern], ordinary=True):
+            tests = ", ".join(_matching(suite, [pattern]))
+            raise InputError(
+                f"--env '{pattern}': only learned rewards are tested in {tests}; to train a method "
+                "there, give the whole id"
+            )
+    return _matching(suite, globs, ordinary=ordinary)
+
+
+def _matching(
+    suite: SuiteCard, globs: Sequence[str], *, ordinary: bool = False
+) -> dict[str, EnvironmentCard]:
     return {
-        name: card for name, card in suite.environments.items() if not globs or matches(name, globs)
+        name: card
+        for name, card in suite.environments.items()
+        if (not globs or matches_id(name, globs))
+        and not (ordinary and card.transfer and not {name, name.rpartition("/")[2]} & {*globs})
     }
 
 
@@ -142,7 +161,7 @@ def _elsewhere(pattern: str, suite: str) -> str | None:
 
 
 def _has(suite: str, pattern: str) -> bool:
-    return any(matches(name, [pattern]) for name in load_suite(suite).environments)
+    return any(matches_id(name, [pattern]) for name in load_suite(suite).environments)
 
 
 def select_trained(
@@ -153,7 +172,8 @@ def select_trained(
     Args:
         suite: Card of the suite.
         patterns: See `select_environments`.
-        part: What is to be made of them: variants that take it over are left out.
+        part: What is to be made of them: variants that take it over are left out, and so are
+            environments that have it from another suite.
 
     Raises:
         InputError: A pattern matches no id, or none of the environments has an expert, or one of
@@ -161,13 +181,18 @@ def select_trained(
     """
     matching = select_environments(suite, patterns)
     chosen = {name: card for name, card in matching.items() if not suite.takes_over(name, part)}
+    what = "expert" if part == "expert" else "demonstrations"
     if not chosen:
         name, card = next(iter(matching.items()))
-        what = "expert" if part == "expert" else "demonstrations"
         raise InputError(
             f"--env {name}: a variant with the {what} of {card.variant_of}; name that, or give the "
             f"variant `{part}` of its own"
         )
+    elsewhere = {name: home for name in chosen if (home := _home_of(chosen[name], part))}
+    chosen = {name: card for name, card in chosen.items() if name not in elsewhere}
+    if not chosen:
+        name, home = next(iter(elsewhere.items()))
+        raise InputError(f"--env {name}: has the {what} of suite {home}; name that by --suite")
     trained = {env_id: card for env_id, card in chosen.items() if card.expert is not None}
     if not trained:
         raise InputError(
@@ -175,6 +200,11 @@ def select_trained(
             "only demonstrations; give the environment an `expert` to train one"
         )
     return trained
+
+
+def _home_of(card: EnvironmentCard, part: Literal["expert", "demos"]) -> str | None:
+    recipe = card.expert if part == "expert" else card.demos
+    return recipe.home if recipe else None
 
 
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:

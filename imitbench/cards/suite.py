@@ -152,6 +152,7 @@ class ExpertRecipe(Card):
         least_return: Least mean return of an expert whose demonstrations may be collected; `null`
             for any.
         most_terminated: Largest share of its episodes that may end before the time limit.
+        home: Bundled suite in whose folder it is; `null` for the suite of this card.
         hub: Expert on the hub, used with `--source hub`; `null` for none.
     """
 
@@ -169,6 +170,7 @@ class ExpertRecipe(Card):
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
     least_return: float | None = None
     most_terminated: float = Field(default=1.0, ge=0, le=1)
+    home: str | None = None
     hub: HubSource | None = None
 
     @model_validator(mode="after")
@@ -224,6 +226,7 @@ class DemoSet(Card):
         trajectories: Number of bundled trajectories.
         seed: Seed of the collection.
         deterministic: Whether the expert acted deterministically.
+        home: Bundled suite in whose folder they are; `null` for the suite of this card.
         hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
     """
 
@@ -231,6 +234,7 @@ class DemoSet(Card):
     trajectories: int = Field(ge=1)
     seed: int = 0
     deterministic: bool = False
+    home: str | None = None
     hub: HubSource | None = None
 
 
@@ -318,7 +322,8 @@ class EnvironmentCard(Card):
         wrappers: Wrappers of a variant, from the innermost to the outermost.
         evaluation_only: Whether only evaluations and references have these wrappers, so that
             methods train without them.
-        transfer: Whether only learned rewards are tested in this variant.
+        transfer: Whether only learned rewards are tested in this variant, by new agents that are
+            trained on them. Ordinary runs leave it out, and it has an expert of its own.
     """
 
     title: str
@@ -373,6 +378,10 @@ class EnvironmentCard(Card):
                              "wrappers do not change; use kwargs")  # fmt: skip
         if self.evaluation_only and not self.wrappers:
             raise ValueError("evaluation_only: needs wrappers")
+        if self.transfer and self.variant_of is None:
+            raise ValueError("transfer: name the training environment as variant_of")
+        if self.transfer and self.wrappers:
+            raise ValueError("transfer: has no wrappers; change the dynamics by kwargs")
         return self
 
     @model_validator(mode="after")
@@ -486,6 +495,12 @@ class SuiteCard(LocatedCard):
                 ):
                     raise ValueError(f"environments.{name}: is no variant of {card.variant_of}, "
                                      "as it has the same kwargs and no wrappers")  # fmt: skip
+                if card.transfer and card.kwargs == base.kwargs:
+                    raise ValueError(f"environments.{name}.transfer: needs other kwargs than "
+                                     f"{card.variant_of}")  # fmt: skip
+                if card.transfer and (card.expert is None or self.takes_over(name, "expert")):
+                    raise ValueError(f"environments.{name}.transfer: needs an expert of its own, "
+                                     "which is trained there")  # fmt: skip
         return self
 
     @model_validator(mode="after")
@@ -493,20 +508,25 @@ class SuiteCard(LocatedCard):
         self.regime(self.default_regime)
         return self
 
+    @property
+    def ordinary(self) -> dict[str, EnvironmentCard]:
+        """The environments in which methods are compared, by id."""
+        return {name: card for name, card in self.environments.items() if not card.transfer}
+
+    def tested_in(self, env_id: str) -> list[str]:
+        """Returns the environments in which rewards that are learned in this one are tested."""
+        return [
+            name
+            for name, card in self.environments.items()
+            if card.transfer and card.variant_of == env_id
+        ]
+
     def takes_over(self, env_id: str, part: Literal["expert", "demos"]) -> bool:
         """Whether an environment is a variant with the expert or demonstrations of the other."""
         card = self.environments[env_id]
         if card.variant_of is None:
             return False
         return bool(getattr(card, part) == getattr(self.environments[card.variant_of], part))
-
-    def transfer_tests(self, env_id: str) -> tuple[str, ...]:
-        """Names of the environments in which rewards that were learned in another are tested."""
-        return tuple(
-            name
-            for name, card in self.environments.items()
-            if card.transfer and card.variant_of == env_id
-        )
 
     @property
     def all_regimes(self) -> dict[str, Regime]:

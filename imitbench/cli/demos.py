@@ -308,13 +308,12 @@ def list_demos(
 
     Example: imitbench demos list --suite classic
     """
-    from imitbench.cards.catalog import suite_names
-    from imitbench.cards.plugins import find_suite
+    from imitbench.experts.lookup import ListedEnvironment, suites_of
 
     rows = []
-    for found in map(find_suite, [suite] if suite else suite_names()):
+    for found in suites_of(suite):
         for env_id, card in found.environments.items():
-            data = found.origin.folder / "demos" / card.demos.repo / "data"
+            data = ListedEnvironment(found, env_id, card).demos / "data"
             rows.append(
                 {
                     "suite": found.name,
@@ -358,13 +357,16 @@ def collect(
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
     from imitbench.experts.demonstrations import collect_demonstrations
+    from imitbench.experts.lookup import ListedEnvironment
 
     start_torch()
     suite_card = find_suite(suite)
-    root = experts or suite_card.origin.folder
     target = to or Path("collected") / suite_card.name / "demos"
     rows = []
     for env_id, card in select_trained(suite_card, env, "demos").items():
+        expert = ListedEnvironment(suite_card, env_id, card).expert
+        assert expert is not None, "only environments with an expert were selected"
+        root = experts or expert.parents[1]
         trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")

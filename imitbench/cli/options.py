@@ -67,7 +67,7 @@ Env = Annotated[
     list[str],
     option(
         "--env",
-        "Ids of environments, as a glob, e.g. 'seals/*'; repeatable [all].",
+        "Ids of environments, as a glob, e.g. 'seals/*' or 'Ant-*'; repeatable [all].",
         "GLOB",
         completion.environments,
     ),
@@ -91,7 +91,7 @@ Envs = Annotated[
     list[str],
     option(
         "--env",
-        "Only these environments, e.g. 'seals/*'; repeatable [all].",
+        "Only these environments, e.g. 'seals/*' or 'Ant-*'; repeatable [all].",
         "GLOB",
         completion.environments,
     ),

@@ -11,6 +11,7 @@ from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
     Column,
+    count,
     make_notifier,
     note,
     print_json,
@@ -22,7 +23,7 @@ from imitbench.untrusted.messages import error_line
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
-    from imitbench.cards.suite import EnvironmentCard, References
+    from imitbench.cards.suite import EnvironmentCard, References, SuiteCard
 
 app = typer.Typer(rich_markup_mode=None)
 Name = Annotated[str, argument("NAME", "Name of a suite, or its folder.", completion.suites)]
@@ -44,10 +45,7 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
     else:
         print_table(
             ["suite", "environments", Column("regimes", rank=1), Column("title", below=True)],
-            [
-                [card.name, len(card.environments), ", ".join(card.all_regimes), card.title]
-                for card in cards
-            ],
+            [[card.name, _number(card), ", ".join(card.all_regimes), card.title] for card in cards],
         )
 
 
@@ -93,6 +91,11 @@ def show(name: Name, json: options.Json = False) -> None:
     for env_id, environment in card.environments.items():
         if environment.variant_of is not None:
             print_text(error_line(f"{env_id} is {_variant(environment)}.", 600))
+    for env_id in card.environments:
+        if tests := card.tested_in(env_id):
+            print_text(
+                error_line(f"Rewards learned in {env_id} are tested in {', '.join(tests)}.", 600)
+            )
     for env_id, environment in card.environments.items():
         if environment.evaluation_id is not None:
             print_text(error_line(f"{env_id} is evaluated on {environment.evaluation_id}."))
@@ -178,6 +181,12 @@ def measure(
             for e, r in found.items()
         ],
     )
+
+
+def _number(card: SuiteCard) -> int | str:
+    """Returns how many environments a suite has, and how many only test learned rewards."""
+    tests = len(card.environments) - len(card.ordinary)
+    return f"{len(card.ordinary)} and {count(tests, 'test')}" if tests else len(card.ordinary)
 
 
 def _variant(card: EnvironmentCard) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from imitbench.bench.artifacts import Part, locate_artifact
 from imitbench.bench.single_run import RECORD_FILE
 from imitbench.bench.spec import reference_scores
 from imitbench.cards.catalog import suite_names
@@ -48,13 +49,16 @@ class ListedEnvironment:
     @property
     def expert(self) -> Path | None:
         """Folder of the suite's expert for the environment; `None` if it has none."""
-        recipe = self.card.expert
-        return self.suite.origin.folder / "experts" / recipe.repo if recipe else None
+        return self._folder("experts") if self.card.expert else None
 
     @property
     def demos(self) -> Path:
         """Folder of the suite's demonstrations for the environment."""
-        return self.suite.origin.folder / "demos" / self.card.demos.repo
+        return self._folder("demos")
+
+    def _folder(self, part: Part) -> Path:
+        root = self.suite.origin.folder
+        return locate_artifact(root, part, "bundled", self.card, self.suite.name).folder
 
 
 def find_listed_environment(env_id: str, suite: str | None) -> ListedEnvironment | None:
@@ -246,7 +250,8 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
     if path.exists():
         return _of_path(path)
     for listed in _bundled_environments():
-        if listed.card.variant_of is None and listed.expert and listed.expert.name == name:
+        own = not listed.suite.takes_over(listed.env_id, "expert")
+        if own and listed.expert and listed.expert.name == name:
             environment = EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated
             return NamedPolicy(name, listed.expert, environment)
     if _RUN_ID.fullmatch(name):

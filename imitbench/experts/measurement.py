@@ -171,8 +171,7 @@ def _measure_expert(
     command: str,
     deterministic: bool,
 ) -> Measurement:
-    folder = card.expert_in(env_id).repo
-    location = artifacts.ArtifactLocation(root, "experts", "bundled", folder)
+    location = artifacts.locate_artifact(root, "experts", "bundled", card, "")
     revision = artifacts.pin_expert(location).digest[:12]
     spec, expert = EnvironmentSpec.of_card(env_id, card), load_policy(location.folder)
     measured = measure(
@@ -185,7 +184,7 @@ def _measure_demonstrations(
     env_id: str, card: EnvironmentCard, root: Path, command: str
 ) -> Measurement | None:
     """Returns the demonstrators' return; `None` if it is unknown and the card has a number."""
-    location = artifacts.ArtifactLocation(root, "demos", "bundled", card.demos.repo)
+    location = artifacts.locate_artifact(root, "demos", "bundled", card, "")
     pin = artifacts.pin_demos(location, card.demos.trajectories, None)
     returns = artifacts.demonstrated_returns(location)
     if len(returns):

@@ -144,7 +144,8 @@ def train_expert(
 
 def _claim(checkpoints: Path, recipe: ExpertRecipe) -> None:
     """Creates the folder of a training's checkpoints, which belongs to one recipe."""
-    record = json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n"
+    # `home` says where an expert is, not how it is trained.
+    record = json.dumps(recipe.model_dump(mode="json", exclude={"home"}), indent=1) + "\n"
     path = checkpoints / "recipe.json"
     if path.is_file() and path.read_text() != record:
         raise InputError(

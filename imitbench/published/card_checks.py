@@ -8,7 +8,14 @@ from functools import cache
 
 from imitbench.cards.algorithm import STEP_UNITS, Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
-from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, ScoreOne, mismatch
+from imitbench.cards.suite import (
+    BUDGET_NAMES,
+    DemoSet,
+    EnvironmentCard,
+    ExpertRecipe,
+    ScoreOne,
+    mismatch,
+)
 from imitbench.cards.tuned import load_tuned
 from imitbench.published.findings import Check, Findings
 from imitbench.published.submission import LocatedRun
@@ -185,14 +192,15 @@ def _check_content(located: LocatedRun, findings: Findings) -> None:
     spec, card = located.run.spec, environment_of(located.run.spec)
     if card is None or spec.source != "bundled":
         return
-    pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
-        ("dataset", "demonstrations", spec.demos, card.demos.repo),
-        ("model", "expert", spec.expert, card.expert.repo if card.expert else ""),
+    pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, DemoSet | ExpertRecipe | None], ...] = (
+        ("dataset", "demonstrations", spec.demos, card.demos),
+        ("model", "expert", spec.expert, card.expert),
     )
-    for kind, name, found, repo in pinned:
-        if found is None or found.repo != repo:  # another name is a problem already
-            continue
-        due = _bundled_digest(spec.suite, kind, repo)
+    for kind, name, found, stated in pinned:
+        if found is None or stated is None or found.repo != stated.repo:
+            continue  # another name is a problem already
+        repo = stated.repo
+        due = _bundled_digest(stated.home or spec.suite, kind, repo)
         if found.digest == due:
             continue
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -41,7 +41,7 @@ DeviceClass = Literal["cpu", "cuda", "hybrid"]
 """Processors of a run: the CPU, a GPU, or a GPU that trains and a CPU that evaluates."""
 
 
-class ArtifactSpec(Record):
+class ArtifactSpec(AbbreviatedRecord):
     """An expert or a set of demonstrations, pinned by content.
 
     Attributes:
@@ -50,15 +50,20 @@ class ArtifactSpec(Record):
         revision: Commit of a hub repository; with `minari`, the start of the set's digest; `None`
             for other sources.
         digest: SHA-256 over the files that were read.
+        home: Bundled suite in whose folder it is, if that is not the suite of the run; serialized
+            only then.
     """
+
+    optional: ClassVar[tuple[str, ...]] = ("home",)
 
     source: str
     repo: str
     revision: str | None = None
     digest: str
+    home: str | None = None
 
 
-class DemoSpec(ArtifactSpec, AbbreviatedRecord):
+class DemoSpec(ArtifactSpec):
     """Demonstrations, and which of them a run uses.
 
     Attributes:
@@ -70,7 +75,7 @@ class DemoSpec(ArtifactSpec, AbbreviatedRecord):
             only if it is not `None`.
     """
 
-    optional = ("every",)
+    optional = ("home", "every")
 
     available: Size
     count: Size

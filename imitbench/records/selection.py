@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.errors import InputError, did_you_mean
-from imitbench.util.name_lists import Names, matches, split_names
+from imitbench.util.name_lists import Names, matches, matches_id, split_names
 
 Acting = Literal["sampled", "likely"]
 """How policies act: they sample their actions, or take the most likely ones."""
@@ -22,7 +22,8 @@ class Selection:
 
     Attributes:
         suites: Names of suites.
-        envs: Ids of environments, as shell-style patterns.
+        envs: Ids of environments, as shell-style patterns; a pattern may leave out what precedes
+            the last `/` of an id.
         algos: Names of algorithms, as shell-style patterns; a name without variant also selects
             its variants: `bc` selects `bc[hidden_size=8]`.
     """
@@ -48,7 +49,7 @@ class Selection:
         """Whether a run is selected; a part that is `None` is not checked."""
         return (
             (not self.suites or suite is None or suite in self.suites)
-            and (not self.envs or env is None or matches(env, self.envs))
+            and (not self.envs or env is None or matches_id(env, self.envs))
             and (algo is None or self.selects_algorithm(algo))
         )
 
@@ -70,7 +71,7 @@ class Selection:
         for name in self.suites:
             _check("--suite", name, name in suites, suites)
         for name in self.envs:
-            _check("--env", name, any(matches(env, [name]) for env in envs), envs)
+            _check("--env", name, any(matches_id(env, [name]) for env in envs), envs)
         for name in self.algos:
             alone = Selection(algos=(name,))
             _check("--algo", name, any(alone.selects_algorithm(algo) for algo in algos), algos)

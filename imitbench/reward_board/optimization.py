@@ -199,7 +199,7 @@ class _Planner:
                 f"run {spec.run_id}: suite {self.suite.name} has no {trained_in} with the same "
                 "arguments; name the folder of its suite by --suite"
             )
-        tests = self.suite.transfer_tests(trained_in)
+        tests = self.suite.tested_in(trained_in)
         cells = [
             (optimizer, env_id)
             for optimizer, algorithm in self.cards.items()

@@ -56,6 +56,15 @@ def at_commas(text: str) -> list[str]:
     return parts
 
 
+def matches_id(env_id: str, patterns: Iterable[str]) -> bool:
+    """Whether the id of an environment matches a shell-style pattern, with or without namespace.
+
+    `Pendulum*` selects `imitbench/Pendulum-v0`, too: what follows the last `/` is also compared.
+    """
+    names = {env_id, env_id.rpartition("/")[2]}
+    return any(matches(name, patterns) for name in names)
+
+
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether a name is equal to, or matches, one of some shell-style patterns."""
     return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)

@@ -82,12 +82,45 @@ def test_a_malformed_variant_is_refused_in_one_line(entry, line, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_wrappers_without_a_variant_are_refused(tmp_path):
+OTHER = {
+    "title": "Heavy", "variant_of": "Pendulum-v1", "transfer": True, "kwargs": {"g": 12.0},
+    "expert": {"repo": "ppo-heavy", "algo": "ppo", "env_steps": 1000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        (
+            {"wrappers": [{"name": "sticky_actions", "probability": 0.25}]},
+            "transfer: has no wrappers; change the dynamics by kwargs",
+        ),
+        ({"kwargs": None, "evaluation_id": "Pendulum-v2"},
+         "transfer: needs other kwargs than Pendulum-v1"),
+        ({"expert": None}, "transfer: needs an expert of its own"),
+        ({"transfer": "maybe"}, "transfer"),
+    ],
+)  # fmt: skip
+def test_a_malformed_test_environment_is_refused_in_one_line(entry, line, tmp_path):
+    with pytest.raises(InputError) as error:
+        read(tmp_path / "own", **OTHER | entry)
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("wrappers", NOISE["wrappers"], "name what it changes as variant_of"),
+        ("transfer", True, "transfer: name the training environment as variant_of"),
+    ],
+)
+def test_keys_of_variants_are_refused_elsewhere(key, value, line, tmp_path):
     folder = write_suite(tmp_path / "own", **NOISE)
     document = yaml.safe_load((folder / "suite.yaml").read_text())
-    document["environments"]["Pendulum-v1"]["wrappers"] = NOISE["wrappers"]
+    document["environments"]["Pendulum-v1"][key] = value
     (folder / "suite.yaml").write_text(yaml.safe_dump(document))
-    with pytest.raises(InputError, match="name what it changes as variant_of"):
+    with pytest.raises(InputError, match=line):
         find_suite(str(folder))
 
 

@@ -56,7 +56,7 @@ def test_no_value_is_lost_silently(path, tmp_path, monkeypatch):
 MEANT = {
     "--algo", "--baseline", "--env", "--fail-if", "--out", "--results", "--set", "--suite",
     "--against", "--annotator", "--figure", "--obs", "--policy", "--rename",
-    "--verifications",
+    "--optimizer", "--verifications",
 }  # fmt: skip
 
 

@@ -192,9 +192,9 @@ def _alone(tracks: Sequence[TrackAnswer]) -> str:
 def _coverage(part: BoardSection) -> str:
     card = bundled_suite(part.section.suite)
     own = part.section.environments
-    if card is None or set(card.environments) <= {*own}:
+    if card is None or set(card.ordinary) <= {*own}:
         return ""
-    return f"On {len(own)} of the {len(card.environments)} environments of the suite."
+    return f"On {len(own)} of the {len(card.ordinary)} environments of the suite."
 
 
 def _track_answer(part: BoardSection, track: str, rows: Sequence[BoardRow]) -> TrackAnswer:
