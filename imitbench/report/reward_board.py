@@ -100,7 +100,7 @@ def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
             (
                 Cell(row.environment),
                 Cell(row.algorithm),
-                Cell(row.tested_in or "the same"),
+                Cell((row.tested_in or "the same").removeprefix(row.environment)),
                 *([Cell(row.optimizer.upper())] if several else []),
                 Cell.count(row.rewards),
                 *(shown(row, n) for n in ("learner", "reoptimized", "true_reward", "hacking_gap")),

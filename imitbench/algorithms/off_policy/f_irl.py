@@ -36,7 +36,7 @@ class FIRL(ExplicitRewardTrainer):
 
     with h(u) = f(u) - f'(u) u. The ratio is that of a discriminator between both. The covariance
     is over the learner's latest trajectories and as many of the expert's, so that states are in it
-    which the learner does not reach (section 4.3). The temperature is left to the optimizer,
+    which the learner does not reach, as in the authors' code. The temperature is left to the optimizer,
     whose steps do not depend on a factor of the gradient.
 
     Args:
