@@ -35,9 +35,9 @@ class FIRL(ExplicitRewardTrainer):
         1 / (temperature * T) * cov(sum of h(p(s_t) / q(s_t)), sum of grad r(s_t)),
 
     with h(u) = f(u) - f'(u) u. The ratio is that of a discriminator between both. The covariance
-    is over the learner's latest trajectories and as many of the expert's, so that states are in it
-    which the learner does not reach, as in the authors' code. The temperature is left to the optimizer,
-    whose steps do not depend on a factor of the gradient.
+    is over the learner's latest trajectories and as many of the expert's, as in the authors' code,
+    so that states are in it which the learner does not reach. The temperature is left to the
+    optimizer, whose steps do not depend on a factor of the gradient.
 
     Args:
         divergence: Which one.
