@@ -244,7 +244,8 @@ def rewrite_suite_card(path: Path, change: Callable[[dict[str, Any]], None]) -> 
     read_yaml_model(path, SuiteCard)
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     change(document)
-    text = yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
+    # Lines end with the word that exceeds the width; those of cards have at most 100 characters.
+    text = yaml.safe_dump(document, sort_keys=False, width=72, allow_unicode=True)
     try:
         atomic_write_text(path, text)
     except OSError as error:

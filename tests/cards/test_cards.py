@@ -94,9 +94,7 @@ def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_
     assert card.references.expert.revision == pinned.digest[:12]
     assert card.references.expert.episodes >= 100
     assert card.references.random.episodes >= 100
-    # Two simulated robots of the suite transfer were measured less often.
-    least = 100 if card.transfer and card.max_episode_steps == 1000 else 1000
-    assert card.references.expert_likely.episodes >= least
+    assert card.references.expert_likely.episodes >= 1000
     assert card.references.expert.mean >= GOOD_ENOUGH.get(env_id, card.references.random.mean)
 
 

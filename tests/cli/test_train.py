@@ -109,7 +109,7 @@ def test_every_algorithm_trains(tmp_path, words):
     expert = words.replace("sac-Pendulum-v1", str(_bundled("sac-Pendulum-v1")))
     found = train(*expert.split(), *small, "--log-dir", tmp_path / "out")
     assert found["env_steps"] > 0
-    learnt = ("gail", "airl", "preference_comparisons")
+    learnt = ("gail", "airl", "density", "preference_comparisons")
     assert (tmp_path / "out" / "reward").is_dir() == (found["algo"] in learnt)
 
 
