@@ -118,7 +118,6 @@ class _RewardBoard:
             RewardProtocol(optimization=OptimizationProtocol()),
             self.run_options.model_copy(update={"pack": None}),
             suite=outside[0] if outside else None,
-            trust=True,
             quiet=self.quiet,
             only={spec.run_id for plan in self.plans for spec in plan},
         )

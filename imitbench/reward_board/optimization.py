@@ -21,6 +21,7 @@ from imitbench.bench.seeding import derive_seed
 from imitbench.bench.spec import make_spec, reference_scores
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.plugin_classes import PluginSource
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.suite import SuiteCard, mismatch
 from imitbench.cards.tuned import load_tuned
@@ -33,7 +34,7 @@ from imitbench.rewards.storage import plugin_of_reward
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
-from imitbench.util.source_import import SourceLocation
+from imitbench.util.source_import import SourceLocation, is_registered, location_of_source
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ def plan_optimizations(
         runs: Complete runs with a stored reward.
         protocol: What trains them, and how many.
         suite: Folder of the runs' suite; `None` for bundled ones.
-        trust: Whether workers import the plug-ins that define classes of rewards; otherwise there
-            are no fresh policies for these.
+        trust: Whether workers import plug-ins that define classes of rewards and that only the
+            results folder names; otherwise there are no fresh policies for these.
         device: Class of the processor, see `SweepRequest`.
 
     Returns:
@@ -139,10 +140,9 @@ def plan_optimizations(
     for (name, budget), group in groupby(keyed, key=lambda p: (p[1].suite, p[1].budget.name)):
         planner = _Planner.of(find_suite(suite or name), budget, protocol, device)
         for directory, spec in group:
-            if plugin_of_reward(directory.reward) is not None:
-                if not trust:
-                    continue
-                planner.allow(find_algorithm(str(plugin_of_run(directory))))
+            source = plugin_of_reward(directory.reward)
+            if source is not None and not planner.allow(source, directory, trust=trust):
+                continue
             found[spec.run_id] = planner.optimizations(spec, pin_reward(directory))
         plans.append(planner.plan())
     return plans, found
@@ -183,11 +183,23 @@ class _Planner:
         )
         return cls(suite, request, cards, protocol.policies)
 
-    def allow(self, plugin: AlgorithmCard) -> None:
-        """Lets workers import a plug-in."""
-        origin = plugin.origin
-        if origin.digest is not None and origin.source is not None:
-            self.plugins[origin.digest] = origin.source
+    def allow(self, source: PluginSource, directory: RunDirectory, *, trust: bool) -> bool:
+        """Lets workers import the source of a reward's classes; returns whether it may be.
+
+        Args:
+            source: What the reward's file states.
+            directory: The run that learned it.
+            trust: Whether the plug-in that the results folder names may be imported; otherwise
+                only source that the user has named in this command.
+        """
+        if is_registered(source.digest):
+            self.plugins[source.digest] = location_of_source(source.digest, source.name)
+            return True
+        if trust:
+            origin = find_algorithm(str(plugin_of_run(directory))).origin
+            if origin.digest is not None and origin.source is not None:
+                self.plugins[origin.digest] = origin.source
+        return trust
 
     def optimizations(self, spec: RunSpec, reward: LearnedReward) -> Optimizations:
         """Returns what belongs to one run, and adds it to the plan."""

@@ -19,6 +19,7 @@ from imitbench.bench.frozen_reward import pin_reward, reward_of_run
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.off_policy import TrueRewardLearner
 from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.plugin_classes import PluginSource
 from imitbench.cards.plugins import find_suite
 from imitbench.cli.main import app
 from imitbench.errors import InputError
@@ -26,6 +27,7 @@ from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
 from imitbench.records.runs import Budget, EnvironmentSpec
+from imitbench.reward_board import optimization
 from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
 from imitbench.reward_board.outcomes import hacking_gap
 from imitbench.rewards.reward_nets import BasicRewardNet
@@ -245,3 +247,15 @@ def test_what_was_measured_with_policies_includes_what_was_measured_without():
 def test_optimizers_that_make_no_sense_are_refused(tmp_path, learned, options, words):
     printed = CliRunner().invoke(app, ["rewards", "evaluate", "--out", str(tmp_path), *options])
     assert words in str(printed.exception)
+
+
+def test_the_source_of_a_reward_is_imported_only_if_the_user_named_it(suite, learned, monkeypatch):
+    stated = PluginSource(name="theirs", digest="0" * 64)
+    monkeypatch.setattr(optimization, "plugin_of_reward", lambda _: stated)
+    [plan], found = plan_optimizations([learned], ONE, suite=str(suite))
+    assert (list(plan), found) == ([], {})
+    monkeypatch.setattr(optimization, "is_registered", lambda digest: digest == stated.digest)
+    monkeypatch.setattr(optimization, "location_of_source", lambda *_: "where it is")
+    [plan], found = plan_optimizations([learned], ONE, suite=str(suite))
+    assert len(found) == 1
+    assert plan.sources[stated.digest] == "where it is"
