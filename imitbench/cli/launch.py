@@ -78,14 +78,20 @@ def complete(
 
     with make_observer(quiet=quiet) as observer:
         outcome = carry_out(plans, options, out=out, command=typed_command(), observer=observer)
-    for spec, failure in outcome.failed:
-        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
+    _note_failures(outcome)
     if outcome.left or outcome.queued or outcome.lost:
         note(f"{what} needs all its runs; the same command continues")
         raise typer.Exit(130 if outcome.left else 1)
     if outcome.failed:
         raise typer.Exit(1)
     return outcome
+
+
+def _note_failures(outcome: SweepOutcome) -> None:
+    from imitbench.cli.output import note
+
+    for spec, failure in outcome.failed:
+        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
 
 
 def _print(
@@ -113,8 +119,7 @@ def _print(
         print_fitted(partial(render_short, report))
     for pair in summary.not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    for spec, failure in outcome.failed:
-        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
+    _note_failures(outcome)
     resume = "" if options.force else f", and so does `{command_for(out, 'resume')}`"
     if outcome.left:
         note(f"stopped with {outcome.left} runs left; the same command resumes{resume}")
