@@ -55,6 +55,7 @@ def read_url(url: str) -> bytes:
                 if time.monotonic() > end:
                     raise TimeoutError("timed out")
     except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection
         raise InputError(
             f"{_shown(url)}: the server answers {error.code} ({error_line(error.msg, 200)}); check "
             "the address"

@@ -6,6 +6,7 @@ import shutil
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.error import HTTPError
 
 import pytest
 from support.command import call_imitbench
@@ -281,6 +282,8 @@ def test_a_place_without_designs_is_one_line(
     with pytest.raises(InputError, match=re.escape(told)) as caught:
         published_designs(place.format(url=served))
     assert "\n" not in str(caught.value)
+    if isinstance(cause := caught.value.__cause__, HTTPError):
+        assert cause.fp.isclosed()
 
 
 def test_a_race_of_both_ways_is_replayed_from_both_kinds_of_episodes(tmp_path):
