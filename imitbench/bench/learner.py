@@ -15,6 +15,7 @@ from imitbench.cards.algorithm import Scalar
 from imitbench.records.runs import Budget, EnvironmentSpec
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
@@ -39,6 +40,22 @@ def never_stop() -> None:
 
 
 @dataclass(frozen=True)
+class Supplement:
+    """Trajectories of mixed quality that a method gets besides the expert's demonstrations.
+
+    Attributes:
+        trajectories: Whole or thinned episodes of several policies, in random order, without
+            rewards and without names of their policies.
+        ranks: Place of each trajectory by its true return, shape `(len(trajectories),)`, dtype
+            int64: 0 for the worst, equal for equal returns; `None` unless the method's card has
+            `needs.ranking`.
+    """
+
+    trajectories: Sequence[TrajectoryWithRew]
+    ranks: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
 class Task:
     """The task of a learner.
 
@@ -49,6 +66,7 @@ class Task:
         hyperparameters: Values of all hyper-parameters on the card.
         seed: Seed for code that does not accept a NumPy generator.
         expert: The expert, for methods whose card requires one.
+        supplement: Trajectories of mixed quality, for methods whose card has `needs.supplement`.
         reward: Learned reward that a reference learner optimizes in place of the environment's.
         folder: Folder of the method's card, if it is outside this package.
         check_stop: Must be called every second or so by a learner that waits, for example for
@@ -61,6 +79,7 @@ class Task:
     hyperparameters: Mapping[str, Scalar]
     seed: int
     expert: BasePolicy | None = None
+    supplement: Supplement | None = None
     reward: RewardFn | None = None
     folder: Path | None = None
     check_stop: Callable[[], object] = never_stop

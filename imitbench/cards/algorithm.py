@@ -154,6 +154,10 @@ class Needs(Card):
         tabular: The model of a tabular environment.
         fixed_horizon: Episodes of equal length.
         whole_demos: Demonstrations of which no step was left out.
+        actions: The demonstrator's actions. Methods without this need learn from observations, and
+            get trajectories whose actions have no entries where a regime hides them.
+        supplement: A second set of trajectories, of mixed quality; see `Task.supplement`.
+        ranking: Ranks of the trajectories in that set.
     """
 
     demos: bool
@@ -163,6 +167,15 @@ class Needs(Card):
     tabular: bool = False
     fixed_horizon: bool = False
     whole_demos: bool = False
+    actions: bool = True
+    supplement: bool = False
+    ranking: bool = False
+
+    @model_validator(mode="after")
+    def _ranks_are_of_a_set(self) -> Needs:
+        if self.ranking and not self.supplement:
+            raise ValueError("ranking: needs supplement, too; the trajectories there are ranked")
+        return self
 
 
 class Hyperparameter(Card):
