@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from imitbench.cards.catalog import load_suite, suite_names
 from imitbench.cards.suite import EnvironmentCard, Measurement, SuiteCard
+from imitbench.experts.listing import list_experts
 
 
 def suites_page() -> str:
@@ -36,7 +37,24 @@ def _suite(card: SuiteCard) -> str:
     for name, each in card.environments.items():
         for budget, amounts in each.budgets.items():
             lines.append(f"| `{name}` | {budget} | {amounts.env_steps:,} | {amounts.batches:,} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_experts(card), ""])
+
+
+def _experts(card: SuiteCard) -> list[str]:
+    """Returns a table of the trained experts; returns and episodes are of most likely actions."""
+    rows = [
+        f"| `{row.env}` | {row.env_steps:,} | {row.core_hours} | {_number(row.likely_return, 2)} "
+        f"| {_number(row.termination_rate, 3)} | {_number(row.mean_length, 1)} | `{row.command}` |"
+        for row in list_experts(card)
+        if row.env_steps and row.command
+    ]
+    head = "| expert | steps | core hours | return | share ended early | length | command |"
+    line = "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+    return ["", head, line, *rows] if rows else []
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _environment(name: str, card: EnvironmentCard) -> str:

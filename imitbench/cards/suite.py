@@ -41,6 +41,9 @@ class Measurement(Card):
         date: Date of the measurement, ISO 8601.
         revision: Digest (first 12 digits) of the measured expert or demonstrations; `null` for
             random actions.
+        termination_rate: Share of the episodes that ended before the time limit; `null` if it was
+            not recorded.
+        mean_length: Mean number of steps of an episode; `null` if it was not recorded.
     """
 
     mean: float
@@ -50,6 +53,8 @@ class Measurement(Card):
     command: str
     date: str
     revision: str | None = None
+    termination_rate: float | None = Field(default=None, ge=0, le=1)
+    mean_length: float | None = Field(default=None, gt=0)
 
     @property
     def standard_error(self) -> float:

@@ -34,41 +34,37 @@ def list_experts(
 
     Example: imitbench experts list --suite classic
     """
-    from imitbench.cards.catalog import suite_names
-    from imitbench.cards.plugins import find_suite
+    from imitbench.experts import listing
+    from imitbench.experts.lookup import suites_of
 
-    rows = []
-    for found in map(find_suite, [suite] if suite else suite_names()):
-        for env_id, card in found.environments.items():
-            if card.expert is None:
-                continue
-            measured = card.references.expert if card.references else None
-            rows.append(
-                {
-                    "suite": found.name,
-                    "env": env_id,
-                    "repo": card.expert.repo,
-                    "env_steps": card.expert.env_steps,
-                    "mean_return": measured.mean if measured else None,
-                    "std_return": measured.std if measured else None,
-                    "episodes": measured.episodes if measured else None,
-                }
-            )
+    rows = [row for found in suites_of(suite) for row in listing.list_experts(found)]
     if json:
-        print_json(rows)
-    else:
-        print_table(
-            [
-                Column("suite", rank=1, above=True),
-                "environment",
-                Column("expert", rank=1),
-                Column("steps", rank=4),
-                "return",
-                Column("std", rank=3),
-                Column("episodes", rank=5),
-            ],
-            [list(row.values()) for row in rows],
-        )
+        print_json([row.as_document() for row in rows])
+        return
+    shown = [
+        [
+            row.suite, row.env, row.repo, row.env_steps, row.core_hours, row.mean_return,
+            row.std_return, row.likely_return, row.termination_rate, row.mean_length,
+            row.episodes,
+        ]
+        for row in rows
+    ]  # fmt: skip
+    print_table(
+        [
+            Column("suite", rank=1, above=True),
+            "environment",
+            Column("expert", rank=4),
+            Column("steps", rank=5),
+            Column("core hours", rank=6),
+            "return",
+            Column("std", rank=3),
+            Column("most likely", rank=1),
+            Column("share ended early", rank=2),
+            Column("length", rank=4),
+            Column("episodes", rank=7),
+        ],
+        shown,
+    )
 
 
 @app.command("train")

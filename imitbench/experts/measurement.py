@@ -52,7 +52,17 @@ class PolicyMeasurement:
 
     def as_measurement(self, command: str, revision: str | None) -> Measurement:
         """Converts it to the entry of a suite card."""
-        return _entry(self.episodes.returns, self.episodes.deterministic, command, revision)
+        episodes = self.episodes
+        entry = _entry(episodes.returns, episodes.deterministic, command, revision)
+        return entry.model_copy(update=self.endings)
+
+    @property
+    def endings(self) -> dict[str, float]:
+        """Share of the episodes that ended before the time limit, and their mean length."""
+        return {
+            "termination_rate": round(float(self.episodes.terminated.mean()), 4),
+            "mean_length": round(float(self.episodes.lengths.mean()), 2),
+        }
 
 
 def _entry(
@@ -206,6 +216,7 @@ def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
         "is_deterministic": measured.episodes.deterministic,
         "n_eval_episodes": len(returns),
         "eval_datetime": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **measured.endings,
     }
     atomic_write_text(directory / "results.json", json.dumps(results, indent=1) + "\n")
 
@@ -249,7 +260,10 @@ def update_references(
             if env_id in speeds:
                 environment["steps_per_second"] = float(f"{speeds[env_id]:.{_DIGITS}g}")
             known = {name for name, found in measured if found is not None}
-            environment["references"] = measured.model_dump(mode="json", include=known)
+            # Entries that were there keep their keys.
+            environment["references"] = measured.model_dump(
+                mode="json", include=known, exclude_unset=True
+            )
 
     rewrite_suite_card(path, change)
 

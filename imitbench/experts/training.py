@@ -6,11 +6,13 @@ During a training, the expert's folder has `checkpoint/` with the state to resum
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +30,7 @@ from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.data.tabular import TabularModel
 from imitbench.errors import InputError
 from imitbench.executors.options import CHECKPOINT_S
+from imitbench.experts.listing import ExpertTraining
 from imitbench.experts.measurement import check_arguments_accepted, model_index, spaces_of
 from imitbench.experts.recipe_learners import set_up_recipe
 from imitbench.policies.storage import save_policy
@@ -40,6 +43,7 @@ Progress = Callable[[int, float], None]
 """Called with (environment steps so far, mean return of the episodes since the last call)."""
 
 _RETURN = "rollout/return_mean"
+_CURVE_POINTS = 100
 
 
 def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPolicy:
@@ -75,14 +79,15 @@ class TrainedExpert:
         settings: Settings to record in addition to the general ones.
         env_steps: Environment steps of training.
         wall_s: Seconds of training or planning, over all attempts.
-        curve: Mean returns of the episodes since the last point.
+        curve: Mean returns since the last point; at most `_CURVE_POINTS` points, each the mean of
+            as many points of the training.
     """
 
     policy: BasePolicy
     settings: dict[str, Any]
     env_steps: int
     wall_s: float
-    curve: list[dict[str, float]] = field(default_factory=list)
+    curve: list[dict[str, int | float]] = field(default_factory=list)
 
 
 def train_expert(
@@ -131,14 +136,13 @@ def train_expert(
     }
     atomic_write_text(target / "config.yml", yaml.safe_dump(settings, sort_keys=False))
     atomic_write_text(target / "env_kwargs.yml", yaml.safe_dump(dict(card.kwargs)))
-    training = {
-        "command": command,
-        "imitbench": __version__,
-        "env_steps": made.env_steps,
-        "wall_s": round(made.wall_s, 1),
-        "curve": made.curve,
-    }
-    atomic_write_text(target / "training.json", json.dumps(training, indent=1) + "\n")
+    ExpertTraining(
+        command=command,
+        imitbench=__version__,
+        env_steps=made.env_steps,
+        wall_s=round(made.wall_s, 1),
+        curve=made.curve,
+    ).write(target)
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
@@ -184,10 +188,16 @@ def _train(
     budget = Budget(name="own", unit="env_steps", amount=recipe.env_steps)
     saved = CheckpointManager(checkpoints, checkpoint_s)
     env_steps, progress = train_learner(budget, learner, saved, monitor)
+    points = [point for point in progress.curve if _RETURN in point]
+    size = max(1, math.ceil(len(points) / _CURVE_POINTS))
     curve = [
-        {"env_steps": int(point["step"]), "mean_return": round(point[_RETURN], 2)}
-        for point in progress.curve
-        if _RETURN in point
+        {
+            "env_steps": int(points[min(start + size, len(points)) - 1]["step"]),
+            "mean_return": round(
+                fmean(point[_RETURN] for point in points[start : start + size]), 2
+            ),
+        }
+        for start in range(0, len(points), size)
     ]
     settings = {
         "n_envs": recipe.environments,
@@ -223,7 +233,8 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         card: The environment's card.
         directory: Folder of the expert, with these files.
     """
-    training = json.loads((directory / "training.json").read_text())
+    training = ExpertTraining.read(directory)
+    assert training is not None, "it is written after training"
     results = json.loads((directory / "results.json").read_text())
     mean, std = results["mean_reward"], results["std_reward"]
     recipe = card.expert_in(env_id)
@@ -237,14 +248,13 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     }
     if exact:
         origin = (
-            f"Computed by `{training['command']}` from the environment's model: no steps were "
-            "taken. "
+            f"Computed by `{training.command}` from the environment's model: no steps were taken. "
         )
         files = "Settings are in `config.yml`."
     else:
         origin = (
-            f"Trained by `{training['command']}`: {training['env_steps']:,} steps in "
-            f"{training['wall_s']:.0f} s on one core, seed {recipe.seed}. " + _aids(recipe)
+            f"Trained by `{training.command}`: {training.env_steps:,} steps in "
+            f"{training.wall_s:.0f} s on one core, seed {recipe.seed}. " + _aids(recipe)
         )
         files = "Hyper-parameters are in `config.yml`, the learning curve in `training.json`."
     acting = "deterministic" if results["is_deterministic"] else "stochastic"
@@ -252,8 +262,8 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
         f"# {name} expert on {env_id}\n\n"
         f"Mean return {mean:.2f} ± {std:.2f} over {results['n_eval_episodes']} episodes of the "
-        f"{acting} policy.\n\n"
-        f"{origin}{files}\n\n"
+        f"{acting} policy; {results['termination_rate']:.0%} of them ended before the time "
+        f"limit.\n\n{origin}{files}\n\n"
         "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); "
         "neither is a pickle.\n"
     )
