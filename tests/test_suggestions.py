@@ -28,6 +28,6 @@ def test_the_name_that_was_meant_is_suggested(wrong, accepted, meant):
 
 
 def test_another_version_of_an_environment_is_found_in_other_suites():
-    said = r"did you mean 'seals/HalfCheetah-v1' of --suite seals\?"
+    said = r"did you mean 'HalfCheetah-v5' of --suite mujoco\?"
     with pytest.raises(InputError, match=said):
         select_environments(load_suite("classic"), "HalfCheetah-v4")
