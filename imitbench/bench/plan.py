@@ -10,6 +10,7 @@ from pathlib import Path
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import choose_processor, make_spec, reference_scores
+from imitbench.bench.supplement import check_source
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
     algorithm_names,
@@ -17,8 +18,9 @@ from imitbench.cards.catalog import (
     select_environments,
     suite_names,
 )
+from imitbench.cards.demonstrations import Regime
 from imitbench.cards.plugins import find_algorithms, find_suite
-from imitbench.cards.suite import ATARI, EnvironmentCard, Regime, SuiteCard, mismatch
+from imitbench.cards.suite import ATARI, EnvironmentCard, SuiteCard, mismatch, regime_mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock, read_lock
@@ -166,10 +168,12 @@ class Plan:
     ) -> str | None:
         if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
             return "has no tuned values for this environment; --config default has"
-        if algorithm.needs.whole_demos and self.request.demo_every is not None:
-            return "needs demonstrations with all their steps; omit --demo-every"
-        return _source_mismatch(algorithm, env_id, environment, self.source) or mismatch(
-            algorithm, environment
+        regime = self.request.regime
+        return (
+            regime_mismatch(algorithm, regime)
+            or (regime.why_impossible(environment.sets) if algorithm.needs.demos else None)
+            or _source_mismatch(algorithm, env_id, environment, self.source)
+            or mismatch(algorithm, environment)
         )
 
 
@@ -203,6 +207,8 @@ def plan_request(
     cards = _named(request.algorithms if algorithms is None else algorithms, suite, folder)
     resolved = _with_overrides(cards, request.overrides)
     _check_seeds(len(request.seeds), request.seeds, "seeds")
+    if request.mixture:
+        check_source(request.source)
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
     environments = select_environments(suite, request.environment, ordinary=True)
