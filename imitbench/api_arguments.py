@@ -122,7 +122,7 @@ def planned_race(
     from imitbench.race.planning import RaceOptions, plan_race
 
     demos = demo_choice(given["n_demos"], given["demo_every"], given["regime"])
-    own = demos.only(str(given["suite"]), "a race").model_dump()
+    own = demos.only(str(given["suite"]), "a race").recorded
     rules = ("batch", "max_seeds", "alpha", "margin", "failed_runs", "acting")
     return plan_race(
         algorithm_list(given["new"]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from imitbench.cards.catalog import load_suite, suite_names
-from imitbench.cards.suite import EnvironmentCard, Measurement, SuiteCard
+from imitbench.cards.demonstrations import Measurement
+from imitbench.cards.suite import EnvironmentCard, SuiteCard
 
 
 def suites_page() -> str:

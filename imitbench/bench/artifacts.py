@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from imitbench.bench.hidden_parts import hide_actions
 from imitbench.cards.catalog import read_card_of_suite, suite_directory
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
@@ -218,7 +219,7 @@ def pin_expert(location: ArtifactLocation) -> ArtifactSpec:
         source=location.source,
         repo=location.repo,
         revision=location.revision,
-        digest=_digest(location),
+        digest=digest_of(location),
         home=location.home,
     )
 
@@ -256,7 +257,7 @@ def pin_demos(
         source=location.source,
         repo=location.repo,
         revision=location.revision,
-        digest=_digest(location),
+        digest=digest_of(location),
         home=location.home,
         available=available,
         count=count or available,
@@ -337,7 +338,7 @@ def expert_of_run(
     from imitbench.policies.expert import Spaces, load_expert_policy
 
     location = ArtifactLocation.of_spec(root, "experts", spec.expert, spec.suite)
-    _check_digest(location, spec.expert.digest)
+    check_digest(location, spec.expert.digest)
     policy = find_policy(location.folder, location.repo)
     assert policy is not None, "its files were hashed just now"
     longest = gym.spec(spec.environment.gym_id).max_episode_steps
@@ -375,7 +376,8 @@ def expert_of_suite(
 def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     """Loads the demonstrations of a run in their order in the set; empty for a run without.
 
-    If only some steps are used, each is a `imitbench.data.trajectories.Segment`.
+    If only some steps are used, each is a `imitbench.data.trajectories.Segment`. Where a regime
+    hides actions, they are removed here.
 
     Args:
         spec: Specification of the run.
@@ -391,12 +393,14 @@ def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     from imitbench.data.trajectories import every_nth_step
 
     location = ArtifactLocation.of_spec(root, "demos", demos, spec.suite)
-    _check_digest(location, demos.digest)
+    check_digest(location, demos.digest)
     rng = np.random.default_rng(demos.subsample_seed)
     rows = None
     if demos.count < demos.available:
         rows = np.sort(rng.choice(demos.available, size=demos.count, replace=False)).tolist()
     found = list(read_demonstrations(location.folder, rows=rows))
+    if demos.actions == "hidden":
+        found = hide_actions(found)
     every = demos.every
     if every is None:
         return found
@@ -409,12 +413,22 @@ def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     ]
 
 
-def _digest(location: ArtifactLocation) -> str:
+def digest_of(location: ArtifactLocation) -> str:
+    """Returns the SHA-256 over the files that are read.
+
+    Raises:
+        InputError: A file is missing.
+    """
     return digest_files(location.folder, location.files())
 
 
-def _check_digest(location: ArtifactLocation, expected: str) -> None:
-    found = _digest(location)
+def check_digest(location: ArtifactLocation, expected: str) -> None:
+    """Checks that an artifact is what was pinned.
+
+    Raises:
+        InputError: A file is missing, or the content has changed.
+    """
+    found = digest_of(location)
     if found != expected:
         raise InputError(
             f"{location.folder}: content changed since the run was planned (digest {found[:12]}, "

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import ALGORITHM_CARD, inner_module, read_algorithm_card
 from imitbench.errors import InputError
@@ -81,11 +81,17 @@ def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:
     Raises:
         InputError: As `folder_of`, or the card there is malformed.
     """
+    card = card_of(spec)
+    return dict(spec.hyperparameters) if card is None else card.completed(spec.hyperparameters)
+
+
+def card_of(spec: RunSpec) -> AlgorithmCard | None:
+    """Returns the card of a run's method; `None` for a learner that was passed as an object.
+
+    Raises:
+        InputError: As `folder_of`, or the card there is malformed.
+    """
     folder = folder_of(spec)
     if folder is not None:
-        card = read_algorithm_card(folder / ALGORITHM_CARD)
-    elif spec.algo in algorithm_names():
-        card = load_algorithm(spec.algo)
-    else:  # a learner that was passed as an object, without a card
-        return dict(spec.hyperparameters)
-    return card.completed(spec.hyperparameters)
+        return read_algorithm_card(folder / ALGORITHM_CARD)
+    return load_algorithm(spec.algo) if spec.algo in algorithm_names() else None

@@ -44,8 +44,8 @@ class Supplement:
     """Trajectories of mixed quality that a method gets besides the expert's demonstrations.
 
     Attributes:
-        trajectories: Whole or thinned episodes of several policies, in random order, without
-            rewards and without names of their policies.
+        trajectories: Whole episodes of several policies, in random order, without rewards (NaN)
+            and without names of their policies.
         ranks: Place of each trajectory by its true return, shape `(len(trajectories),)`, dtype
             int64: 0 for the worst, equal for equal returns; `None` unless the method's card has
             `needs.ranking`.
@@ -110,8 +110,9 @@ class Learner(ABC):
 
         Args:
             task: Environment and hyper-parameters.
-            demos: Whole expert episodes; empty for methods that need none. They include rewards
-                for diagnosis, which the method must not learn from.
+            demos: Whole expert episodes, or single steps of them; empty for methods that need none.
+                They include rewards for diagnosis, which the method must not learn from. Where a
+                regime hides actions, `acts` has shape `(steps, 0)`.
             rng: The only source of randomness that may be used, in addition to torch's global
                 generator, which is seeded.
             device: `cpu` or `cuda`.
@@ -197,7 +198,7 @@ class PackedLearner(Learner):
         """Builds everything that training needs.
 
         Args:
-            tasks: Task of each seed; only `seed` and `expert` differ.
+            tasks: Task of each seed; only `seed`, `expert` and `supplement` differ.
             demos: Demonstrations of each seed.
             rngs: Source of randomness of each seed. With the same generator a seed gets the same
                 numbers, up to rounding, in any pack.

@@ -10,6 +10,7 @@ from pathlib import Path
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import choose_processor, make_spec, reference_scores
+from imitbench.bench.supplement import check_source
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
     algorithm_names,
@@ -17,8 +18,9 @@ from imitbench.cards.catalog import (
     select_environments,
     suite_names,
 )
+from imitbench.cards.demonstrations import Regime
 from imitbench.cards.plugins import find_algorithms, find_suite
-from imitbench.cards.suite import ATARI, EnvironmentCard, Regime, SuiteCard, mismatch
+from imitbench.cards.suite import ATARI, EnvironmentCard, SuiteCard, mismatch, regime_mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock, read_lock
@@ -166,10 +168,10 @@ class Plan:
     ) -> str | None:
         if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
             return "has no tuned values for this environment; --config default has"
-        if algorithm.needs.whole_demos and self.request.demo_every is not None:
-            return "needs demonstrations with all their steps; omit --demo-every"
-        return _source_mismatch(algorithm, env_id, environment, self.source) or mismatch(
-            algorithm, environment
+        return (
+            regime_mismatch(algorithm, self.request.regime)
+            or _source_mismatch(algorithm, env_id, environment, self.source)
+            or mismatch(algorithm, environment)
         )
 
 
@@ -206,6 +208,7 @@ def plan_request(
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
     environments = select_environments(suite, request.environment, ordinary=True)
+    _check_mixture(request, environments)
     if any(card.variant_of is not None for card in environments.values()):
         from imitbench.bench.environments import check_variants  # imports the simulators
 
@@ -458,6 +461,15 @@ def _with_overrides(
         card.resolve(own)  # reports a wrong value before anything is fetched
         resolved.append((card, own))
     return resolved
+
+
+def _check_mixture(request: SweepRequest, environments: Mapping[str, EnvironmentCard]) -> None:
+    regime = request.regime
+    for env_id, card in environments.items():
+        if (why := regime.why_impossible(card.sets)) is not None:
+            raise InputError(f"--regime: {env_id}: {why}; choose another regime, or --env")
+        if regime.mixture:
+            check_source(request.source)
 
 
 def _check_pack(pack: int, cards: list[AlgorithmCard], n_seeds: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from imitbench.bench import artifacts
+from imitbench.bench.supplement import check_ranking, pin_supplement
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
@@ -61,14 +62,15 @@ def make_spec(
         return artifacts.locate_artifact(root, part, source, environment, suite.name)
 
     role, from_outside = algorithm.role, algorithm.origin.digest is not None
-    return RunSpec(
+    demos = _pin_demos(locate("demos"), request, env_id, environment, seed) if needs.demos else None
+    made = RunSpec(
         suite=suite.name,
         algo=algorithm.name,
         implementation=algorithm.implementation,
         implementation_digest=algorithm.origin.digest,
         hyperparameters=algorithm.recorded(hyperparameters),
         environment=EnvironmentSpec.of_card(env_id, environment, hyperparameters),
-        demos=_pin_demos(locate("demos"), request, environment, seed) if needs.demos else None,
+        demos=demos,
         expert=_pin_expert(locate("experts")) if needs.expert else None,
         seed=seed,
         budget=_budget(algorithm, environment, request.budget),
@@ -84,6 +86,9 @@ def make_spec(
             pack=pack,
         ),
     )
+    if needs.ranking:
+        check_ranking(made, root)
+    return made
 
 
 def choose_processor(asked: DeviceClass | Literal["auto"], algorithm: AlgorithmCard) -> DeviceClass:
@@ -165,11 +170,20 @@ def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: Budget
 
 
 def _pin_demos(
-    location: artifacts.ArtifactLocation, request: SweepRequest, card: EnvironmentCard, seed: int
+    location: artifacts.ArtifactLocation,
+    request: SweepRequest,
+    env_id: str,
+    card: EnvironmentCard,
+    seed: int,
 ) -> DemoSpec:
     bundled = location.source == "bundled"
     available = card.demos.trajectories if bundled else _count_trajectories(location)
     demos = _pin_demo_set(location, available, request.n_demos, request.demo_every)
+    if request.actions is not None:
+        demos = demos.model_copy(update={"actions": request.actions})
+    if request.mixture:
+        sets = pin_supplement(location, card, request.mixture, env_id)
+        demos = demos.model_copy(update={"supplement": sets})
     # Each seed draws its own subset, so that one lucky draw does not decide a comparison.
     return demos if demos.whole else demos.model_copy(update={"subsample_seed": seed})
 

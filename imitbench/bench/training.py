@@ -26,7 +26,7 @@ from imitbench.bench.checkpoint import (
     generator_states,
     restore_generators,
 )
-from imitbench.bench.hidden_rewards import (
+from imitbench.bench.hidden_parts import (
     hidden_environment_rewards,
     hide_demo_rewards,
 )
@@ -121,13 +121,18 @@ def _task(
         hyperparameters=inputs.hyperparameters,
         seed=config.derive_training_seed("training"),
         expert=inputs.expert(obs, acts),
+        supplement=inputs.supplement,
         reward=inputs.reward(obs, acts),
         folder=inputs.folder,
     )
     if inputs.demos_name is not None:
         from imitbench.data.demonstration_checks import validate_demonstrations
 
-        validate_demonstrations(inputs.demos, obs, acts, where=inputs.demos_name)
+        shown = None if inputs.actions_hidden else acts
+        validate_demonstrations(inputs.demos, obs, shown, where=inputs.demos_name)
+        if inputs.supplement is not None:
+            others = inputs.supplement.trajectories
+            validate_demonstrations(others, obs, shown, where="mixture")
     return task, np.random.default_rng(config.derive_training_seed("learner"))
 
 

@@ -11,10 +11,11 @@ import gymnasium as gym
 
 from imitbench.bench.artifacts import demos_of_run, expert_of_run, expert_of_suite
 from imitbench.bench.frozen_reward import reward_of_run
-from imitbench.bench.hidden_rewards import RewardView
-from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
-from imitbench.bench.learner import Learner
+from imitbench.bench.hidden_parts import RewardView
+from imitbench.bench.implementation import card_of, folder_of, hyperparameters_of, make_learner
+from imitbench.bench.learner import Learner, Supplement
 from imitbench.bench.seeding import derive_seed
+from imitbench.bench.supplement import supplement_of_run
 from imitbench.cards.algorithm import Scalar
 from imitbench.records.episodes import Episodes
 from imitbench.records.runs import (
@@ -95,6 +96,8 @@ class TrainingInputs:
         learner: The method, not set up yet.
         hyperparameters: All hyper-parameters by name.
         demos: Demonstrations, where the method needs them.
+        supplement: Trajectories of mixed quality, where the method needs them.
+        actions_hidden: Whether the actions of both were removed.
         demos_name: Name of the demonstrations in messages; `None` if they are known to fit the
             environment.
         expert: Returns the expert for spaces of observations and actions, where the method needs
@@ -109,6 +112,8 @@ class TrainingInputs:
     learner: Learner
     hyperparameters: Mapping[str, Scalar]
     demos: Sequence[TrajectoryWithRew] = ()
+    supplement: Supplement | None = None
+    actions_hidden: bool = False
     demos_name: str | None = None
     expert: Callable[[gym.Space[Any], gym.Space[Any]], BasePolicy | None] = lambda *_: None
     reward: Callable[[gym.Space[Any], gym.Space[Any]], RewardFn | None] = lambda *_: None
@@ -134,10 +139,16 @@ class TrainingInputs:
         Raises:
             InputError: The method or the demonstrations cannot be loaded.
         """
+        card = card_of(spec)
+        supplement = None
+        if card is not None and card.needs.supplement:
+            supplement = supplement_of_run(spec, root, ranked=card.needs.ranking)
         return cls(
             learner=learner_of(spec),
             hyperparameters=hyperparameters_of(spec),
             demos=demos_of_run(spec, root),
+            supplement=supplement,
+            actions_hidden=spec.demos is not None and spec.demos.actions == "hidden",
             demos_name=None if spec.demos is None else f"demos {spec.demos.repo}",
             expert=lambda obs, acts: expert_of_run(
                 spec, root, obs, acts, training_device(spec.device)

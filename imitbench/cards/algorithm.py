@@ -175,6 +175,8 @@ class Needs(Card):
     def _ranks_are_of_a_set(self) -> Needs:
         if self.ranking and not self.supplement:
             raise ValueError("ranking: needs supplement, too; the trajectories there are ranked")
+        if self.supplement and not self.demos:
+            raise ValueError("supplement: needs demos, too; a mixture has an expert part")
         return self
 
 

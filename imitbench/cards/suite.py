@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -14,6 +13,15 @@ from imitbench.cards.algorithm import (
     Card,
     LocatedCard,
     Scalar,
+)
+from imitbench.cards.demonstrations import (
+    FULL,
+    DemoSet,
+    HubSource,
+    Measurement,
+    PolicySet,
+    Regime,
+    SetName,
 )
 from imitbench.cards.wrappers import EnvironmentWrapper
 from imitbench.errors import InputError, did_you_mean
@@ -27,34 +35,6 @@ ScoreOne = Literal["expert", "demonstrations", "card"]
 
 
 _MEASURE_LIKELY = "remove it, and add it by `imitbench suites measure --likely`"
-
-
-class Measurement(Card):
-    """A mean return, with everything needed to repeat the measurement.
-
-    Attributes:
-        mean: Mean undiscounted return.
-        std: Standard deviation over episodes.
-        episodes: Number of episodes.
-        deterministic: Whether the deterministic policy was measured.
-        command: Command line of the measurement.
-        date: Date of the measurement, ISO 8601.
-        revision: Digest (first 12 digits) of the measured expert or demonstrations; `null` for
-            random actions.
-    """
-
-    mean: float
-    std: float = Field(ge=0)
-    episodes: int = Field(ge=1)
-    deterministic: bool
-    command: str
-    date: str
-    revision: str | None = None
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the mean; `std` is the population value."""
-        return self.std / math.sqrt(max(self.episodes - 1, 1))
 
 
 class References(Card):
@@ -103,19 +83,6 @@ class ScoreScale(NamedTuple):
     one: float
     score_one: ScoreOne
     demonstrations: float | None
-
-
-class HubSource(Card):
-    """A repository on a Hugging Face hub.
-
-    Attributes:
-        repo: Name of the repository, `owner/name`.
-        revision: The pinned commit, 40 hexadecimal digits; `null` until `imitbench suites pin`
-            has been run.
-    """
-
-    repo: str = Field(pattern=r"^[\w-][\w.-]*/[\w-][\w.-]*$")
-    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
 
 
 _OF_SB3 = (
@@ -218,47 +185,6 @@ class ExpertRecipe(Card):
         return {name: getattr(self, name) for name in names}
 
 
-class DemoSet(Card):
-    """The bundled demonstrations of an environment.
-
-    Attributes:
-        repo: Folder under `demos/`, in hub naming.
-        trajectories: Number of bundled trajectories.
-        seed: Seed of the collection.
-        deterministic: Whether the expert acted deterministically.
-        home: Bundled suite in whose folder they are; `null` for the suite of this card.
-        hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
-    """
-
-    repo: str = Field(pattern=r"^[\w.-]+$")
-    trajectories: int = Field(ge=1)
-    seed: int = 0
-    deterministic: bool = False
-    home: str | None = None
-    hub: HubSource | None = None
-
-
-FULL = "full"
-"""Name of the regime with all demonstrations, which every suite has."""
-
-
-class Regime(Card):
-    """How much of the demonstrations methods learn from.
-
-    Attributes:
-        n_demos: Number of demonstrations, which each seed draws; `null` for all.
-        demo_every: One step is kept out of so many of each; `null` for all steps.
-    """
-
-    n_demos: int | None = Field(default=None, ge=1)
-    demo_every: int | None = Field(default=None, ge=2)
-
-    def __str__(self) -> str:
-        count = "all" if self.n_demos is None else str(self.n_demos)
-        steps = "" if self.demo_every is None else f", one step in {self.demo_every} of each"
-        return f"{count} demonstration{'s' * (self.n_demos != 1)}{steps}"
-
-
 class BudgetAmounts(Card):
     """Training amount in each unit.
 
@@ -312,6 +238,7 @@ class EnvironmentCard(Card):
             show the amount with the budget's name.
         expert: `null` for an environment with demonstrations only, of people for example. Methods
             that query an expert are not applicable there.
+        sets: Trajectories of other policies than the expert by name, for regimes with a mixture.
         minari: Data set of Minari that `--source minari` uses as demonstrations, such as
             `mujoco/hopper/expert-v0`; `null` for none.
         score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
@@ -340,6 +267,7 @@ class EnvironmentCard(Card):
     absolute_positions: list[Count] = Field(default_factory=list)
     expert: ExpertRecipe | None = None
     demos: DemoSet
+    sets: dict[SetName, PolicySet] = Field(default_factory=dict)
     minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
     budgets: dict[BudgetName, BudgetAmounts]
@@ -508,6 +436,14 @@ class SuiteCard(LocatedCard):
         self.regime(self.default_regime)
         return self
 
+    @model_validator(mode="after")
+    def _environments_have_the_sets(self) -> SuiteCard:
+        for name, regime in self.regimes.items():
+            for env_id, card in self.ordinary.items():
+                if (why := regime.why_impossible(card.sets)) is not None:
+                    raise ValueError(f"regimes.{name}.mixture: {env_id}: {why}")
+        return self
+
     @property
     def ordinary(self) -> dict[str, EnvironmentCard]:
         """The environments in which methods are compared, by id."""
@@ -570,6 +506,18 @@ def _completed(name: str, entry: Any, environments: dict[str, Any]) -> Any:
 
 def _is_variant(entry: Any) -> bool:
     return isinstance(entry, dict) and entry.get("variant_of") is not None
+
+
+def regime_mismatch(algorithm: AlgorithmCard, regime: Regime) -> str | None:
+    """Returns why an algorithm cannot learn in a regime; `None` if it can."""
+    needs = algorithm.needs
+    if needs.whole_demos and regime.demo_every is not None:
+        return "needs demonstrations with all their steps; omit --demo-every"
+    if needs.demos and needs.actions and regime.actions == "hidden":
+        return "needs the demonstrator's actions, which this regime hides"
+    if needs.supplement and not regime.mixture:
+        return "needs trajectories of mixed quality, too; name a regime with a mixture"
+    return None
 
 
 def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from imitbench.cards.algorithm import AlgorithmCard, Card, Scalar
 from imitbench.cards.catalog import algorithm_directory
+from imitbench.cards.demonstrations import Mixture
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 
@@ -41,6 +42,8 @@ class Tuning(Card):
         budget: Name of the budget of each run.
         n_demos: Number of demonstrations in training; `null` for all.
         demo_every: One step was kept out of so many of each; `null` for all steps.
+        actions: Whether the actions of the demonstrations were hidden.
+        mixture: Further trajectories in training, by the name of their set.
         trials: Number of trials of the search.
         env_steps: Environment steps of all completed runs of the search and of the held-out
             comparison; `null` in files of earlier versions.
@@ -61,6 +64,8 @@ class Tuning(Card):
     budget: str
     n_demos: int | None = None
     demo_every: int | None = None
+    actions: Literal["shown", "hidden"] = "shown"
+    mixture: Mixture = Field(default_factory=dict)
     trials: int = Field(ge=1)
     env_steps: int | None = Field(default=None, ge=0)
     search_seeds: list[int]

@@ -133,7 +133,7 @@ def race(
             seeds=[],
             config=config,
             budget=budget,
-            **demos.model_dump(),
+            **demos.recorded,
             overrides=parse_overrides(set_),
             source=source,
             lock=lock_in_use(lock, source),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from imitbench.bench.hidden_rewards import tells_reward
+from imitbench.bench.hidden_parts import tells_reward
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.library_patches import entry_point_replaced

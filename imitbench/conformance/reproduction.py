@@ -270,6 +270,8 @@ def _plan(spec: RunSpec, seeds: Sequence[int], plugins: PluginSelection, notify:
         budget=budget,
         n_demos=demos.count if demos and demos.count != demos.available else None,
         demo_every=demos.every if demos else None,
+        actions=demos.actions if demos else None,
+        mixture=(demos.mixture or None) if demos else None,
         overrides={
             name: setting_text(value)
             for name, value in card.completed(spec.hyperparameters).items()
@@ -312,7 +314,7 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
             for card in plan.suite.environments.values()
             for budget in card.budgets.values()
         )
-        demos = own.n_demos, own.demo_every
+        demos = str(own.regime)
         pack = None if own.pack is None else (own.pack, *own.seeds)
         key = (plan.suite.name, own.source, own.budget, demos, own.device, pack, apart, amounts)
         before = merged.get(key)

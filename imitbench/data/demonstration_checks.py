@@ -27,7 +27,7 @@ NO_REWARDS = (
 def validate_demonstrations(
     trajectories: Sequence[TrajectoryWithRew],
     observation_space: gym.Space[Any],
-    action_space: gym.Space[Any],
+    action_space: gym.Space[Any] | None,
     *,
     where: str,
 ) -> None:
@@ -40,7 +40,7 @@ def validate_demonstrations(
     Args:
         trajectories: At least one.
         observation_space: Box, Discrete, MultiDiscrete or MultiBinary.
-        action_space: One of the same types.
+        action_space: One of the same types; `None` for actions that were removed.
         where: Origin of the trajectories in errors, such as a path.
 
     Raises:

@@ -146,7 +146,7 @@ def plan_audit(
             device=device,
             folder=str(folder),
         )
-        regime = suite.regime(suite.default_regime).model_dump()
+        regime = suite.regime(suite.default_regime).recorded
         plans[key] = plan_request(
             request.model_copy(update=regime), notify, algorithms=[control.card], suite=suite
         )

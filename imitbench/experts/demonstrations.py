@@ -18,8 +18,9 @@ from stable_baselines3.common.policies import BasePolicy
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import ActionSpace
+from imitbench.cards.demonstrations import DemoSet
 from imitbench.cards.plugins import SUITE_CARD
-from imitbench.cards.suite import DemoSet, EnvironmentCard, SuiteCard
+from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.data import rollout
 from imitbench.data.conversion import ConversionSummary, convert_demonstrations
 from imitbench.data.demonstrations import write_demonstrations

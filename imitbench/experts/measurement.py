@@ -20,7 +20,8 @@ from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import rewrite_suite_card
-from imitbench.cards.suite import EnvironmentCard, Measurement, References
+from imitbench.cards.demonstrations import Measurement
+from imitbench.cards.suite import EnvironmentCard, References
 from imitbench.errors import InputError
 from imitbench.hub.reported_results import ReportedReturn, reported_environment
 from imitbench.policies.base import RandomPolicy

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.cards.catalog import rewrite_suite_card
-from imitbench.cards.suite import EnvironmentCard, HubSource
+from imitbench.cards.demonstrations import HubSource
+from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock
 from imitbench.hub.pull import PulledArtifact, pull

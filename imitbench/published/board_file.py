@@ -7,9 +7,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.store.external_results import ExternalRun, Name
@@ -86,6 +86,8 @@ class _Table(_Part):
     n_demos: Count | Literal["all"] | None
     source: Name | None
     demo_every: Count | None = None
+    demo_actions: Literal["shown", "hidden"] | None = None
+    mixture: Annotated[str, Field(max_length=1000)] | None = None
     rows: list[_Row]
     references: list[_Reference] = []
 
@@ -138,6 +140,10 @@ def _of_table(table: _Table, number: int) -> Iterator[ExternalRun]:
     }
     if table.demo_every not in (None, 1):
         conditions["demo_every"] = table.demo_every
+    if table.demo_actions == "hidden":
+        conditions["demo_actions"] = table.demo_actions
+    if table.mixture:
+        conditions["mixture"] = table.mixture
     # Reports must not average over tables, whose conditions differ.
     settings = json.dumps(conditions, sort_keys=True)
     conditions["config"] = hashlib.sha256(settings.encode()).hexdigest()

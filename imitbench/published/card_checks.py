@@ -8,9 +8,9 @@ from functools import cache
 
 from imitbench.cards.algorithm import STEP_UNITS, Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
+from imitbench.cards.demonstrations import DemoSet
 from imitbench.cards.suite import (
     BUDGET_NAMES,
-    DemoSet,
     EnvironmentCard,
     ExpertRecipe,
     ScoreOne,

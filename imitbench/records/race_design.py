@@ -56,10 +56,12 @@ class RacedCell(AbbreviatedRecord):
         n_demos: Number of demonstrations, or `all`; `None` without any.
         source: Where experts and demonstrations come from; `None` without any.
         demo_every: One step is kept out of so many of each; `None` for all steps. Serialized only
-            if it is not `None`.
+            if it is not `None`, as are the other two.
+        demo_actions: `hidden` if the actions are removed; `None` if they are shown.
+        mixture: Further trajectories, such as `medium:10,random:10`; `None` for none.
     """
 
-    optional = ("demo_every",)
+    optional = ("demo_every", "demo_actions", "mixture")
 
     label: str
     setting: _Digest
@@ -67,6 +69,8 @@ class RacedCell(AbbreviatedRecord):
     n_demos: int | Literal["all"] | None
     source: str | None
     demo_every: int | None = None
+    demo_actions: str | None = None
+    mixture: str | None = None
 
 
 class _Design(AbbreviatedRecord):

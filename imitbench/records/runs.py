@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
+from imitbench.cards.demonstrations import SET_NAME
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.environments import POSITIONS_KEYS as POSITIONS_KEYS
 from imitbench.records.environments import AbbreviatedRecord as AbbreviatedRecord
@@ -63,29 +64,52 @@ class ArtifactSpec(AbbreviatedRecord):
     home: str | None = None
 
 
+class SupplementSpec(ArtifactSpec):
+    """A set of trajectories of another policy, and how many of them a run uses.
+
+    Attributes:
+        name: Name of the set on the suite's card.
+        available: Number of trajectories in the set.
+        count: Number of trajectories used.
+    """
+
+    name: Annotated[str, Field(pattern=SET_NAME)]
+    available: Size
+    count: Size
+
+
 class DemoSpec(ArtifactSpec):
     """Demonstrations, and which of them a run uses.
 
     Attributes:
         available: Number of trajectories in the set.
         count: Number of trajectories used.
-        subsample_seed: Seed of the draw without replacement when `count` is less than all, and of
-            the first step that is kept of each trajectory.
+        subsample_seed: Seed of the draw without replacement when `count` is less than all, of the
+            first step that is kept of each trajectory, and of draw and order of the supplement.
         every: One step is kept out of so many of each trajectory; `None` for all steps. Serialized
-            only if it is not `None`.
+            only if it is not `None`, as are the other two.
+        actions: `hidden` if they are removed before the method gets the trajectories.
+        supplement: Sets of a mixture by increasing name, offered besides the demonstrations.
     """
 
-    optional = ("home", "every")
+    optional = ("home", "every", "actions", "supplement")
 
     available: Size
     count: Size
     subsample_seed: Integer = 0
     every: Annotated[int, Field(ge=2)] | None = None
+    actions: Literal["hidden"] | None = None
+    supplement: Annotated[list[SupplementSpec], Field(min_length=1)] | None = None
+
+    @property
+    def mixture(self) -> dict[str, int]:
+        """Numbers of trajectories of the supplement, by the name of their set."""
+        return {part.name: part.count for part in self.supplement or ()}
 
     @property
     def whole(self) -> bool:
-        """Whether a run uses all that there is."""
-        return self.count == self.available and self.every is None
+        """Whether a run uses all that there is, and nothing of it depends on its seed."""
+        return self.count == self.available and self.every is None and self.supplement is None
 
 
 class LearnedReward(Record):
@@ -375,6 +399,8 @@ class RunRow(Record):
         n_demos: Number of demonstrations used; `None` if none were.
         all_demos: Whether these are all that the source has for the environment.
         demo_every: One step was used out of so many of each demonstration; `None` for all steps.
+        demo_actions: `hidden` if the actions were removed; `None` if they were shown.
+        mixture: Further trajectories, such as `medium:10,random:10`; `None` without any.
         source: Where experts and demonstrations came from; `None` if neither was used.
         uses_reward: Whether the method learns from the environment's own reward.
         role: Role of the algorithm, see `imitbench.cards.algorithm.AlgorithmCard`.
@@ -389,6 +415,8 @@ class RunRow(Record):
     n_demos: int | None
     all_demos: bool | None
     demo_every: int | None = None
+    demo_actions: str | None = None
+    mixture: str | None = None
     source: str | None
     uses_reward: bool
     role: Role

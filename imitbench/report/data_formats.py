@@ -34,7 +34,7 @@ COLUMNS = (
     "reference_expert", "reference_version", "episodes", "replicates", "bootstrap_seed", "level",
     "score_one", "baseline", "verdict", "difference", "difference_low", "difference_high",
     "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high", "score_likely_mean",
-    "demo_every",
+    "demo_every", "demo_actions", "mixture",
 )  # fmt: skip
 """The header line; `render_csv` explains the columns."""
 

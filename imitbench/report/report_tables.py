@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from imitbench.cards.demonstrations import restrictions
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.runs import ReferenceRow
 from imitbench.report import text
@@ -368,7 +369,9 @@ def _demonstration_tables(sections: Sequence[Section]) -> list[Table]:
     families: dict[Conditions, list[Section]] = {}
     for section in sections:
         if section.conditions.n_demos is not None:
-            family = replace(section.conditions, n_demos=None, demo_every=None)
+            family = Conditions.recorded(
+                section.conditions.suite, section.conditions.budget, None, section.conditions.source
+            )
             families.setdefault(family, []).append(section)
     return [
         _flagged(
@@ -401,7 +404,9 @@ def _by_demonstrations(sections: Sequence[Section]) -> Table:
 
 def _amount(conditions: Conditions) -> str:
     every = conditions.demo_every
-    return str(conditions.n_demos) if every in (None, 1) else f"{conditions.n_demos}, 1/{every}"
+    parts = [str(conditions.n_demos)] + ([] if every in (None, 1) else [f"1/{every}"])
+    others = restrictions(None, conditions.demo_actions, conditions.mixture)
+    return ", ".join([*parts, *others])
 
 
 def _imported_results(rows: Sequence[ExternalScoreRow]) -> Table:

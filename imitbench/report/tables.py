@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -241,11 +240,13 @@ def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Condi
     return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=_order)
 
 
-def _order(conditions: Conditions) -> tuple[int, str, float, int, str]:
-    _, budget, n_demos, source, demo_every = astuple(conditions)
+def _order(conditions: Conditions) -> tuple[int, str, float, int, bool, str, str]:
+    budget, n_demos = conditions.budget, conditions.n_demos
     rank = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
     demos = math.inf if n_demos == "all" else n_demos or -1
-    return rank, budget or "", demos, -(demo_every or 1), source or ""
+    hidden = conditions.demo_actions == "hidden"
+    every, mixture = -(conditions.demo_every or 1), conditions.mixture or ""
+    return rank, budget or "", demos, every, hidden, mixture, conditions.source or ""
 
 
 def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:

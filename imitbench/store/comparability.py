@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from imitbench.cards.demonstrations import Regime, in_words, mixture_text
 from imitbench.records.bundled_cards import budget_label, role_of
 from imitbench.records.runs import RunRow, RunSpec
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
@@ -28,6 +29,9 @@ class Conditions:
             unknown.
         demo_every: One step was used out of so many of each demonstration, so 1 for all steps;
             `None` if none were used, or if unknown.
+        demo_actions: `shown` or `hidden`; `None` as for `demo_every`.
+        mixture: Trajectories besides the demonstrations, such as `medium:10,random:10`; empty for
+            none; `None` as for `demo_every`.
     """
 
     suite: str | None
@@ -35,12 +39,15 @@ class Conditions:
     n_demos: int | Literal["all"] | None
     source: str | None
     demo_every: int | None = None
+    demo_actions: str | None = None
+    mixture: str | None = None
 
     @classmethod
     def of(cls, run: RunRow | ExternalRun | ExternalScoreRow) -> Conditions:
         """Returns the conditions of a run."""
         n_demos: int | Literal["all"] | None = "all" if run.all_demos else run.n_demos
-        return cls.recorded(run.suite, run.budget, n_demos, run.source, run.demo_every)
+        parts = run.demo_every, run.demo_actions, run.mixture
+        return cls.recorded(run.suite, run.budget, n_demos, run.source, *parts)
 
     @classmethod
     def recorded(
@@ -49,11 +56,23 @@ class Conditions:
         budget: str | None,
         n_demos: int | Literal["all"] | None,
         source: str | None,
-        demo_every: int | None,
+        demo_every: int | None = None,
+        demo_actions: str | None = None,
+        mixture: str | None = None,
     ) -> Conditions:
-        """Returns conditions as records state them, which leave out a `demo_every` of 1."""
-        every = None if n_demos is None else demo_every or 1
-        return cls(suite, budget, n_demos, source, every)
+        """Returns conditions as records state them, which leave out what is as usual."""
+        if n_demos is None:
+            return cls(suite, budget, None, source)
+        parts = demo_every or 1, demo_actions or "shown", mixture or ""
+        return cls(suite, budget, n_demos, source, *parts)
+
+    @classmethod
+    def in_regime(
+        cls, suite: str | None, budget: str | None, source: str | None, regime: Regime
+    ) -> Conditions:
+        """Returns the conditions of methods with demonstrations in a regime."""
+        parts = regime.demo_every, regime.actions, mixture_text(regime.mixture)
+        return cls.recorded(suite, budget, regime.n_demos or "all", source, *parts)
 
     @classmethod
     def of_spec(cls, spec: RunSpec) -> Conditions:
@@ -65,7 +84,11 @@ class Conditions:
         """Returns the conditions as SQL expressions over a table of runs; `all` is -1."""
         expressions = {
             "n_demos": "CASE WHEN all_demos THEN -1 ELSE n_demos END",
-            "demo_every": "CASE WHEN n_demos IS NOT NULL THEN coalesce(demo_every, 1) END",
+        }
+        usual = {"demo_every": "1", "demo_actions": "'shown'", "mixture": "''"}
+        expressions |= {
+            name: f"CASE WHEN n_demos IS NOT NULL THEN coalesce({name}, {value}) END"
+            for name, value in usual.items()
         }
         return ", ".join(expressions.get(field.name, field.name) for field in fields(cls))
 
@@ -80,6 +103,8 @@ class Conditions:
             and self.n_demos in (None, whole.n_demos)
             and self.source in (None, whole.source)
             and self.demo_every in (None, whole.demo_every)
+            and self.demo_actions in (None, whole.demo_actions)
+            and self.mixture in (None, whole.mixture)
         )
 
     def compatible(self, other: Conditions) -> bool:
@@ -102,8 +127,7 @@ class Conditions:
         """What is known of the demonstrations, such as `1 demonstration, one step in 20`."""
         if self.n_demos is None:
             return ""
-        count = f"{self.n_demos} demonstration{'' if self.n_demos == 1 else 's'}"
-        return count if self.demo_every in (None, 1) else f"{count}, one step in {self.demo_every}"
+        return in_words(self.n_demos, self.demo_every, self.demo_actions, self.mixture)
 
     @property
     def title(self) -> str:
@@ -130,6 +154,8 @@ def run_row(spec: RunSpec) -> RunRow:
         n_demos=demos.count if demos else None,
         all_demos=demos.count == demos.available if demos else None,
         demo_every=demos.every if demos else None,
+        demo_actions=demos.actions if demos else None,
+        mixture=(mixture_text(demos.mixture) or None) if demos else None,
         source=spec.source,
         uses_reward=spec.uses_reward,
         role=role_of(spec),

@@ -49,7 +49,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -58,7 +58,8 @@ CREATE TABLE schema_version (version INTEGER NOT NULL);
 CREATE TABLE runs (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, budget_unit VARCHAR, budget_amount BIGINT, n_demos BIGINT, all_demos BOOLEAN,
-    demo_every BIGINT, source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
+    demo_every BIGINT, demo_actions VARCHAR, mixture VARCHAR,
+    source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE,
     score DOUBLE, score_deterministic DOUBLE, score_likely DOUBLE, mean_length DOUBLE,
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
@@ -81,7 +82,7 @@ CREATE TABLE episodes (
 CREATE TABLE failures (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN, demo_every BIGINT,
-    source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
+    demo_actions VARCHAR, mixture VARCHAR, source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
     reference_score_one VARCHAR, reference_demonstrations DOUBLE,
@@ -92,7 +93,8 @@ CREATE TABLE external (
     run_id VARCHAR PRIMARY KEY, name VARCHAR, tool VARCHAR, path VARCHAR, place VARCHAR,
     status VARCHAR, reason VARCHAR,
     suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
-    budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN, demo_every BIGINT, source VARCHAR,
+    budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN, demo_every BIGINT,
+    demo_actions VARCHAR, mixture VARCHAR, source VARCHAR,
     config VARCHAR, raw_return DOUBLE, return_std DOUBLE, score DOUBLE, score_deterministic DOUBLE,
     episodes BIGINT, mean_length DOUBLE, env_steps BIGINT, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
@@ -120,7 +122,7 @@ CREATE VIEW scores AS
     FROM runs;
 CREATE VIEW external_scores AS
     SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, demo_every,
-           source, config,
+           demo_actions, mixture, source, config,
            raw_return, score, score_deterministic, mean_length, episodes, env_steps, wall_s,
            finished_at, reference_version
     FROM external WHERE status = 'completed';

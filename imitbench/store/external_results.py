@@ -65,6 +65,8 @@ class ExternalRun(Record):
         n_demos: Number of demonstrations used.
         all_demos: Whether these are all demonstrations of the source.
         demo_every: One step was used out of so many of each demonstration; `None` for all steps.
+        demo_actions: `hidden` if the method got no actions; `None` otherwise.
+        mixture: Trajectories besides demonstrations, such as `medium:10,random:10`.
         source: Where demonstrations came from.
         config: Digest of the settings apart from the seed; runs of one algorithm with different
             digests are variants.
@@ -97,6 +99,8 @@ class ExternalRun(Record):
     n_demos: Count | None = None
     all_demos: bool | None = None
     demo_every: Count | None = None
+    demo_actions: Literal["hidden"] | None = None
+    mixture: Name | None = None
     source: Name | None = None
     config: Name | None = None
     raw_return: Finite | None = None
@@ -195,6 +199,8 @@ class ExternalScoreRow(Record):
     n_demos: int | None
     all_demos: bool | None
     demo_every: int | None
+    demo_actions: str | None = None
+    mixture: str | None = None
     source: str | None
     config: str | None
     raw_return: float | None

@@ -25,7 +25,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import SIDES, PolicyDesign, RacedCell, RaceDesign
 from imitbench.records.runs import RunSpec, SealedRecord
 from imitbench.store import lease
-from imitbench.store.comparability import Conditions
+from imitbench.store.comparability import Conditions, run_row
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.untrusted.files import read_content
@@ -220,18 +220,25 @@ def difference(was: RaceDesign, now: RaceDesign) -> str:
     return "content"
 
 
+_DEMOS = {
+    "n_demos": "number of demonstrations",
+    "demo_every": "share of the demonstrations' steps",
+    "demo_actions": "actions in the demonstrations",
+    "mixture": "mixture",
+}
+
+
 def _cell_difference(was: RaceDesign, now: RaceDesign) -> str:
     for method, cells in was.cells.items():
         for env, before in cells.items():
             after = now.cells.get(method, {}).get(env)
             if after is None:
                 return "choice of environments"
-            for name in ("label", "budget", "n_demos", "demo_every", "source"):
+            for name in ("label", "budget", *_DEMOS, "source"):
                 if getattr(before, name) != getattr(after, name):
                     what = {
                         "label": "setting",
-                        "n_demos": "number of demonstrations",
-                        "demo_every": "share of the demonstrations' steps",
+                        **_DEMOS,
                     }
                     told = f"({getattr(before, name)}, not {getattr(after, name)})"
                     return f"{what.get(name, name)} of {method} {told}"
@@ -242,20 +249,24 @@ def _cell_difference(was: RaceDesign, now: RaceDesign) -> str:
 
 def describe_cell(spec: RunSpec) -> RacedCell:
     """Returns the cell of a run, as a design states it."""
-    conditions = Conditions.of_spec(spec)
+    row = run_row(spec)
+    conditions = Conditions.of(row)
     return RacedCell(
         label=spec.algo_label,
         setting=spec.setting,
         budget=conditions.budget,
         n_demos=conditions.n_demos,
         source=conditions.source,
-        demo_every=spec.demos.every if spec.demos else None,
+        demo_every=row.demo_every,
+        demo_actions=row.demo_actions,
+        mixture=row.mixture,
     )
 
 
 def cell_conditions(suite: str, cell: RacedCell) -> Conditions:
     """Returns the conditions of the runs of a cell."""
-    return Conditions.recorded(suite, cell.budget, cell.n_demos, cell.source, cell.demo_every)
+    parts = cell.demo_every, cell.demo_actions, cell.mixture
+    return Conditions.recorded(suite, cell.budget, cell.n_demos, cell.source, *parts)
 
 
 def read_outcomes(out: Path, design: RaceDesign) -> list[PublishedRun]:

@@ -17,9 +17,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from imitbench.cards.demonstrations import Mixture, Regime
 from imitbench.cards.suite import BudgetName
 from imitbench.errors import InputError
-from imitbench.records.runs import RUN_ID_LENGTH, DeviceClass, Record, RunSpec, RunTime
+from imitbench.records.runs import (
+    RUN_ID_LENGTH,
+    AbbreviatedRecord,
+    DeviceClass,
+    Record,
+    RunSpec,
+    RunTime,
+)
 from imitbench.store import lease
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
@@ -53,7 +61,7 @@ class PlannedCell(Record):
     expected: RunTime | None = None
 
 
-class SweepRequest(Record):
+class SweepRequest(AbbreviatedRecord):
     """Everything that determines the runs of a sweep, without execution options.
 
     Attributes:
@@ -64,6 +72,8 @@ class SweepRequest(Record):
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.
         demo_every: One step is kept out of so many of each; `None` for all steps.
+        actions: `hidden` if methods learn from observations; `None` otherwise.
+        mixture: Further trajectories by the name of their set; `None` for none.
         overrides: Hyper-parameters as text, by `name` or `algorithm.name`.
         config: `tuned` to use tuned hyper-parameters where they exist; or the file with them.
         source: Where experts and demonstrations come from.
@@ -77,6 +87,8 @@ class SweepRequest(Record):
             it names are not run.
     """
 
+    optional = ("actions", "mixture")
+
     algorithms: list[str]
     suite: str
     environment: str | None = None
@@ -84,6 +96,8 @@ class SweepRequest(Record):
     budget: BudgetName = "default"
     n_demos: int | None = None
     demo_every: int | None = None
+    actions: Literal["hidden"] | None = None
+    mixture: Mixture | None = None
     overrides: dict[str, str] = Field(default_factory=dict)
     config: str = "default"
     source: str = "bundled"
@@ -92,6 +106,16 @@ class SweepRequest(Record):
     pack: int | None = None
     folder: str
     plugins: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def regime(self) -> Regime:
+        """What methods learn from."""
+        return Regime(
+            n_demos=self.n_demos,
+            demo_every=self.demo_every,
+            actions=self.actions or "shown",
+            mixture=self.mixture or {},
+        )
 
 
 class SweepFile(Record):

@@ -251,6 +251,14 @@ class DemoLikelihoodObjective(_HeldOutDemos):
     unit = "log-likelihood"
     has_one_scale = False
 
+    def refusal(
+        self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
+    ) -> str | None:
+        """Refuses runs without actions, too."""
+        if spec.demos is not None and spec.demos.actions == "hidden":
+            return "compares actions with those of held-out demonstrations, which are hidden"
+        return super().refusal(algorithm, environment, spec)
+
     def at(self, moment: EvaluationPoint) -> float:
         """Returns the log-likelihood under the current policy."""
         return mean_log_likelihood(moment.policy, moment.held_out)

@@ -12,9 +12,10 @@ from pydantic import Field, ValidationError
 from imitbench.bench.plan import Plan
 from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar, SearchSpace
+from imitbench.cards.demonstrations import Mixture
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
-from imitbench.records.runs import Record, RunSpec
+from imitbench.records.runs import AbbreviatedRecord, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
 from imitbench.tune.storage import StorageKind
 from imitbench.untrusted.files import read_content
@@ -218,7 +219,7 @@ def default_name(algo: str, suite: str, per: Per, objective: str, budget: str) -
     return "-".join(parts)
 
 
-class StudySettings(Record):
+class StudySettings(AbbreviatedRecord):
     """Settings that all trials of a study share (`study.json`).
 
     Attributes:
@@ -238,6 +239,8 @@ class StudySettings(Record):
     budget: str
     n_demos: int | None
     demo_every: int | None = None
+    actions: Literal["hidden"] | None = None
+    mixture: Mixture | None = None
     source: str
     device: str
     search_seeds: list[int]
@@ -264,8 +267,7 @@ class StudySettings(Record):
             environments=list(scope.environments) if request.per == "suite" else [],
             objective=request.objective,
             budget=settings.budget,
-            n_demos=settings.n_demos,
-            demo_every=settings.demo_every,
+            **settings.regime.recorded,
             source=request.plan.source,
             device=settings.device,
             search_seeds=list(request.search_seeds),

@@ -12,7 +12,7 @@ from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training, training_setup
 from imitbench.bench.checkpoint import CheckpointManager
-from imitbench.bench.hidden_rewards import hide_demo_rewards
+from imitbench.bench.hidden_parts import hide_demo_rewards
 from imitbench.bench.provenance import isolation_of, remember_verdict
 from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker

@@ -8,7 +8,7 @@ from imitbench.bench.artifacts import demos_of_run
 from imitbench.bench.plan import DemoChoice
 from imitbench.bench.request import plan_requests
 from imitbench.cards.catalog import load_suite, suite_directory, suite_names
-from imitbench.cards.suite import Regime
+from imitbench.cards.demonstrations import Regime
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.trajectories import Segment

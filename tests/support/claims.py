@@ -123,16 +123,15 @@ class Claim(Record):
         return self
 
     @property
-    def own_demos(self) -> tuple[int | Literal["all"] | None, int | None]:
-        """Own number of demonstrations, and of steps from which one is kept; `None` if none are."""
+    def own_conditions(self) -> Conditions:
+        """The conditions of own runs, without their source."""
         suite = bundled_suite(self.suite)
         if self.regime is None or suite is None:
-            return self.n_demos, None if self.n_demos is None else 1
+            return Conditions.recorded(self.suite, self.budget, self.n_demos, None)
         regime = suite.regime(self.regime)
-        count = regime.n_demos
-        if count == suite.environments[self.env].demos.trajectories:
-            count = None
-        return "all" if count is None else count, regime.demo_every or 1
+        if regime.n_demos == suite.environments[self.env].demos.trajectories:
+            regime = regime.model_copy(update={"n_demos": None})
+        return Conditions.in_regime(self.suite, self.budget, None, regime)
 
     @property
     def share(self) -> float | None:
@@ -330,9 +329,7 @@ def _key_of_run(spec: RunSpec) -> _Key | None:
 
 
 def _key_of_claim(claim: Claim) -> _Key:
-    count, every = claim.own_demos
-    named = Conditions(claim.suite, claim.budget, count, None, every)
-    return named, claim.env, claim.algo, claim.config
+    return claim.own_conditions, claim.env, claim.algo, claim.config
 
 
 def _outcome(runs: Sequence[PublishedRun]) -> OwnOutcome:

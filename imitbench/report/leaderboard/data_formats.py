@@ -35,7 +35,7 @@ COLUMNS = (
     "isolated",
     "trained_again", "differing", "tuning_trials", "tuning_env_steps", "package_versions",
     "values_chosen", "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high",
-    "demo_every",
+    "demo_every", "demo_actions", "mixture",
 )  # fmt: skip
 """The header line of the CSV file."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from imitbench.cards.algorithm import BudgetUnit
+from imitbench.cards.demonstrations import restrictions
 from imitbench.published.disclosure import Disclosure, other_values
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
@@ -383,9 +384,11 @@ def external_page(label: str, suite: str, algorithm: str) -> str:
 
 def section_anchor(section: Section, version: str = "") -> str:
     """Returns the HTML id of a table, from what its runs share."""
-    _, *shared, demo_every = astuple(section.conditions)
-    if demo_every not in (None, 1):
-        shared.append(f"every-{demo_every}")
+    given = section.conditions
+    shared = [given.budget, given.n_demos, given.source]
+    if given.demo_every not in (None, 1):
+        shared.append(f"every-{given.demo_every}")
+    shared += restrictions(None, given.demo_actions, given.mixture)
     parts = ["none" if value is None else slug(str(value)) for value in shared]
     return "--".join([*parts, *([slug(version)] if version else [])])
 

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from imitbench.cards.suite import Regime
+from imitbench.cards.demonstrations import Regime
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.records.selection import Acting
 from imitbench.report.leaderboard.model import TRACKS, BoardRow, BoardSection
@@ -18,6 +18,7 @@ from imitbench.report.model import StatisticsSettings
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.decided_pairs import Pair, PairOutcome, compared_pairs, winners
 from imitbench.stats.strata import FloatArray
+from imitbench.store.comparability import Conditions
 
 REPLICATES = 2_000
 """Most replicates of the intervals of comparisons."""
@@ -116,11 +117,11 @@ def headline_first(parts: Sequence[BoardSection]) -> list[BoardSection]:
     def usual(part: BoardSection) -> tuple[float, ...]:
         given = part.section.conditions
         ranked = sum(row.rank is not None for row in part.rows)
-        shares = given.n_demos == (regime.n_demos or "all")
+        usual_conditions = Conditions.in_regime(given.suite, given.budget, given.source, regime)
         return (
             ranked > 0,
             given.budget == "default",
-            shares and given.demo_every in (None, regime.demo_every or 1),
+            given == usual_conditions,
             given.source == "bundled",
             -newest.index(part.version),
             ranked,

@@ -32,7 +32,7 @@ _MAX_PROBLEMS = 20
 _ALIASES = {"algorithm": "algo", "environment": "env", "return": "raw_return"}
 _TEXTS = (
     "algo", "env", "suite", "budget", "source", "config", "started_at", "finished_at",
-    "reference_version",
+    "reference_version", "demo_actions", "mixture",
 )  # fmt: skip
 _WHOLE = ("seed", "n_demos", "demo_every", "episodes", "env_steps", "expert_episodes")
 _NUMBERS = (

@@ -1,4 +1,4 @@
-"""Hides true rewards from methods whose card does not ask for them.
+"""Hides true rewards from methods whose card does not ask for them, and actions in some regimes.
 
 Code in the same process can always find a way to the simulator. What the harness hands out is
 hidden here; `check-algo` finds methods that take another way.
@@ -103,4 +103,19 @@ def hide_demo_rewards(
         return demos
     return [
         dataclasses.replace(demo, rews=np.full(len(demo), math.nan), infos=None) for demo in demos
+    ]
+
+
+def hide_actions(trajectories: Sequence[TrajectoryWithRew]) -> list[TrajectoryWithRew]:
+    """Returns trajectories whose actions have no entries, and without infos, which may tell them.
+
+    Args:
+        trajectories: Whole episodes.
+
+    Returns:
+        The same episodes with `acts` of shape `(steps, 0)`, dtype float32.
+    """
+    return [
+        dataclasses.replace(each, acts=np.empty((len(each), 0), np.float32), infos=None)
+        for each in trajectories
     ]

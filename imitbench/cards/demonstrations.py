@@ -1,0 +1,195 @@
+"""Parts of suite cards about data: sets of trajectories, and which of them methods learn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from imitbench.cards.algorithm import Card
+from imitbench.errors import did_you_mean
+
+SET_NAME = r"^[a-z][a-z0-9_-]*$"
+"""Names of sets of trajectories besides the demonstrations, such as `medium`."""
+
+SetName = Annotated[str, Field(pattern=SET_NAME)]
+Mixture = dict[SetName, Annotated[int, Field(ge=1)]]
+"""Numbers of trajectories by the name of their set."""
+
+
+class Measurement(Card):
+    """A mean return, with everything needed to repeat the measurement.
+
+    Attributes:
+        mean: Mean undiscounted return.
+        std: Standard deviation over episodes.
+        episodes: Number of episodes.
+        deterministic: Whether the deterministic policy was measured.
+        command: Command line of the measurement.
+        date: Date of the measurement, ISO 8601.
+        revision: Digest (first 12 digits) of the measured expert or demonstrations; `null` for
+            random actions.
+    """
+
+    mean: float
+    std: float = Field(ge=0)
+    episodes: int = Field(ge=1)
+    deterministic: bool
+    command: str
+    date: str
+    revision: str | None = None
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean; `std` is the population value."""
+        return self.std / math.sqrt(max(self.episodes - 1, 1))
+
+
+class HubSource(Card):
+    """A repository on a Hugging Face hub.
+
+    Attributes:
+        repo: Name of the repository, `owner/name`.
+        revision: The pinned commit, 40 hexadecimal digits; `null` until `imitbench suites pin`
+            has been run.
+    """
+
+    repo: str = Field(pattern=r"^[\w-][\w.-]*/[\w-][\w.-]*$")
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+
+
+class DemoSet(Card):
+    """The bundled demonstrations of an environment.
+
+    Attributes:
+        repo: Folder under `demos/`, in hub naming.
+        trajectories: Number of bundled trajectories.
+        seed: Seed of the collection.
+        deterministic: Whether the expert acted deterministically.
+        home: Bundled suite in whose folder they are; `null` for the suite of this card.
+        hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
+    """
+
+    repo: str = Field(pattern=r"^[\w.-]+$")
+    trajectories: int = Field(ge=1)
+    seed: int = 0
+    deterministic: bool = False
+    home: str | None = None
+    hub: HubSource | None = None
+
+
+class PolicySet(Card):
+    """A set of trajectories of another policy than the expert, for mixtures.
+
+    Attributes:
+        repo: Folder under `demos/`, in hub naming.
+        trajectories: Number of bundled trajectories.
+        policy: What acted, for `imitbench demos collect`: uniformly random actions, or the policy
+            that the expert had after `env_steps` of its training; `recorded` for trajectories that
+            this package does not collect.
+        env_steps: Steps of the expert's training, with the schedules of the whole training.
+        seed: Seed of the collection.
+        home: Bundled suite in whose folder it is; `null` for the suite of this card.
+        returns: Returns of the trajectories in the set; `null` where no rewards were recorded.
+    """
+
+    repo: str = Field(pattern=r"^[\w.-]+$")
+    trajectories: int = Field(ge=1)
+    policy: Literal["random", "checkpoint", "recorded"] = "recorded"
+    env_steps: int | None = Field(default=None, ge=1)
+    seed: int = 0
+    home: str | None = None
+    returns: Measurement | None = None
+
+    @model_validator(mode="after")
+    def _a_checkpoint_has_a_step(self) -> PolicySet:
+        if (self.policy == "checkpoint") != (self.env_steps is not None):
+            raise ValueError("env_steps: belongs to policy checkpoint, and to no other")
+        return self
+
+
+FULL = "full"
+"""Name of the regime with all demonstrations, which every suite has."""
+
+
+class Regime(Card):
+    """What methods learn from.
+
+    Attributes:
+        n_demos: Number of demonstrations, which each seed draws; `null` for all.
+        demo_every: One step is kept out of so many of each; `null` for all steps.
+        actions: `hidden` removes all actions, so that methods learn from observations.
+        mixture: Trajectories of mixed quality, which methods get besides the demonstrations if they
+            ask for them: numbers by the name of their set, drawn by each seed.
+    """
+
+    n_demos: int | None = Field(default=None, ge=1)
+    demo_every: int | None = Field(default=None, ge=2)
+    actions: Literal["shown", "hidden"] = "shown"
+    mixture: Mixture = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return in_words(
+            "all" if self.n_demos is None else self.n_demos,
+            self.demo_every,
+            self.actions,
+            mixture_text(self.mixture),
+        )
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Its fields as requests and files have them, where they say something."""
+        document: dict[str, Any] = {"n_demos": self.n_demos, "demo_every": self.demo_every}
+        if self.actions != "shown":
+            document["actions"] = self.actions
+        if self.mixture:
+            document["mixture"] = dict(self.mixture)
+        return document
+
+    def why_impossible(self, sets: Mapping[str, PolicySet]) -> str | None:
+        """Returns why an environment lacks the trajectories of the mixture; `None` if it has them.
+
+        Args:
+            sets: The sets of the environment, by name.
+        """
+        for name, count in self.mixture.items():
+            if name not in sets:
+                return f"there is no set {name}; {did_you_mean(name, sets)}"
+            if count > sets[name].trajectories:
+                there = sets[name].trajectories
+                return f"set {name} has {there} trajectories, fewer than {count}"
+        return None
+
+
+def mixture_text(mixture: Mapping[str, int]) -> str:
+    """Returns a mixture as records and tables of runs have it, such as `medium:10,random:10`."""
+    return ",".join(f"{name}:{count}" for name, count in sorted(mixture.items()))
+
+
+def in_words(
+    n_demos: int | Literal["all"], every: int | None, actions: str | None, mixture: str | None
+) -> str:
+    """Describes what methods learn from, such as `1 demonstration, one step in 20, no actions`.
+
+    Args:
+        n_demos: Number of demonstrations.
+        every: One step is kept out of so many of each; `None` or 1 for all.
+        actions: `hidden` if there are none.
+        mixture: As `mixture_text` returns it; `None` or empty for none.
+    """
+    return f"{n_demos} demonstration{'' if n_demos == 1 else 's'}" + "".join(
+        f", {part}" for part in restrictions(every, actions, mixture)
+    )
+
+
+def restrictions(every: int | None, actions: str | None, mixture: str | None) -> list[str]:
+    """Returns the parts of `in_words` after the number of demonstrations, in order."""
+    found = [] if every in (None, 1) else [f"one step in {every}"]
+    if actions == "hidden":
+        found.append("no actions")
+    for part in filter(None, (mixture or "").split(",")):
+        name, _, count = part.partition(":")
+        found.append(f"{count} {name}")
+    return found
