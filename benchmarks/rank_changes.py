@@ -82,7 +82,12 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=400)
     experiments = parser.parse_args().experiments
     rows = [
-        [name, str(runs), str(envs), *(f"{rate:.1%}" for rate in rates(name, runs, envs, experiments))]
+        [
+            name,
+            str(runs),
+            str(envs),
+            *(f"{rate:.1%}" for rate in rates(name, runs, envs, experiments)),
+        ]
         for name in SCENARIOS
         for runs, envs in SIZES
     ]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from imitbench.records.selection import Acting
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import ReportedRace, RewardBoardRow, shape_of
+from imitbench.report.model import (
+    AlgorithmResult,
+    RegimeComparison,
+    ReportedRace,
+    RewardBoardRow,
+    shape_of,
+)
 from imitbench.report.score_axis import AxisScale, marks, zoomed
 from imitbench.stats.bootstrap import ConfidenceBand, Interval
 from imitbench.stats.sequential import Pair
@@ -18,6 +26,7 @@ from imitbench.stats.sequential import Pair
 _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
 _RACE_HEIGHT, _RACE_LEFT = 260, 58
+_REGIME_LETTERS, _LINE = 18, 15
 
 
 def axis(scale: AxisScale) -> Markup:
@@ -244,6 +253,92 @@ def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
     """Returns the legend: the color of each algorithm."""
     entries = [tag("li", named(name, "spotted", f"c{colors[name]}")) for name in names]
     return tag("ul", *entries, class_="legend")
+
+
+def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Markup:
+    """Draws the IQM of each method by regime, with its interval.
+
+    Lines join regimes in which a method has results on the same environments.
+
+    Args:
+        comparison: Methods and regimes.
+        colors: Number of each method, see `method_colors`.
+    """
+    names = [textwrap.wrap(regime, _REGIME_LETTERS) for regime in comparison.regimes]
+    height = _HEIGHT + _LINE * (max(map(len, names)) - 1)
+    every = [one.iqm for own in comparison.results.values() for one in own if one and one.iqm]
+    ends = [end for iqm in every for end in (iqm.point, iqm.low, iqm.high) if math.isfinite(end)]
+    scale = AxisScale(min(0.0, *ends), max(1.0, *ends))
+    bottom = _HEIGHT - _BOTTOM
+    step = (_WIDTH - _LEFT - _RIGHT) / len(names)
+
+    def y(score: float) -> float:
+        return bottom - scale.share(score) * (bottom - _TOP)
+
+    parts = []
+    for tick in scale.ticks():
+        right = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(tick), "y2": y(tick)}
+        parts.append(tag("line", **right, class_="anchor" if tick in (0, 1) else "grid"))
+        number = format(tick, ".4g")
+        parts.append(tag("text", number, x=_LEFT - 8, y=y(tick) + 4, text_anchor="end"))
+    for place, lines in enumerate(names):
+        for below, line in enumerate(lines):
+            at = {"x": _LEFT + (place + 0.5) * step, "y": bottom + 18 + _LINE * below}
+            parts.append(tag("text", line, **at, text_anchor="middle"))
+    for order, (name, results) in enumerate(comparison.results.items(), start=1):
+        # Methods stand side by side, so that no interval hides another one.
+        share = order / (len(comparison.results) + 1)
+        xs = [_LEFT + (place + 0.2 + 0.6 * share) * step for place in range(len(names))]
+        drawn = _regime_series(name, results, comparison.regimes, xs, y, colors.get(name))
+        parts.append(tag("g", *drawn, class_=f"c{colors[name]}" if name in colors else None))
+    spoken = "; ".join(
+        f"{name}: "
+        + ", ".join(
+            f"{regime} {_spoken(one.iqm)}"
+            for regime, one in zip(comparison.regimes, results, strict=True)
+            if one is not None
+        )
+        for name, results in comparison.results.items()
+    )
+    label = f"IQM score by regime, {comparison.title}"
+    chart = _chart(label, f"{spoken}.", parts, height, "chart")
+    what = "Dots and bars: IQM and its interval. Lines join results on the same environments."
+    return tag(
+        "figure",
+        legend([name for name in comparison.results if name in colors], colors),
+        tag("div", chart, class_="scroll", tabindex="0", role="region", aria_label=label),
+        tag("figcaption", what),
+    )
+
+
+def _regime_series(
+    name: str,
+    results: Sequence[AlgorithmResult | None],
+    regimes: Sequence[str],
+    xs: Sequence[float],
+    y: Callable[[float], float],
+    color: int | None,
+) -> list[Markup]:
+    """Draws one method: lines between neighboring regimes, intervals, and dots with hints."""
+    parts, dots = [], []
+    there = [(x, one, regime) for x, one, regime in zip(xs, results, regimes, strict=True) if one]
+    for (x, one, _), (next_x, other, _) in pairwise(there):
+        same = {cell.environment for cell in one.covered} == {
+            cell.environment for cell in other.covered
+        }
+        if same and one.iqm and other.iqm:
+            line = _points([(x, y(one.iqm.point)), (next_x, y(other.iqm.point))])
+            parts.append(tag("polyline", points=line, class_="curve"))
+    for x, one, regime in there:
+        if one.iqm is None:
+            continue
+        if one.iqm.known:
+            ends = {"y1": y(one.iqm.low), "y2": y(one.iqm.high)}
+            parts.append(tag("line", x1=x, x2=x, **ends, class_="bar"))
+        over = text.environments(one)
+        hint = tag("title", f"{name}, {regime}: {_spoken(one.iqm)}, {over}")
+        dots.append(tag("g", hint, _dot(f"{x:.1f}", color, f"{y(one.iqm.point):.1f}")))
+    return [*parts, *dots]
 
 
 def race_charts(race: ReportedRace) -> Markup:

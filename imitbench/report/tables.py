@@ -126,7 +126,7 @@ def build_report(
         )
     ]
     rest = [row for row in imported if not any(_fits(row, one.conditions) for one in sections)]
-    return Report(method, tuple(sections), tuple(failed), spanning_tables(sections, rest))
+    return Report(method, tuple(sections), tuple(failed), spanning_tables(rest))
 
 
 def _suite_sections(

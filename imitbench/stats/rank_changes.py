@@ -135,6 +135,11 @@ class RankChanges:
         """Returns the changes of the order that are significant at 1 - `level`."""
         return tuple(change for change in self.changes if change.p_value <= 1 - level)
 
+    def overtaken_by(self, algorithm: str, level: float) -> tuple[str, ...]:
+        """Returns the sorted names of those that it decidedly overtakes."""
+        found = self.decided(level)
+        return tuple(sorted(change.ahead for change in found if change.behind == algorithm))
+
 
 def rank_changes(
     first: Table,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from imitbench.records.bundled_cards import bundled_suite
@@ -73,7 +72,7 @@ def _facets(part: BoardSection) -> dict[str, str]:
     return {
         "source": given.source or "none",
         # "all" and "10" in place of "all demonstrations" and "10 demonstrations"
-        "demonstrations": re.sub(" demonstrations?", "", given.demonstrations) or "none",
+        "demonstrations": given.regime or "none",
         "budget": given.budget or "none",
     }
 
