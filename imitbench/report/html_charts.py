@@ -302,7 +302,10 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
     )
     label = f"IQM score by regime, {comparison.title}"
     chart = _chart(label, f"{spoken}.", parts, height, "chart")
-    what = "Dots and bars: IQM and its interval. Lines join results on the same environments."
+    what = (
+        "Dots and bars: IQM and its interval, by the number of demonstrations and what methods get "
+        "of them. Lines join results on the same environments."
+    )
     return tag(
         "figure",
         legend([name for name in comparison.results if name in colors], colors),

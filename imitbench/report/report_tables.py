@@ -413,18 +413,19 @@ _Pairs = Sequence[tuple[str, str, RankChanges]]
 
 def _orders(comparison: RegimeComparison, pairs: _Pairs, level: float) -> Table:
     headings = (
-        "Regime", "Other regime", "Methods", "Environments", "Kendall's tau", "p, interaction",
-        "Permutations", "Pairs", "In another order", "Decided", "p, order",
+        "Regime", "Other regime", "Left out", "Methods", "Environments", "Kendall's tau",
+        "p, interaction", "Permutations", "Pairs", "In another order", "Decided", "p, order",
     )  # fmt: skip
-    ranks = (0, 0, 5, 4, 1, 3, 8, 7, 6, 2, 0)
+    ranks = (0, 0, 9, 5, 4, 1, 3, 8, 7, 6, 2, 0)
     drawn = max((changes.permutations for *_, changes in pairs), default=0)
     return Table(
         title=f"{comparison.title}, order of methods by regime",
-        columns=make_columns(headings, 2, ranks),
+        columns=make_columns(headings, 3, ranks),
         rows=tuple(
             (
                 Cell(one),
                 Cell(other),
+                Cell(", ".join(changes.left_out)),
                 Cell.count(len(changes.methods)),
                 Cell.count(len(changes.environments)),
                 _finite(changes.tau),
@@ -439,7 +440,8 @@ def _orders(comparison: RegimeComparison, pairs: _Pairs, level: float) -> Table:
         ),
         names=2,
         caption=(
-            "Over the methods and environments that both regimes have. Kendall's tau of the IQM "
+            "Over the methods and environments that both regimes have; a method is left out where "
+            "more environments remain without it. Kendall's tau of the IQM "
             "scores: 1 for the same order, -1 for the opposite one. Interaction: whether "
             "differences between methods depend on the regime, as they also do where all scores "
             "come together; p from permutations of the regimes among the runs of each method, all "
@@ -456,10 +458,10 @@ def _ranks(comparison: RegimeComparison, pairs: _Pairs, level: float) -> Table:
         Column("Regime", "name", above=True),
         Column("Other regime", "name", above=True),
         Column("Algorithm", "name"),
-        Column("Overtakes", "text", rank=4),
-        Column("Rank", rank=2),
-        Column("Rank in the other", rank=3),
-        Column("Change", rank=1),
+        Column("Overtakes", "text", rank=1),
+        Column("Rank", rank=3),
+        Column("Rank in the other", rank=2),
+        Column("Change"),
     )
     return Table(
         title=f"{comparison.title}, ranks by regime",

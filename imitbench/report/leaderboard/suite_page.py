@@ -16,6 +16,7 @@ from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.methods_table import axis_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, row_name
+from imitbench.report.leaderboard.regimes import regime_blocks
 from imitbench.report.leaderboard.row_facts import level_text, package_versions
 from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
 from imitbench.report.score_axis import AxisScale, marks
@@ -38,6 +39,7 @@ def render_suite(board: Board, suite: str) -> str:
         _overview(parts, board),
         _filters(parts),
         *(_table(part, board) for part in parts),
+        *regime_blocks(board, suite),
         _reading(parts, board),
     ]
     card = bundled_suite(suite)
