@@ -1,6 +1,6 @@
 """Measures how often `imitbench.stats.rank_changes` errs, and how often it finds a change.
 
-    python benchmarks/rank_changes.py [--experiments 400]
+    python benchmarks/rank_changes.py [--experiments 300]
 
 Six methods are drawn under two conditions. Means are those of each scenario below; the two tests at
 5 % ask whether differences between methods depend on the condition (`interaction`), and whether any
@@ -79,7 +79,7 @@ def rates(name: str, runs: int, environments: int, experiments: int) -> tuple[fl
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--experiments", type=int, default=400)
+    parser.add_argument("--experiments", type=int, default=300)
     experiments = parser.parse_args().experiments
     rows = [
         [
