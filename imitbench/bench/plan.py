@@ -168,8 +168,10 @@ class Plan:
     ) -> str | None:
         if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
             return "has no tuned values for this environment; --config default has"
+        regime = self.request.regime
         return (
-            regime_mismatch(algorithm, self.request.regime)
+            regime_mismatch(algorithm, regime)
+            or (regime.why_impossible(environment.sets) if algorithm.needs.demos else None)
             or _source_mismatch(algorithm, env_id, environment, self.source)
             or mismatch(algorithm, environment)
         )
@@ -205,10 +207,11 @@ def plan_request(
     cards = _named(request.algorithms if algorithms is None else algorithms, suite, folder)
     resolved = _with_overrides(cards, request.overrides)
     _check_seeds(len(request.seeds), request.seeds, "seeds")
+    if request.mixture:
+        check_source(request.source)
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
     environments = select_environments(suite, request.environment, ordinary=True)
-    _check_mixture(request, environments)
     if any(card.variant_of is not None for card in environments.values()):
         from imitbench.bench.environments import check_variants  # imports the simulators
 
@@ -461,15 +464,6 @@ def _with_overrides(
         card.resolve(own)  # reports a wrong value before anything is fetched
         resolved.append((card, own))
     return resolved
-
-
-def _check_mixture(request: SweepRequest, environments: Mapping[str, EnvironmentCard]) -> None:
-    regime = request.regime
-    for env_id, card in environments.items():
-        if (why := regime.why_impossible(card.sets)) is not None:
-            raise InputError(f"--regime: {env_id}: {why}; choose another regime, or --env")
-        if regime.mixture:
-            check_source(request.source)
 
 
 def _check_pack(pack: int, cards: list[AlgorithmCard], n_seeds: int) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from imitbench.cards.algorithm import Card
-from imitbench.errors import did_you_mean
 
 SET_NAME = r"^[a-z][a-z0-9_-]*$"
 """Names of sets of trajectories besides the demonstrations, such as `medium`."""
@@ -87,9 +86,9 @@ class PolicySet(Card):
         repo: Folder under `demos/`, in hub naming.
         trajectories: Number of bundled trajectories.
         policy: What acted, for `imitbench demos collect`: uniformly random actions, or the policy
-            that the expert had after `env_steps` of its training; `recorded` for trajectories that
+            at a checkpoint of a training by the expert's recipe; `recorded` for trajectories that
             this package does not collect.
-        env_steps: Steps of the expert's training, with the schedules of the whole training.
+        env_steps: Steps of that training up to the checkpoint, with the schedules of the whole.
         seed: Seed of the collection.
         home: Bundled suite in whose folder it is; `null` for the suite of this card.
         returns: Returns of the trajectories in the set; `null` where no rewards were recorded.
@@ -108,6 +107,12 @@ class PolicySet(Card):
         if (self.policy == "checkpoint") != (self.env_steps is not None):
             raise ValueError("env_steps: belongs to policy checkpoint, and to no other")
         return self
+
+    def why_too_small(self, count: int) -> str | None:
+        """Returns why so many trajectories cannot be drawn; `None` if they can."""
+        if count <= self.trajectories:
+            return None
+        return f"{self.repo} has {self.trajectories} trajectories, fewer than {count}"
 
 
 FULL = "full"
@@ -156,10 +161,9 @@ class Regime(Card):
         """
         for name, count in self.mixture.items():
             if name not in sets:
-                return f"there is no set {name}; {did_you_mean(name, sets)}"
-            if count > sets[name].trajectories:
-                there = sets[name].trajectories
-                return f"set {name} has {there} trajectories, fewer than {count}"
+                return f"the suite card names no set {name} of this environment"
+            if (why := sets[name].why_too_small(count)) is not None:
+                return why
         return None
 
 

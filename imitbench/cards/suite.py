@@ -438,10 +438,16 @@ class SuiteCard(LocatedCard):
 
     @model_validator(mode="after")
     def _environments_have_the_sets(self) -> SuiteCard:
-        for name, regime in self.regimes.items():
-            for env_id, card in self.ordinary.items():
-                if (why := regime.why_impossible(card.sets)) is not None:
-                    raise ValueError(f"regimes.{name}.mixture: {env_id}: {why}")
+        known = {name for card in self.ordinary.values() for name in card.sets}
+        for regime_name, regime in self.regimes.items():
+            for name, count in regime.mixture.items():
+                where = f"regimes.{regime_name}.mixture.{name}"
+                if name not in known:
+                    raise ValueError(f"{where}: no environment has this set; "
+                                     f"{did_you_mean(name, known)}")  # fmt: skip
+                for env_id, card in self.ordinary.items():
+                    if name in card.sets and (why := card.sets[name].why_too_small(count)):
+                        raise ValueError(f"{where}: {env_id}: {why}")
         return self
 
     @property
@@ -468,6 +474,14 @@ class SuiteCard(LocatedCard):
     def all_regimes(self) -> dict[str, Regime]:
         """The regimes of the suite by name, `full` first."""
         return {FULL: Regime(), **self.regimes}
+
+    def fitting_regime(self, algorithm: AlgorithmCard) -> Regime:
+        """Returns the first regime, `full` before all others, that an algorithm can learn in.
+
+        It is `full` where none fits.
+        """
+        known = self.all_regimes.values()
+        return next((each for each in known if not regime_mismatch(algorithm, each)), Regime())
 
     def regime(self, name: str) -> Regime:
         """Returns the regime with a name.

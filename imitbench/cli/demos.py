@@ -24,13 +24,14 @@ from imitbench.cli.output import (
 )
 from imitbench.cli.pull import pull_demos
 from imitbench.cli.push import push_demos
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
     from imitbench.data.trajectory_source import TrajectorySource
+    from imitbench.data.types import TrajectoryWithRew
 
 
 Trust = Annotated[bool, option("--trust", "Read pickles: this executes code in the file.")]
@@ -348,12 +349,31 @@ def collect(
     to: Annotated[
         Path | None, option("--to", "Folder to write [collected/SUITE/demos].", "DIR")
     ] = None,
+    set_: Annotated[
+        str | None,
+        option("--set", "Set of the card to collect, such as random [demonstrations].", "NAME"),
+    ] = None,
+    card: Annotated[
+        Path | None,
+        option("--card", "Write the returns of the set to this suite card.", "FILE"),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Roll out a suite's experts, and store complete episodes as parquet files.
 
+    With --set, rolls out the policies of another set: uniformly random actions, or the policy that
+    the expert had after some steps, to which it is trained first. The same command resumes a
+    training that was stopped.
+
     Example: imitbench demos collect --suite classic --to my-demos
     """
+    if set_ is not None:
+        if experts is not None:
+            raise InputError(f"--experts {experts}: a set of the card needs no expert; omit it")
+        _collect_set(suite, env, set_, to, card, json)
+        return
+    if card is not None:
+        raise InputError(f"--card {card}: has returns of sets only; give --set, or omit it")
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
     from imitbench.experts.demonstrations import collect_demonstrations
@@ -363,23 +383,70 @@ def collect(
     suite_card = find_suite(suite)
     target = to or Path("collected") / suite_card.name / "demos"
     rows = []
-    for env_id, card in select_trained(suite_card, env, "demos").items():
-        expert = ListedEnvironment(suite_card, env_id, card).expert
+    for env_id, own in select_trained(suite_card, env, "demos").items():
+        expert = ListedEnvironment(suite_card, env_id, own).expert
         assert expert is not None, "only environments with an expert were selected"
         root = experts or expert.parents[1]
-        trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
-        mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
-        note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")
-        rows.append(
-            {
-                "env": env_id,
-                "directory": str(target / card.demos.repo),
-                "trajectories": len(trajectories),
-                "mean_return": mean,
-            }
-        )
+        trajectories = collect_demonstrations(env_id, own, root, target, command=typed_command())
+        rows.append(_collected(env_id, target / own.demos.repo, trajectories))
     if json:
         print_json(rows)
+
+
+def _collect_set(
+    suite: str, env: list[str], name: str, to: Path | None, card: Path | None, json: bool
+) -> None:
+    from imitbench.bench.stopping import RunStoppedError
+    from imitbench.cards.catalog import select_trained
+    from imitbench.cards.plugins import find_suite
+    from imitbench.experts.demonstrations import collect_set
+    from imitbench.experts.measurement import measure_set, update_set_returns
+
+    suite_card = find_suite(suite)
+    known = {each for own in suite_card.environments.values() for each in own.sets}
+    selected = select_trained(suite_card, env, "demos")
+    chosen = {env_id: own for env_id, own in selected.items() if name in own.sets}
+    if not chosen:
+        raise InputError(
+            f"--set {name}: the chosen environments of suite {suite_card.name} have no such set; "
+            f"{did_you_mean(name, known)}"
+        )
+    start_torch()
+    target = to or Path("collected") / suite_card.name / "demos"
+    rows, command = [], typed_command()
+    for env_id, own in chosen.items():
+        try:
+            trajectories = collect_set(
+                env_id,
+                own,
+                name,
+                target,
+                command=command,
+                progress=lambda step, mean: note(f"  {step:>9,} steps  mean return {mean:.2f}"),
+            )
+        except RunStoppedError:
+            note("stopped; the same command resumes from a checkpoint")
+            raise typer.Exit(130) from None
+        folder = target / own.sets[name].repo
+        rows.append(_collected(env_id, folder, trajectories))
+        if card is not None:
+            update_set_returns(card, name, {env_id: measure_set(trajectories, folder, command)})
+    if json:
+        print_json(rows)
+
+
+def _collected(
+    env_id: str, folder: Path, trajectories: Sequence[TrajectoryWithRew]
+) -> dict[str, Any]:
+    """Tells what was collected, and returns it as a row of JSON."""
+    mean = sum(float(each.rews.sum()) for each in trajectories) / len(trajectories)
+    note(f"{folder}: {len(trajectories)} episodes, mean return {mean:.2f}")
+    return {
+        "env": env_id,
+        "directory": str(folder),
+        "trajectories": len(trajectories),
+        "mean_return": mean,
+    }
 
 
 @app.command("show")

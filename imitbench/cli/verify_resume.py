@@ -59,20 +59,23 @@ def verify_resume(
     from imitbench.bench.plan import parse_overrides, plan_request
     from imitbench.bench.plugin_check import check_plugins
     from imitbench.bench.sweep import check_writable
+    from imitbench.cards.plugins import find_algorithm, find_suite
     from imitbench.conformance.resume import as_document
     from imitbench.conformance.resume import check_resume as verify
     from imitbench.store.sweep_file import SweepRequest
 
+    card, suite_card = find_algorithm(algo), find_suite(suite)
     request = SweepRequest(
-        algorithms=[algo],
-        suite=suite,
+        algorithms=[card.name],
+        suite=suite_card.name,
         environment=env,
         seeds=[seed],
         budget=budget,
         overrides=parse_overrides(set_),
         folder=".",
+        **suite_card.fitting_regime(card).recorded,
     )
-    plan = plan_request(request)
+    plan = plan_request(request, algorithms=[card], suite=suite_card)
     spec = _only_run(plan, env)
     check_plugins(plan)
     if out is not None:

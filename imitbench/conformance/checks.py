@@ -15,7 +15,7 @@ from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.provenance import remember_verdict
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cards.plugins import find_algorithm
+from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.conformance.acting import act_in_turn, has_memory, memory_fault
 from imitbench.conformance.bitwise import Difference, find_differences
 from imitbench.conformance.practice_environments import Poison
@@ -473,16 +473,18 @@ def check_method(
         InputError: The method does not exist, or cannot learn on any of the environments.
     """
     card = find_algorithm(reference)
+    suite_card = find_suite(suite or ("tabular" if card.needs.tabular else "classic"))
     request = SweepRequest(
         algorithms=[card.name],
-        suite=suite or ("tabular" if card.needs.tabular else "classic"),
+        suite=suite_card.name,
         environment=environment,
         seeds=[0],
         budget="quick",
         overrides=overrides or {},
         folder=".",
+        **suite_card.fitting_regime(card).recorded,
     )
-    plan = plan_request(request, algorithms=[card])
+    plan = plan_request(request, algorithms=[card], suite=suite_card)
     spec = _first(plan)
     check_plugins(plan)
     use_one_thread()

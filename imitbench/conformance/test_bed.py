@@ -18,10 +18,12 @@ import numpy as np
 from imitbench.bench import artifacts
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.environments import make_environment
+from imitbench.bench.hidden_parts import hide_actions, hide_demo_rewards
 from imitbench.bench.implementation import learner_class
-from imitbench.bench.learner import Learner
+from imitbench.bench.learner import Learner, Supplement
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed
+from imitbench.bench.supplement import supplement_of_run
 from imitbench.bench.training import seed_generators, set_up
 from imitbench.bench.training_setup import Training, TrainingConfig, TrainingInputs
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
@@ -59,6 +61,7 @@ class TestBed:
         action_space: Action space of the environment.
         demos: Demonstrations, which may be empty.
         expert: Policy that recorded the demonstrations.
+        supplement: Trajectories of mixed quality with ranks; `None` where the regime has none.
     """
 
     environment: EnvironmentSpec
@@ -66,6 +69,7 @@ class TestBed:
     action_space: gym.Space[Any]
     demos: Sequence[TrajectoryWithRew]
     expert: BasePolicy | None
+    supplement: Supplement | None = None
 
     def observations(self) -> Any:
         """Returns some observations, shape (n, …)."""
@@ -129,7 +133,8 @@ def practice_test_bed(kind: ActionSpace) -> TestBed:
         )
     spaces = env.observation_space, env.action_space
     env.close()
-    return TestBed(environment, *spaces, demos, RandomPolicy(*spaces))
+    others = Supplement(hide_demo_rewards(demos, "none"), np.arange(len(demos), dtype=np.int64))
+    return TestBed(environment, *spaces, demos, RandomPolicy(*spaces), others)
 
 
 def suite_test_bed(spec: RunSpec, root: Path) -> TestBed:
@@ -143,7 +148,8 @@ def suite_test_bed(spec: RunSpec, root: Path) -> TestBed:
     spaces = env.observation_space, env.action_space
     env.close()
     expert = artifacts.expert_of_run(spec, root, *spaces, "cpu")
-    return TestBed(spec.environment, *spaces, artifacts.demos_of_run(spec, root), expert)
+    demos, others = artifacts.demos_of_run(spec, root), supplement_of_run(spec, root, ranked=True)
+    return TestBed(spec.environment, *spaces, demos, expert, others)
 
 
 @dataclass
@@ -205,14 +211,24 @@ class MethodUnderTest:
         random.seed(others)
         np.random.seed(others)  # noqa: NPY002
         what = f"algorithm {card.name}"
+        demos = poisoned_demos(bed.demos, poison) if card.needs.demos else []
         inputs = TrainingInputs(
             learner=learner_class(card.implementation, card.origin.digest, what)(),
             hyperparameters=self.values,
-            demos=poisoned_demos(bed.demos, poison) if card.needs.demos else [],
+            demos=demos if card.needs.actions else hide_actions(demos),
+            supplement=self._supplement(bed),
             expert=lambda *_: bed.expert if card.needs.expert else None,
             folder=card.origin.folder if card.origin.source else None,
         )
         return set_up(config, inputs, bed.observation_space, bed.action_space)
+
+    def _supplement(self, bed: TestBed) -> Supplement | None:
+        """Returns what the method is given of the trajectories of mixed quality."""
+        needs, others = self.card.needs, bed.supplement
+        if others is None or not needs.supplement:
+            return None
+        shown = others.trajectories if needs.actions else hide_actions(others.trajectories)
+        return Supplement(shown, others.ranks if needs.ranking else None)
 
     def train(
         self,

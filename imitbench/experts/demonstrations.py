@@ -18,7 +18,6 @@ from stable_baselines3.common.policies import BasePolicy
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import ActionSpace
-from imitbench.cards.demonstrations import DemoSet
 from imitbench.cards.plugins import SUITE_CARD
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.data import rollout
@@ -28,6 +27,9 @@ from imitbench.data.trajectory_source import TrajectorySource
 from imitbench.data.types import Observation, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_listed_environment
+from imitbench.experts.measurement import spaces_of
+from imitbench.experts.training import Progress, train_until
+from imitbench.policies.base import RandomPolicy
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
@@ -81,12 +83,74 @@ def collect_demonstrations(
     weak = expert.why_too_weak(float(np.mean(returns)), early)
     if weak is not None:
         raise InputError(f"{folder}: {weak}; train it longer, or change its recipe on the card")
-    readme = _dataset_card(
-        env_id, recipe, expert.repo, command, len(chosen), float(np.mean(returns))
-    )
+    acting = "deterministic" if recipe.deterministic else "stochastic"
+    who, title = f"the {acting} expert `{expert.repo}`", f"Demonstrations on {env_id}"
+    mean = float(np.mean(returns))
+    readme = _dataset_card(title, who, command, recipe.seed, len(chosen), mean)
     with new_folder(directory / recipe.repo, _check_is_a_set) as folder:
         _write(chosen, folder, recipe.repo)
         atomic_write_text(folder / "README.md", readme)
+    return chosen
+
+
+def collect_set(
+    env_id: str,
+    card: EnvironmentCard,
+    name: str,
+    directory: Path,
+    *,
+    command: str,
+    progress: Progress,
+) -> list[TrajectoryWithRew]:
+    """Rolls out the policy of a set besides the demonstrations, and writes it like these.
+
+    The policy of a checkpoint is trained first. A training that was stopped resumes.
+
+    Args:
+        env_id: Gymnasium id.
+        card: The environment's card, with the set.
+        name: Name of the set on the card.
+        directory: Parent folder; the set is written to `<directory>/<repo>`.
+        command: Command line to record.
+        progress: Called at each point of the learning curve of a checkpoint's training.
+
+    Returns:
+        The trajectories.
+
+    Raises:
+        InputError: The card says that the set is recorded elsewhere, it is too large to bundle, or
+            its folder has other content.
+        RunStoppedError: Ctrl-C was pressed, and a checkpoint was saved.
+    """
+    recipe = card.sets[name]
+    if recipe.policy == "recorded":
+        raise InputError(
+            f"--set {name}: recorded elsewhere, as the card of {env_id} says; only sets with "
+            "policy random or checkpoint are collected"
+        )
+    check_new_folder(directory / recipe.repo, _check_is_a_set)
+    spec = EnvironmentSpec.of_card(env_id, card)
+    checkpoints = directory / f".{recipe.repo}.training"
+    if recipe.env_steps is None:
+        spaces_here = spaces_of(spec)
+        policy: BasePolicy = RandomPolicy(spaces_here.observation_space, spaces_here.action_space)
+        who = "uniformly random actions"
+    else:
+        made = train_until(env_id, card, recipe.env_steps, checkpoints, progress=progress)
+        policy = made.policy
+        expert = card.expert_in(env_id)
+        who = (
+            f"the stochastic policy after {made.env_steps:,} of {expert.env_steps:,} steps of a "
+            f"training by the recipe of `{expert.repo}`"
+        )
+    chosen = sample_demonstrations(policy, spec, recipe.trajectories, seed=recipe.seed)
+    mean = float(np.mean([trajectory.rews.sum() for trajectory in chosen]))
+    title = f"Trajectories of set {name} on {env_id}"
+    readme = _dataset_card(title, who, command, recipe.seed, len(chosen), mean)
+    with new_folder(directory / recipe.repo, _check_is_a_set) as folder:
+        _write(chosen, folder, recipe.repo)
+        atomic_write_text(folder / "README.md", readme)
+    shutil.rmtree(checkpoints, ignore_errors=True)
     return chosen
 
 
@@ -169,21 +233,19 @@ def _write_shards(trajectories: list[TrajectoryWithRew], folder: Path, count: in
 
 
 def _dataset_card(
-    env_id: str, recipe: DemoSet, expert: str, command: str, count: int, mean_return: float
+    title: str, who: str, command: str, seed: int, count: int, mean_return: float
 ) -> str:
     metadata = {
         "license": "mit",
         "tags": ["imitation-learning", "imitbench"],
         "configs": [{"config_name": "default", "data_files": "data/*.parquet"}],
     }
-    acting = "deterministic" if recipe.deterministic else "stochastic"
     return (
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
-        f"# Demonstrations on {env_id}\n\n"
-        f"{count} whole episodes of the {acting} expert `{expert}`, mean return "
-        f"{mean_return:.2f}. One row per episode: `obs` (length + 1 observations), `acts`, "
-        "`infos`, `terminal`, `rews`.\n\n"
-        f"Made by `{command}` (collection seed {recipe.seed}).\n"
+        f"# {title}\n\n"
+        f"{count} whole episodes of {who}, mean return {mean_return:.2f}. One row per "
+        "episode: `obs` (length + 1 observations), `acts`, `infos`, `terminal`, `rews`.\n\n"
+        f"Made by `{command}` (collection seed {seed}).\n"
     )
 
 

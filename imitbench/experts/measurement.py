@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,13 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.episodes import Episodes
 from imitbench.records.runs import EnvironmentSpec, Protocol
+from imitbench.store.artifact_files import content_files
 from imitbench.untrusted.limits import beyond, limits
-from imitbench.util.files import atomic_write_text
+from imitbench.util.files import atomic_write_text, digest_files
 from imitbench.util.text_line import one_line
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
 
 REFERENCE_SEED = 20_000
 """Far from usual seeds of runs, so that references share no episodes with them."""
@@ -198,6 +202,21 @@ def _measure_demonstrations(
     return None
 
 
+def measure_set(
+    trajectories: Sequence[TrajectoryWithRew], folder: Path, command: str
+) -> Measurement:
+    """Returns the returns of a set of trajectories, for the card of its suite.
+
+    Args:
+        trajectories: The trajectories of sampled actions, with rewards.
+        folder: Folder of the set in the layout of the hub.
+        command: Command line to record.
+    """
+    returns = np.array([float(trajectory.rews.sum()) for trajectory in trajectories])
+    revision = digest_files(folder, content_files("dataset", folder, folder.name))[:12]
+    return _entry(returns, False, command, revision)
+
+
 def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
     """Writes `results.json` to an expert's folder, in the format of hub repositories."""
     returns = measured.episodes.returns
@@ -251,6 +270,26 @@ def update_references(
                 environment["steps_per_second"] = float(f"{speeds[env_id]:.{_DIGITS}g}")
             known = {name for name, found in measured if found is not None}
             environment["references"] = measured.model_dump(mode="json", include=known)
+
+    rewrite_suite_card(path, change)
+
+
+def update_set_returns(path: Path, name: str, returns: Mapping[str, Measurement]) -> None:
+    """Replaces the returns of a set on a suite card.
+
+    Args:
+        path: File of the suite card.
+        name: Name of the set.
+        returns: New returns by environment id.
+
+    Raises:
+        InputError: The card is malformed, or cannot be written.
+    """
+
+    def change(document: dict[str, Any]) -> None:
+        for env_id, measured in returns.items():
+            entry = document["environments"][env_id]["sets"][name]
+            entry["returns"] = measured.model_dump(mode="json")
 
     rewrite_suite_card(path, change)
 

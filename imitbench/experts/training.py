@@ -18,7 +18,7 @@ import yaml
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
-from imitbench.bench.checkpoint import CheckpointManager
+from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.environments import make_environment
 from imitbench.bench.monitor import Monitor
 from imitbench.bench.seeding import derive_seed, seed_everything
@@ -142,6 +142,36 @@ def train_expert(
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
+def train_until(
+    env_id: str, card: EnvironmentCard, steps: int, checkpoints: Path, *, progress: Progress
+) -> TrainedExpert:
+    """Trains an expert up to the first checkpoint after so many steps, as in its whole training.
+
+    Schedules, such as that of the learning rate, are those of the whole training. A training that
+    was stopped or killed resumes from its last checkpoint.
+
+    Args:
+        env_id: Gymnasium id.
+        card: The environment's card, with the recipe.
+        steps: Environment steps.
+        checkpoints: Folder of the training's checkpoints.
+        progress: Called at each point of the learning curve.
+
+    Raises:
+        InputError: The folder has checkpoints of another recipe, or the recipe takes fewer steps.
+        RunStoppedError: Ctrl-C was pressed, and a checkpoint was saved.
+    """
+    recipe = card.expert_in(env_id)
+    if recipe.env_steps < steps:
+        raise InputError(
+            f"{env_id}: the expert's training takes {recipe.env_steps:,} steps, fewer than "
+            f"{steps:,}; name fewer as env_steps of the set"
+        )
+    with catch_interrupts() as interruption:
+        monitor = _Monitor(progress, interruption, steps)
+        return _train(env_id, card, "cpu", checkpoints, CHECKPOINT_S, monitor)
+
+
 def _claim(checkpoints: Path, recipe: ExpertRecipe) -> None:
     """Creates the folder of a training's checkpoints, which belongs to one recipe."""
     # `home` says where an expert is, not how it is trained.
@@ -171,7 +201,7 @@ def _train(
     device: str,
     checkpoints: Path,
     checkpoint_s: float,
-    monitor: Monitor,
+    monitor: _Monitor,
 ) -> TrainedExpert:
     recipe = card.expert_in(env_id)
     seed_everything(derive_seed(recipe.seed, "expert"))
@@ -183,7 +213,11 @@ def _train(
     _claim(checkpoints, recipe)
     budget = Budget(name="own", unit="env_steps", amount=recipe.env_steps)
     saved = CheckpointManager(checkpoints, checkpoint_s)
-    env_steps, progress = train_learner(budget, learner, saved, monitor)
+    try:
+        env_steps, progress = train_learner(budget, learner, saved, monitor)
+    except _EnoughError:
+        progress = monitor.progress
+        env_steps = int(progress.curve[-1]["step"])
     curve = [
         {"env_steps": int(point["step"]), "mean_return": round(point[_RETURN], 2)}
         for point in progress.curve
@@ -197,12 +231,33 @@ def _train(
     return TrainedExpert(learner.policy(), settings, env_steps, progress.train_s, curve)
 
 
-class _Monitor(Monitor):
-    """Reports points of the curve, and ends the training at Ctrl-C."""
+class _EnoughError(RunStoppedError):
+    """Ends a training after the steps that were asked for."""
 
-    def __init__(self, report: Progress, interruption: InterruptFlag) -> None:
+
+class _Monitor(Monitor):
+    """Reports points of the curve, and ends the training at Ctrl-C or after some steps.
+
+    Attributes:
+        progress: Progress of the training, once it has begun.
+    """
+
+    def __init__(
+        self, report: Progress, interruption: InterruptFlag, steps: int | None = None
+    ) -> None:
         self._report = report
         self._interruption = interruption
+        self._steps = steps
+
+    def begin(self, progress: RunProgress) -> None:
+        """Keeps the progress; ends a training that already has the steps."""
+        self.progress = progress
+        self._end_if_enough()
+
+    def _end_if_enough(self) -> None:
+        curve = self.progress.curve
+        if self._steps is not None and curve and curve[-1]["step"] >= self._steps:
+            raise _EnoughError
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
         """Reports the mean return, if an episode has ended."""
@@ -210,7 +265,8 @@ class _Monitor(Monitor):
             self._report(step, metrics[_RETURN])
 
     def check(self) -> None:
-        """Ends the training if Ctrl-C was pressed."""
+        """Ends the training if Ctrl-C was pressed, or if it has the steps."""
+        self._end_if_enough()
         if self._interruption.seen:
             raise RunStoppedError
 

@@ -65,7 +65,7 @@ class ExternalRun(Record):
         n_demos: Number of demonstrations used.
         all_demos: Whether these are all demonstrations of the source.
         demo_every: One step was used out of so many of each demonstration; `None` for all steps.
-        demo_actions: `hidden` if the method got no actions; `None` otherwise.
+        demo_actions: `hidden` if the method got no actions; `shown` or `None` otherwise.
         mixture: Trajectories besides demonstrations, such as `medium:10,random:10`.
         source: Where demonstrations came from.
         config: Digest of the settings apart from the seed; runs of one algorithm with different
@@ -99,7 +99,7 @@ class ExternalRun(Record):
     n_demos: Count | None = None
     all_demos: bool | None = None
     demo_every: Count | None = None
-    demo_actions: Literal["hidden"] | None = None
+    demo_actions: Literal["shown", "hidden"] | None = None
     mixture: Name | None = None
     source: Name | None = None
     config: Name | None = None

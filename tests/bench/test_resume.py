@@ -57,13 +57,9 @@ SIMILAR = {
 }
 CELLS = [
     (run.algo, run.suite, run.environment.id)
-    for name in algorithm_names()
-    for run in make_plan(
-        algorithms=[name],
-        suite="tabular" if load_algorithm(name).needs.tabular else "classic",
-        environment=None,
-        seeds=[0],
-    )
+    for card in map(load_algorithm, algorithm_names())
+    for suite in [load_suite("tabular" if card.needs.tabular else "classic")]
+    for run in make_plan([card], suite, seeds=[0], **suite.fitting_regime(card).recorded)
     if run.environment.id not in SIMILAR
 ]
 
@@ -105,8 +101,9 @@ def ready(name, suite, env_id, options=()):
     card = load_algorithm(name)
     wanted = {**SETTINGS, **dict(options)}
     values = card.resolve({k: v for k, v in wanted.items() if k in card.hyperparameters})
+    regime = load_suite(suite).fitting_regime(card).recorded | {"n_demos": 4}
     spec = make_spec(
-        load_suite(suite), env_id, card, values, 0, request_of(budget="quick", n_demos=4)
+        load_suite(suite), env_id, card, values, 0, request_of(budget="quick", **regime)
     )
     if suite != "tabular":
         kwargs = {**spec.environment.kwargs, "max_episode_steps": EPISODE}

@@ -26,7 +26,7 @@ from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun
 
-CONDITIONS = Conditions("classic", "quick", 10, "bundled", 1)
+CONDITIONS = Conditions.recorded("classic", "quick", 10, "bundled")
 ENVIRONMENTS = ("Pendulum-v1", "seals/CartPole-v0")
 CELLS = [
     (name, env_id)

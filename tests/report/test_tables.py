@@ -119,10 +119,10 @@ def test_an_anchor_without_runs_and_references_is_shown_as_missing(rows: list[Sc
 @pytest.mark.parametrize(
     ("change", "conditions"),
     [
-        ({"budget": "full"}, Conditions("classic", "full", 10, "bundled", 1)),
-        ({"n_demos": 1}, Conditions("classic", "quick", 1, "bundled", 1)),
-        ({"all_demos": True}, Conditions("classic", "quick", "all", "bundled", 1)),
-        ({"source": "path:mine"}, Conditions("classic", "quick", 10, "path:mine", 1)),
+        ({"budget": "full"}, Conditions.recorded("classic", "full", 10, "bundled")),
+        ({"n_demos": 1}, Conditions.recorded("classic", "quick", 1, "bundled")),
+        ({"all_demos": True}, Conditions.recorded("classic", "quick", "all", "bundled")),
+        ({"source": "path:mine"}, Conditions.recorded("classic", "quick", 10, "path:mine")),
     ],
 )
 def test_runs_under_different_conditions_are_never_averaged(
@@ -133,7 +133,7 @@ def test_runs_under_different_conditions_are_never_averaged(
     found = {
         section.conditions: of(section, "bc").cells[0].raw_mean for section in build(rows).sections
     }
-    assert found == {Conditions("classic", "quick", 10, "bundled", 1): 100.0, conditions: 400.0}
+    assert found == {Conditions.recorded("classic", "quick", 10, "bundled"): 100.0, conditions: 400.0}
 
 
 def test_sections_go_by_suite_then_from_small_budgets_to_large(make_score: MakeScore) -> None:

@@ -53,6 +53,7 @@ def test_column_names_are_normalized_and_skipped_columns_are_noted(table):
 
 def test_every_recognized_column_is_imported(table):
     cells = {"algo": "a", "env": "e", "status": "completed", "all_demos": "True"}
+    cells["demo_actions"] = "hidden"
     results = import_csv(
         table(",".join(COLUMNS), ",".join(cells.get(column, "1") for column in COLUMNS))
     )
