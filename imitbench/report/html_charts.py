@@ -168,9 +168,9 @@ def _series_strip(name: str, found: Mapping[str, Interval], scale: AxisScale) ->
     return tag("svg", tag("title", f"{name}: {spoken}"), *lines, class_="strip tall", role="img")
 
 
-def _break(at: str) -> Markup:
+def _break(at: str, height: str = "50%") -> Markup:
     """Draws the sign of a change of scale, at a position in percent."""
-    return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y="50%")
+    return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y=height)
 
 
 def _dot(at: str, color: int | None, height: str = "50%") -> Markup:
@@ -266,9 +266,7 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
     """
     names = [textwrap.wrap(regime, _REGIME_LETTERS) for regime in comparison.regimes]
     height = _HEIGHT + _LINE * (max(map(len, names)) - 1)
-    every = [one.iqm for own in comparison.results.values() for one in own if one and one.iqm]
-    ends = [end for iqm in every for end in (iqm.point, iqm.low, iqm.high) if math.isfinite(end)]
-    scale = AxisScale(min(0.0, *ends), max(1.0, *ends))
+    scale = zoomed(one.iqm for own in comparison.results.values() for one in own if one)
     bottom = _HEIGHT - _BOTTOM
     step = (_WIDTH - _LEFT - _RIGHT) / len(names)
 
@@ -276,11 +274,12 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
         return bottom - scale.share(score) * (bottom - _TOP)
 
     parts = []
-    for tick in scale.ticks():
+    for tick in marks(scale, apart=0.07):
         right = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(tick), "y2": y(tick)}
         parts.append(tag("line", **right, class_="anchor" if tick in (0, 1) else "grid"))
         number = format(tick, ".4g")
         parts.append(tag("text", number, x=_LEFT - 8, y=y(tick) + 4, text_anchor="end"))
+    parts += [_break(str(_LEFT), f"{y(at):.1f}") for at in scale.breaks]
     for place, lines in enumerate(names):
         for below, line in enumerate(lines):
             at = {"x": _LEFT + (place + 0.5) * step, "y": bottom + 18 + _LINE * below}
@@ -304,7 +303,8 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
     chart = _chart(label, f"{spoken}.", parts, height, "chart")
     what = (
         "Dots and bars: IQM and its interval, by the number of demonstrations and what methods get "
-        "of them. Lines join results on the same environments."
+        "of them. Lines join results on the same environments. Where the axis has the sign //, it "
+        "is squeezed beyond."
     )
     return tag(
         "figure",
