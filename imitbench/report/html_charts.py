@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from imitbench.records.selection import Acting
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import (
-    AlgorithmResult,
     RegimeComparison,
     ReportedRace,
     RewardBoardRow,
@@ -284,11 +282,11 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
         for below, line in enumerate(lines):
             at = {"x": _LEFT + (place + 0.5) * step, "y": bottom + 18 + _LINE * below}
             parts.append(tag("text", line, **at, text_anchor="middle"))
-    for order, (name, results) in enumerate(comparison.results.items(), start=1):
+    for order, name in enumerate(comparison.results, start=1):
         # Methods stand side by side, so that no interval hides another one.
         share = order / (len(comparison.results) + 1)
         xs = [_LEFT + (place + 0.2 + 0.6 * share) * step for place in range(len(names))]
-        drawn = _regime_series(name, results, comparison.regimes, xs, y, colors.get(name))
+        drawn = _regime_series(comparison, name, xs, y, colors.get(name))
         parts.append(tag("g", *drawn, class_=f"c{colors[name]}" if name in colors else None))
     spoken = "; ".join(
         f"{name}: "
@@ -315,32 +313,34 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
 
 
 def _regime_series(
+    comparison: RegimeComparison,
     name: str,
-    results: Sequence[AlgorithmResult | None],
-    regimes: Sequence[str],
     xs: Sequence[float],
     y: Callable[[float], float],
     color: int | None,
 ) -> list[Markup]:
     """Draws one method: lines between neighboring regimes, intervals, and dots with hints."""
-    parts, dots = [], []
-    there = [(x, one, regime) for x, one, regime in zip(xs, results, regimes, strict=True) if one]
-    for (x, one, _), (next_x, other, _) in pairwise(there):
-        same = {cell.environment for cell in one.covered} == {
-            cell.environment for cell in other.covered
-        }
-        if same and one.iqm and other.iqm:
-            line = _points([(x, y(one.iqm.point)), (next_x, y(other.iqm.point))])
-            parts.append(tag("polyline", points=line, class_="curve"))
-    for x, one, regime in there:
-        if one.iqm is None:
-            continue
+    results = comparison.results[name]
+    points = {
+        place: (x, y(one.iqm.point))
+        for place, (x, one) in enumerate(zip(xs, results, strict=True))
+        if one is not None and one.iqm is not None
+    }
+    parts = [
+        tag("polyline", points=_points([points[one], points[other]]), class_="curve")
+        for one, other in comparison.joined(name)
+    ]
+    dots = []
+    for place, (x, height) in points.items():
+        one = results[place]
+        assert one is not None
+        assert one.iqm is not None
         if one.iqm.known:
             ends = {"y1": y(one.iqm.low), "y2": y(one.iqm.high)}
             parts.append(tag("line", x1=x, x2=x, **ends, class_="bar"))
-        over = text.environments(one)
-        hint = tag("title", f"{name}, {regime}: {_spoken(one.iqm)}, {over}")
-        dots.append(tag("g", hint, _dot(f"{x:.1f}", color, f"{y(one.iqm.point):.1f}")))
+        where = f"{comparison.regimes[place]}: {_spoken(one.iqm)}, {text.environments(one)}"
+        hint = tag("title", f"{name}, {where}")
+        dots.append(tag("g", hint, _dot(f"{x:.1f}", color, f"{height:.1f}")))
     return [*parts, *dots]
 
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from imitbench.cards.algorithm import Role
@@ -406,6 +407,18 @@ class RegimeComparison:
     def title(self) -> str:
         """What the regimes share."""
         return ", ".join(filter(None, (self.conditions.title, self.version)))
+
+    def joined(self, method: str) -> list[tuple[int, int]]:
+        """Returns the places of neighboring results of a method that are on the same environments.
+
+        Only these can be compared, and are joined by lines in figures.
+        """
+        found = [
+            (place, {cell.environment for cell in result.covered})
+            for place, result in enumerate(self.results[method])
+            if result is not None
+        ]
+        return [(one, other) for (one, own), (other, its) in pairwise(found) if own == its]
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,11 @@ from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import render_json as board_json
 from imitbench.report.leaderboard.suite_page import render_suite
 from imitbench.report.markdown import render_markdown
+from imitbench.report.plots import check_figures, write_plots
 from imitbench.report.regimes import with_regimes
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_terminal
+from imitbench.store.run_details import ReportDetails
 
 EVIL = r"<script>alert(1)</script> a|b $x$ \input{y} % {z}"
 # Scores of each method in both regimes: `bc` and `dac` swap, `gail` stays the worst.
@@ -127,6 +129,16 @@ def test_the_figure_joins_results_on_the_same_environments(regime, report_of):
     hints = [title.text for title in groups[3].iter("title")]
     assert hints[0].startswith("short, 1: 0.525, from 0.5")
     assert hints[0].endswith(", 1 of 2 environments")
+
+
+def test_the_same_figure_is_a_file(report, tmp_path):
+    check_figures(["regimes-classic"])
+    [path] = write_plots(report, ReportDetails(), tmp_path, "svg", ["regimes-*"])
+    assert path.name == "regimes-classic.svg"
+    said = {"".join(each.itertext()).strip() for each in ElementTree.parse(path).iter()
+            if each.tag.endswith("}text")}  # fmt: skip
+    assert {"bc", "dac", "gail", "10"} <= said
+    assert any("no actions" in each for each in said)
 
 
 def test_every_format_shows_them_and_names_stay_text(regime, report_of):
