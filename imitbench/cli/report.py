@@ -21,7 +21,7 @@ Figures = Annotated[
     list[str],
     option(
         "--figure",
-        "Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        "Draw only these plots: intervals, profiles, improvement, curve-*, regimes-*; repeatable.",
         "GLOB",
     ),
 ]

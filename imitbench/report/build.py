@@ -29,6 +29,7 @@ from imitbench.report.comparison_runs import (
 from imitbench.report.model import ANCHORS, Report, ReportedRace
 from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, compare_pairwise
 from imitbench.report.race_tables import race_tables
+from imitbench.report.regimes import with_regimes
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
@@ -89,7 +90,7 @@ def build(
         superseded = _chosen(database.read_superseded(connection), selection)
     if superseded:
         notify(f"skipped: {len(superseded)} runs under settings that newer runs have superseded")
-    report = build_report(
+    built = build_report(
         scores,
         failures,
         references,
@@ -101,6 +102,7 @@ def build(
         acting=acting,
         rewards=rewards,
     )
+    report = with_regimes(built)
     races = tuple(read_reported_races(paths, selection, notify))
     tables = [table for race in races for table in race_tables(race.design, race.found)]
     return replace(report, races=races, extra=(*report.extra, *tables))

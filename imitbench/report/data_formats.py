@@ -18,6 +18,7 @@ from imitbench.report.model import (
     StatisticsSettings,
 )
 from imitbench.report.race_tables import race_document, verdicts_of
+from imitbench.report.regimes import change_rows, regime_document
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
 from imitbench.util.quantities import json_value
@@ -35,6 +36,8 @@ COLUMNS = (
     "score_one", "baseline", "verdict", "difference", "difference_low", "difference_high",
     "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high", "score_likely_mean",
     "demo_every", "demo_actions", "mixture",
+    "regime", "other_regime", "rank", "other_rank", "other_difference", "kendall_tau", "p_value",
+    "p_interaction",
 )  # fmt: skip
 """The header line; `render_csv` explains the columns."""
 
@@ -51,23 +54,28 @@ def render_csv(report: Report) -> str:
     environments it covers (`environment` is empty then), and `measure` for a further measurement,
     which has only the columns of that name. `race` rows have the verdict of a registered race on an
     algorithm and its `baseline`, on one environment or overall, with the difference of mean scores
-    and its repeated interval; `seeds_max` is the number of seeds that it took. `kind` says whether
-    the numbers come from completed runs (`run`), from the suite's references (`reference`), or do
-    not exist (`missing`). `score_mean` is over seeds in cells and over environments in aggregates;
-    the intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
-    sample standard deviation over runs. `failed` is the number of failed runs, and `failed_runs`
-    says how they count. `core_hours` (of training), `env_steps` and `demos` are means over
-    environments of means over completed runs. `termination_rate` is the share of episodes that
-    ended before a time limit. `role` is method, reference, control or anchor. `score_one` says
-    whose return is score 1: expert, demonstrations, or card for a number on the suite's card.
-    `score_iqm_likely` and `score_likely_mean` are of the same policies' most likely actions, with
-    those of the expert as score 1.
+    and its repeated interval; `seeds_max` is the number of seeds that it took. Three kinds of rows
+    are on two regimes of a suite, see `imitbench.stats.rank_changes`: `regimes` has Kendall's tau
+    of the order of methods and the p-values of both tests, `rank` the ranks of an algorithm, and
+    `order` an algorithm that scores below its `baseline` in the first regime and above it in the
+    other, with the differences of their IQM scores and p, corrected for all pairs. `kind` says
+    whether the numbers come from completed runs (`run`), from the suite's references (`reference`),
+    or do not exist (`missing`). `score_mean` is over seeds in cells and over environments in
+    aggregates; the intervals `_low` to `_high` and the IQM are given for aggregates.
+    `raw_return_std` is the sample standard deviation over runs. `failed` is the number of failed
+    runs, and `failed_runs` says how they count. `core_hours` (of training), `env_steps` and `demos`
+    are means over environments of means over completed runs. `termination_rate` is the share of
+    episodes that ended before a time limit. `role` is method, reference, control or anchor.
+    `score_one` says whose return is score 1: expert, demonstrations, or card for a number on the
+    suite's card. `score_iqm_likely` and `score_likely_mean` are of the same policies' most likely
+    actions, with those of the expert as score 1.
 
     Lines end in single newlines. Numbers have ten significant digits; missing values are empty.
     """
     sections = (row for section in report.sections for row in _section_rows(section, report.method))
     races = (row for race in report.races for row in _race(race))
-    return csv_text(COLUMNS, itertools.chain(sections, races))
+    regimes = (row for comparison in report.regimes for row in change_rows(comparison))
+    return csv_text(COLUMNS, itertools.chain(sections, regimes, races))
 
 
 def render_json(report: Report) -> str:
@@ -75,8 +83,8 @@ def render_json(report: Report) -> str:
 
     Each entry of `sections` has comparable runs: `rows` with the columns of `render_csv`, without
     empty fields; `notes` in whole sentences; `runs` with the completed runs behind the numbers, as
-    in the view `scores` of the database. `failures` has every failed run. Numbers that JSON lacks
-    are null.
+    in the view `scores` of the database. `failures` has every failed run. `regimes` compares the
+    methods of sections that differ in the demonstrations only. Numbers that JSON lacks are null.
     """
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -99,6 +107,9 @@ def render_json(report: Report) -> str:
         ],
         "failures": [row.model_dump(mode="json") for row in report.failures],
     }
+    if report.regimes:
+        level = report.method.level
+        document["regimes"] = [regime_document(one, level) for one in report.regimes]
     if report.races:
         document["races"] = [race_document(race.design, race.found) for race in report.races]
     return json.dumps(json_value(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

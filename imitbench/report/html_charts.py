@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,12 @@ import numpy as np
 from imitbench.records.selection import Acting
 from imitbench.report import race_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import ReportedRace, RewardBoardRow, shape_of
+from imitbench.report.model import (
+    RegimeComparison,
+    ReportedRace,
+    RewardBoardRow,
+    shape_of,
+)
 from imitbench.report.score_axis import AxisScale, marks, zoomed
 from imitbench.stats.bootstrap import ConfidenceBand, Interval
 from imitbench.stats.sequential import Pair
@@ -18,6 +24,7 @@ from imitbench.stats.sequential import Pair
 _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
 _RACE_HEIGHT, _RACE_LEFT = 260, 58
+_REGIME_LETTERS, _LINE = 18, 15
 
 
 def axis(scale: AxisScale) -> Markup:
@@ -159,9 +166,9 @@ def _series_strip(name: str, found: Mapping[str, Interval], scale: AxisScale) ->
     return tag("svg", tag("title", f"{name}: {spoken}"), *lines, class_="strip tall", role="img")
 
 
-def _break(at: str) -> Markup:
+def _break(at: str, height: str = "50%") -> Markup:
     """Draws the sign of a change of scale, at a position in percent."""
-    return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y="50%")
+    return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y=height)
 
 
 def _dot(at: str, color: int | None, height: str = "50%") -> Markup:
@@ -244,6 +251,97 @@ def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
     """Returns the legend: the color of each algorithm."""
     entries = [tag("li", named(name, "spotted", f"c{colors[name]}")) for name in names]
     return tag("ul", *entries, class_="legend")
+
+
+def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Markup:
+    """Draws the IQM of each method by regime, with its interval.
+
+    Lines join regimes in which a method has results on the same environments.
+
+    Args:
+        comparison: Methods and regimes.
+        colors: Number of each method, see `method_colors`.
+    """
+    names = [textwrap.wrap(regime, _REGIME_LETTERS) for regime in comparison.regimes]
+    height = _HEIGHT + _LINE * (max(map(len, names)) - 1)
+    scale = zoomed(one.iqm for own in comparison.results.values() for one in own if one)
+    bottom = _HEIGHT - _BOTTOM
+    step = (_WIDTH - _LEFT - _RIGHT) / len(names)
+
+    def y(score: float) -> float:
+        return bottom - scale.share(score) * (bottom - _TOP)
+
+    parts = []
+    for tick in marks(scale, apart=0.07):
+        right = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(tick), "y2": y(tick)}
+        parts.append(tag("line", **right, class_="anchor" if tick in (0, 1) else "grid"))
+        number = format(tick, ".4g")
+        parts.append(tag("text", number, x=_LEFT - 8, y=y(tick) + 4, text_anchor="end"))
+    parts += [_break(str(_LEFT), f"{y(at):.1f}") for at in scale.breaks]
+    for place, lines in enumerate(names):
+        for below, line in enumerate(lines):
+            at = {"x": _LEFT + (place + 0.5) * step, "y": bottom + 18 + _LINE * below}
+            parts.append(tag("text", line, **at, text_anchor="middle"))
+    for order, name in enumerate(comparison.results, start=1):
+        # Methods stand side by side, so that no interval hides another one.
+        share = order / (len(comparison.results) + 1)
+        xs = [_LEFT + (place + 0.2 + 0.6 * share) * step for place in range(len(names))]
+        drawn = _regime_series(comparison, name, xs, y, colors.get(name))
+        parts.append(tag("g", *drawn, class_=f"c{colors[name]}" if name in colors else None))
+    spoken = "; ".join(
+        f"{name}: "
+        + ", ".join(
+            f"{regime} {_spoken(one.iqm)}"
+            for regime, one in zip(comparison.regimes, results, strict=True)
+            if one is not None
+        )
+        for name, results in comparison.results.items()
+    )
+    label = f"IQM score by regime, {comparison.title}"
+    chart = _chart(label, f"{spoken}.", parts, height, "chart")
+    what = (
+        "Dots and bars: IQM and its interval, by the number of demonstrations and what methods get "
+        "of them. Lines join results on the same environments. Where the axis has the sign //, it "
+        "is squeezed beyond."
+    )
+    return tag(
+        "figure",
+        legend([name for name in comparison.results if name in colors], colors),
+        tag("div", chart, class_="scroll", tabindex="0", role="region", aria_label=label),
+        tag("figcaption", what),
+    )
+
+
+def _regime_series(
+    comparison: RegimeComparison,
+    name: str,
+    xs: Sequence[float],
+    y: Callable[[float], float],
+    color: int | None,
+) -> list[Markup]:
+    """Draws one method: lines between neighboring regimes, intervals, and dots with hints."""
+    results = comparison.results[name]
+    points = {
+        place: (x, y(one.iqm.point))
+        for place, (x, one) in enumerate(zip(xs, results, strict=True))
+        if one is not None and one.iqm is not None
+    }
+    parts = [
+        tag("polyline", points=_points([points[one], points[other]]), class_="curve")
+        for one, other in comparison.joined(name)
+    ]
+    dots = []
+    for place, (x, height) in points.items():
+        one = results[place]
+        assert one is not None
+        assert one.iqm is not None
+        if one.iqm.known:
+            ends = {"y1": y(one.iqm.low), "y2": y(one.iqm.high)}
+            parts.append(tag("line", x1=x, x2=x, **ends, class_="bar"))
+        where = f"{comparison.regimes[place]}: {_spoken(one.iqm)}, {text.environments(one)}"
+        hint = tag("title", f"{name}, {where}")
+        dots.append(tag("g", hint, _dot(f"{x:.1f}", color, f"{height:.1f}")))
+    return [*parts, *dots]
 
 
 def race_charts(race: ReportedRace) -> Markup:

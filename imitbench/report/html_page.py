@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from imitbench.report import html_tables, report_tables, text
-from imitbench.report.html_charts import legend, profile_chart, race_charts, reward_chart
+from imitbench.report.html_charts import (
+    legend,
+    profile_chart,
+    race_charts,
+    regime_chart,
+    reward_chart,
+)
 from imitbench.report.html_data import json_element, payload
 from imitbench.report.html_markup import (
     Markup,
@@ -55,8 +61,11 @@ def render_html(report: Report, details: ReportDetails | None = None) -> str:
         main.append(_section(index, section, report, colors))
     for index, race in enumerate(report.races):
         main.append(block(f"r{index}", f"Race: {race.design.title}", race_charts(race)))
+    for index, comparison in enumerate(report.regimes):
+        heading = f"Score by regime: {comparison.title}"
+        main.append(block(f"g{index}", heading, regime_chart(comparison, colors)))
     for id_, table in _tables(report).items():
-        main.append(block(id_, table.title, html_tables.laid_out(table)))
+        main.append(block(id_, table.title, html_tables.laid_out(table, colors)))
     if report.sections:
         main.append(_reading(report))
     if known.runs:
@@ -89,6 +98,10 @@ def _header(report: Report, has_provenance: bool) -> Markup:
         links.append(tag("a", section.title, href=f"#s{index}"))
         if section.rewards:
             links.append(tag("a", "Reward board", href=f"#s{index}-{REWARDS}"))
+    links += [
+        tag("a", f"Score by regime: {comparison.title}", href=f"#g{index}")
+        for index, comparison in enumerate(report.regimes)
+    ]
     links += [tag("a", table.title, href=f"#{id_}") for id_, table in _tables(report).items()]
     if has_provenance:
         links.append(tag("a", "Provenance", href="#provenance"))

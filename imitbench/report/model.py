@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from imitbench.cards.algorithm import Role
@@ -15,6 +16,7 @@ from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.records.selection import Acting, ActingChoice
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.rank_changes import RankChanges
 from imitbench.stats.sequential import Race
 from imitbench.store.comparability import Conditions
 
@@ -381,6 +383,45 @@ class ReportedRace:
 
 
 @dataclass(frozen=True)
+class RegimeComparison:
+    """Methods in several regimes, all else being equal.
+
+    Attributes:
+        conditions: Suite, budget and source, which all regimes share.
+        regimes: Names of the regimes.
+        results: Results of each method by regime; `None` where it has no finite scores.
+        changes: How ranks change between two regimes, by their places in `regimes`; pairs of
+            regimes without two methods on a common environment are left out.
+        version: Version of the suite's references, if there are several; otherwise empty.
+        score_one: Whose returns are score 1.
+    """
+
+    conditions: Conditions
+    regimes: tuple[str, ...]
+    results: Mapping[str, tuple[AlgorithmResult | None, ...]]
+    changes: Mapping[tuple[int, int], RankChanges]
+    version: str = ""
+    score_one: frozenset[ScoreOne] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """What the regimes share."""
+        return ", ".join(filter(None, (self.conditions.title, self.version)))
+
+    def joined(self, method: str) -> list[tuple[int, int]]:
+        """Returns the places of neighboring results of a method that are on the same environments.
+
+        Only these can be compared, and are joined by lines in figures.
+        """
+        found = [
+            (place, {cell.environment for cell in result.covered})
+            for place, result in enumerate(self.results[method])
+            if result is not None
+        ]
+        return [(one, other) for (one, own), (other, its) in pairwise(found) if own == its]
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole report.
 
@@ -389,6 +430,7 @@ class Report:
         failures: Every failed run, sorted.
         extra: Tables that span several sections; may be empty.
         races: Registered races; their tables are among `extra`.
+        regimes: Methods in several regimes; their tables are among `extra`.
     """
 
     method: StatisticsSettings
@@ -396,6 +438,7 @@ class Report:
     failures: tuple[FailureRow, ...]
     extra: tuple[Table, ...] = ()
     races: tuple[ReportedRace, ...] = ()
+    regimes: tuple[RegimeComparison, ...] = ()
 
 
 PALETTE = (

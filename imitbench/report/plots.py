@@ -21,7 +21,15 @@ import numpy as np
 from imitbench.errors import InputError, did_you_mean
 from imitbench.records.curves import is_return
 from imitbench.report import race_tables, text
-from imitbench.report.model import PALETTE, Report, ReportedRace, Section, color_numbers, shape_of
+from imitbench.report.model import (
+    PALETTE,
+    RegimeComparison,
+    Report,
+    ReportedRace,
+    Section,
+    color_numbers,
+    shape_of,
+)
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.stats.curves import ScoreCurve, common_steps, shared_range
 from imitbench.stats.improvement import ImprovementMatrix
@@ -44,6 +52,8 @@ LONGEST = 40
 LEGEND_COLUMNS = 4
 _COMPARING = ("intervals", "profiles", "improvement")
 _CURVE = "curve-"
+_OPEN = (_CURVE, "regimes-")
+"""Beginnings of names of figures that depend on the results."""
 
 _STYLE: dict[Any, Any] = {
     # Names from runs are text: a dollar sign does not start a formula.
@@ -88,7 +98,8 @@ def write_plots(
 
     For each section: `intervals`, `profiles` and `improvement` where there is something to
     compare, and `curve-…` for each metric of the learning curves, with a panel for each
-    environment. For each pair of a race: `race-METHOD-BASELINE-SUITE`. Names of other files contain
+    environment. For several regimes: `regimes-SUITE`. For each pair of a race:
+    `race-METHOD-BASELINE-SUITE`. Names of other files contain
     the suite, or all conditions of a section if the suite has several sections. The same results
     give the same files.
 
@@ -133,8 +144,8 @@ def write_plots(
             wanted = {name: file_stem for name, file_stem in wanted.items() if _matches(name, only)}
             for plot in _plots(section, report, details, wanted):
                 write(plot, section.title, f"{stem}-{wanted[plot.name]}")
-        races = [plot for plot in _race_plots(report) if _matches(plot.name, only)]
-        for plot, stem in zip(races, _stems([plot.name for plot in races]), strict=True):
+        others = [plot for plot in _spanning_plots(report) if _matches(plot.name, only)]
+        for plot, stem in zip(others, _stems([plot.name for plot in others]), strict=True):
             write(plot, plot.name.replace("-", " ", 1), stem)
     return paths
 
@@ -159,9 +170,9 @@ def check_figures(patterns: Sequence[str]) -> None:
     """
     for pattern in patterns:
         start = re.split(r"[*?[]", pattern, maxsplit=1)[0]
-        may_be_curve = start.startswith(_CURVE) or _CURVE.startswith(start)
-        if not may_be_curve and not any(fnmatchcase(name, pattern) for name in _COMPARING):
-            raise _no_such_figure(pattern, [*_COMPARING, f"{_CURVE}*"])
+        may_be = any(start.startswith(kind) or kind.startswith(start) for kind in _OPEN)
+        if not may_be and not any(fnmatchcase(name, pattern) for name in _COMPARING):
+            raise _no_such_figure(pattern, [*_COMPARING, *(f"{kind}*" for kind in _OPEN)])
 
 
 def _no_such_figure(pattern: str, known: Iterable[str]) -> InputError:
@@ -202,7 +213,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDetails) -> None:
     known = dict.fromkeys(name for section in report.sections for name in _names(section, details))
-    known |= dict.fromkeys(plot.name for plot in _race_plots(report))
+    known |= dict.fromkeys(plot.name for plot in _spanning_plots(report))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
             raise _no_such_figure(pattern, known)
@@ -235,8 +246,16 @@ def _plots(
             yield Plot(name, caption, partial(_all_curves, section, details, metric, styles))
 
 
-def _race_plots(report: Report) -> Iterator[Plot]:
-    """Yields a figure for each pair of each race."""
+def _spanning_plots(report: Report) -> Iterator[Plot]:
+    """Yields a figure for each comparison of regimes, and for each pair of each race."""
+    styles = algorithm_styles(report)
+    for comparison in report.regimes:
+        caption = (
+            "Dots and bars: IQM and its interval, by the number of demonstrations and what methods "
+            f"get of them. Lines join results on the same environments. {comparison.title}."
+        )
+        name = f"regimes-{comparison.conditions.suite}"
+        yield Plot(name, caption, partial(_regimes, comparison, styles))
     for reported in report.races:
         for pair in reported.design.pairs:
             yield Plot(
@@ -357,6 +376,36 @@ def _intervals(section: Section, styles: Mapping[str, Style]) -> Figure:
     axes.set_yticks(range(len(shown)), [_name(text.marked_name(result)) for result in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlabel("score")
+    return figure
+
+
+def _regimes(comparison: RegimeComparison, styles: Mapping[str, Style]) -> Figure:
+    """Draws the IQM of each method by regime; methods stand side by side."""
+    figure, axes = _figure(3.2)
+    handles = []
+    for order, (name, results) in enumerate(comparison.results.items(), start=1):
+        style = styles.get(name, PLAIN)
+        shift = 0.6 * order / (len(comparison.results) + 1) - 0.3
+        points = {place: one.iqm for place, one in enumerate(results) if one and one.iqm}
+        for place, iqm in points.items():
+            if iqm.known:
+                at = (place + shift, place + shift)
+                axes.plot(at, (iqm.low, iqm.high), color=style.color, linewidth=4, alpha=0.5)
+        for pair in comparison.joined(name):
+            ends = [points[place].point for place in pair]
+            xs = [place + shift for place in pair]
+            axes.plot(xs, ends, color=style.color, linewidth=1.5, linestyle=style.line)
+        handles += axes.plot(
+            [place + shift for place in points],
+            [iqm.point for iqm in points.values()],
+            style.marker,
+            color=style.color,
+            markeredgecolor="white",
+        )
+    names = ["\n".join(textwrap.wrap(_name(regime), 18)) for regime in comparison.regimes]
+    axes.set_xticks(range(len(names)), names)
+    axes.set_ylabel("IQM score")
+    _legend(figure, handles, list(comparison.results))
     return figure
 
 

@@ -6,12 +6,12 @@ section, or in `spanning_tables` for the report: all formats with tables show it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from imitbench.cards.demonstrations import restrictions
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.runs import ReferenceRow
 from imitbench.report import text
@@ -23,6 +23,7 @@ from imitbench.report.model import (
     CellResult,
     Column,
     Kind,
+    RegimeComparison,
     Report,
     Section,
     Table,
@@ -30,7 +31,7 @@ from imitbench.report.model import (
 )
 from imitbench.report.reward_board import reward_table
 from imitbench.stats.bootstrap import Interval
-from imitbench.store.comparability import Conditions
+from imitbench.stats.rank_changes import RankChanges
 from imitbench.store.external_results import ExternalScoreRow
 
 MILLION = 1e6
@@ -79,17 +80,13 @@ def extra_tables(
     return tuple(filter(_has_rows, [*tables, _imported_results(imported)]))
 
 
-def spanning_tables(
-    sections: Sequence[Section], imported: Sequence[ExternalScoreRow]
-) -> tuple[Table, ...]:
-    """Returns the tables that span several sections.
+def spanning_tables(imported: Sequence[ExternalScoreRow]) -> tuple[Table, ...]:
+    """Returns the tables after the sections; those of regimes and races are added to them.
 
     Args:
-        sections: All sections.
         imported: Runs of other tools that fit no section.
     """
-    tables = [*_demonstration_tables(sections), _imported_results(imported)]
-    return tuple(filter(_has_rows, tables))
+    return tuple(filter(_has_rows, [_imported_results(imported)]))
 
 
 def score_table(section: Section) -> Table:
@@ -364,49 +361,134 @@ def _dominates(one: AlgorithmResult, other: AlgorithmResult) -> bool:
     return ours != theirs and all(mine >= its for mine, its in zip(ours, theirs, strict=True))
 
 
-def _demonstration_tables(sections: Sequence[Section]) -> list[Table]:
-    """Returns tables of scores by number of demonstrations, where there are several numbers."""
-    families: dict[Conditions, list[Section]] = {}
-    for section in sections:
-        if section.conditions.n_demos is not None:
-            family = Conditions.recorded(
-                section.conditions.suite, section.conditions.budget, None, section.conditions.source
-            )
-            families.setdefault(family, []).append(section)
-    return [
-        _flagged(
-            _by_demonstrations(members), [kind for member in members for kind in member.score_one]
-        )
-        for members in families.values()
-        if len(members) > 1
+def regime_tables(comparison: RegimeComparison, level: float) -> list[Table]:
+    """Returns the tables of methods in several regimes.
+
+    Args:
+        comparison: The methods and regimes.
+        level: Confidence level of decisions.
+
+    Returns:
+        The scores; and, where two regimes have methods in common, what is known of the order of
+        methods, and their ranks.
+    """
+    found = list(comparison.changes.items())
+    pairs = [
+        (comparison.regimes[first], comparison.regimes[second], changes)
+        for (first, second), changes in found
     ]
+    tables = [_by_regime(comparison), _orders(comparison, pairs, level)]
+    tables.append(_ranks(comparison, pairs, level))
+    return [_flagged(table, comparison.score_one) for table in tables if table.rows]
 
 
-def _by_demonstrations(sections: Sequence[Section]) -> Table:
-    rows: dict[str, list[Cell]] = {}
-    for index, section in enumerate(sections):
-        for result in section.algorithms:
-            if result.role == "method" and result.cost and result.cost.demos is not None:
-                row = rows.setdefault(text.marked_name(result), [_UNKNOWN] * len(sections))
-                row[index] = _interval(result.iqm, result)
-    first = sections[0].conditions
-    counts = [_amount(section.conditions) for section in sections]
+def _by_regime(comparison: RegimeComparison) -> Table:
     return Table(
-        title=f"{first.suite}: IQM score by number of demonstrations",
-        columns=make_columns(["Algorithm", *counts], 1),
-        rows=tuple((Cell(name), *row) for name, row in sorted(rows.items())),
+        title=f"{comparison.title}, IQM score by regime",
+        columns=make_columns(["Algorithm", *comparison.regimes], 1),
+        rows=tuple(
+            (
+                _algorithm(next(filter(None, results)), "run"),
+                *(_UNKNOWN if one is None else _covered(one) for one in results),
+            )
+            for _, results in sorted(comparison.results.items())
+        ),
         caption=(
-            f"Budget {first.budget}, source {first.source}; each number is from the "
-            "section of that many demonstrations. Each seed draws its own subset."
+            "Each number is from the section of that regime, over the environments that the "
+            "algorithm has there. Each seed draws its own demonstrations where not all are used."
         ),
     )
 
 
-def _amount(conditions: Conditions) -> str:
-    every = conditions.demo_every
-    parts = [str(conditions.n_demos)] + ([] if every in (None, 1) else [f"1/{every}"])
-    others = restrictions(None, conditions.demo_actions, conditions.mixture)
-    return ", ".join([*parts, *others])
+def _covered(result: AlgorithmResult) -> Cell:
+    """Returns the IQM, with the number of environments if it excludes any."""
+    cell = _interval(result.iqm, result)
+    if not result.partial:
+        return cell
+    return replace(cell, shown=f"{cell.shown}, {text.environments(result)}")
+
+
+_Pairs = Sequence[tuple[str, str, RankChanges]]
+
+
+def _orders(comparison: RegimeComparison, pairs: _Pairs, level: float) -> Table:
+    headings = (
+        "Regime", "Other regime", "Left out", "Methods", "Environments", "Kendall's tau",
+        "p, interaction", "Permutations", "Pairs", "In another order", "Decided", "p, order",
+    )  # fmt: skip
+    ranks = (0, 0, 9, 5, 4, 1, 3, 8, 7, 6, 2, 0)
+    drawn = max((changes.permutations for *_, changes in pairs), default=0)
+    return Table(
+        title=f"{comparison.title}, order of methods by regime",
+        columns=make_columns(headings, 3, ranks),
+        rows=tuple(
+            (
+                Cell(one),
+                Cell(other),
+                Cell(", ".join(changes.left_out)),
+                Cell.count(len(changes.methods)),
+                Cell.count(len(changes.environments)),
+                _finite(changes.tau),
+                _finite(changes.interaction.p_value),
+                Cell.count(changes.interaction.permutations),
+                Cell.count(changes.pairs),
+                Cell.count(len(changes.changes)),
+                Cell.count(len(changes.decided(level))),
+                _finite(changes.p_value),
+            )
+            for one, other, changes in pairs
+        ),
+        names=2,
+        caption=(
+            "Over the methods and environments that both regimes have; a method is left out where "
+            "more environments remain without it. Kendall's tau of the IQM "
+            "scores: 1 for the same order, -1 for the opposite one. Interaction: whether "
+            "differences between methods depend on the regime, as they also do where all scores "
+            "come together; p from permutations of the regimes among the runs of each method, all "
+            "of them where these are few. Order: whether a method is better than another in one "
+            f"regime and worse in the other, decided at {level:.0%}; p from {drawn:,} permutations "
+            "of the runs of each two methods, corrected for all pairs of methods, but not for "
+            "several pairs of regimes."
+        ),
+    )
+
+
+def _ranks(comparison: RegimeComparison, pairs: _Pairs, level: float) -> Table:
+    columns = (
+        Column("Regime", "name", above=True),
+        Column("Other regime", "name", above=True),
+        Column("Algorithm", "name"),
+        Column("Overtakes", "text", rank=1),
+        Column("Rank", rank=3),
+        Column("Rank in the other", rank=2),
+        Column("Change"),
+    )
+    return Table(
+        title=f"{comparison.title}, ranks by regime",
+        columns=columns,
+        rows=tuple(
+            (
+                Cell(one),
+                Cell(other),
+                Cell(method.algorithm, algorithm=method.algorithm),
+                Cell(", ".join(changes.overtaken_by(method.algorithm, level))),
+                *map(Cell.count, method.ranks),
+                Cell(f"{method.change:+d}" if method.change else "0", method.change),
+            )
+            for one, other, changes in pairs
+            for method in changes.methods
+        ),
+        names=3,
+        caption=(
+            "Ranks by IQM score among the methods and environments that both regimes have. Change: "
+            "places gained in the other regime. Overtakes: methods that are better in the first "
+            f"regime and worse in the other one, decided at {level:.0%}."
+        ),
+    )
+
+
+def _finite(value: float) -> Cell:
+    return _number(value if math.isfinite(value) else None)
 
 
 def _imported_results(rows: Sequence[ExternalScoreRow]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.coverage import compared_coverage, count_failures
 from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
 from imitbench.stats.profiles import performance_profile
+from imitbench.stats.strata import FloatArray
 
 THRESHOLDS = 121
 _WIDEST = (-0.5, 1.5)
@@ -56,20 +58,7 @@ def compare_section(
     )
     if not names:
         return None
-    table: dict[str, dict[str, list[float]]] = {name: {} for name in names}
-    for row in section.runs:
-        if row.algo in table:
-            table[row.algo].setdefault(row.env, []).append(
-                row.score_by(acting or section.acting[0])
-            )
-    failed = {
-        result.algorithm: {cell.environment: cell.failures for cell in result.cells}
-        for result in section.algorithms
-    }
-    arrays = {
-        name: count_failures(cells, failed[name], method.failed_runs)
-        for name, cells in table.items()
-    }
+    arrays = section_scores(section, method, names, acting or section.acting[0])
     common, over = compared_coverage(arrays)
     profiles = {}
     if over.environments:
@@ -96,3 +85,28 @@ def compare_section(
             rng=np.random.default_rng(method.seed),
         )
     return SectionComparison(names, over.environments, profiles, improvement)
+
+
+def section_scores(
+    section: Section, method: StatisticsSettings, names: Collection[str], acting: Acting
+) -> dict[str, dict[str, FloatArray]]:
+    """Returns the scores of some algorithms of a section, by algorithm and environment.
+
+    Args:
+        section: The section, with its runs.
+        method: Its settings, which say how failed runs count.
+        names: Names of the algorithms.
+        acting: Way of acting.
+    """
+    table: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+    for row in section.runs:
+        if row.algo in table:
+            table[row.algo].setdefault(row.env, []).append(row.score_by(acting))
+    failed = {
+        result.algorithm: {cell.environment: cell.failures for cell in result.cells}
+        for result in section.algorithms
+    }
+    return {
+        name: count_failures(cells, failed[name], method.failed_runs)
+        for name, cells in table.items()
+    }

@@ -126,7 +126,7 @@ def build_report(
         )
     ]
     rest = [row for row in imported if not any(_fits(row, one.conditions) for one in sections)]
-    return Report(method, tuple(sections), tuple(failed), spanning_tables(sections, rest))
+    return Report(method, tuple(sections), tuple(failed), spanning_tables(rest))
 
 
 def _suite_sections(
@@ -237,10 +237,11 @@ def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Condi
     trained = {Conditions.of(row) for row in rows if row.algo not in ANCHORS}
     whole = {one for one in trained if not any(one.is_part_of(o) for o in trained if o != one)}
     experts = {Conditions(suite, None, None, row.source) for row in rows if row.algo == EXPERT}
-    return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=_order)
+    return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=conditions_order)
 
 
-def _order(conditions: Conditions) -> tuple[int, str, float, int, bool, str, str]:
+def conditions_order(conditions: Conditions) -> tuple[int, str, float, int, bool, str, str]:
+    """Returns a key that sorts by budget and regime, from small to large ones, then by source."""
     budget, n_demos = conditions.budget, conditions.n_demos
     rank = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
     demos = math.inf if n_demos == "all" else n_demos or -1

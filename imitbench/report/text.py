@@ -131,6 +131,12 @@ def marks(result: AlgorithmResult) -> list[str]:
     return roles.get(result.role, reward)
 
 
+def environments(result: AlgorithmResult) -> str:
+    """Returns over how many environments an aggregate is, such as `2 of 3 environments`."""
+    count = len(result.cells)
+    return f"{len(result.covered)} of {count} environment{'' if count == 1 else 's'}"
+
+
 def coverage(result: AlgorithmResult) -> str:
     """Returns the number of covered environments out of those in the section."""
     count = f"{len(result.covered)} of {len(result.cells)}"

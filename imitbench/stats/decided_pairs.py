@@ -157,16 +157,12 @@ def _over(
     }
     points = {name: float(interquartile_mean(sample)) for name, sample in samples.items()}
     environments = tuple(next(iter(table.values())))
-    by_layout: dict[_Layout, list[Pair]] = defaultdict(list)
-    for first, second in pairs:
-        sizes = tuple(zip(samples[first].sizes, samples[second].sizes, strict=True))
-        by_layout[sizes].append((first, second))
     found = {}
-    for sizes, alike in by_layout.items():
+    for sizes, alike in by_layout(pairs, samples).items():
         lacking = runs_lacking(sizes, significance)
         p_values = np.ones(len(alike))
         if not lacking:
-            p_values = _p_values(_stacked(alike, samples), alike, options)
+            p_values = _p_values(stacked(alike, samples), alike, options)
         ends = _differences(alike, iqms, level)
         if max(max(pair) for pair in sizes) == 1:
             ends = np.full_like(ends, np.nan)
@@ -221,7 +217,16 @@ def _p_values(
     return found
 
 
-def _stacked(
+def by_layout(pairs: Sequence[Pair], samples: Mapping[str, Strata]) -> dict[_Layout, list[Pair]]:
+    """Returns pairs by their numbers of runs on each environment: those that `stacked` takes."""
+    found: dict[_Layout, list[Pair]] = defaultdict(list)
+    for first, second in pairs:
+        sizes = tuple(zip(samples[first].sizes, samples[second].sizes, strict=True))
+        found[sizes].append((first, second))
+    return found
+
+
+def stacked(
     pairs: Sequence[Pair], samples: Mapping[str, Strata]
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Returns the scores of all pairs by environment, each of shape (pairs, runs)."""

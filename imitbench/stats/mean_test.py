@@ -170,10 +170,20 @@ def permutations(
         Arrays of shape (permutations, runs of both).
     """
     if _permutation_count(sizes) > splits:
-        actual = [np.arange(first + second) < first for first, second in sizes]
-        return [
-            rng.permuted(np.broadcast_to(mask, (replicates, mask.size)), axis=1) for mask in actual
-        ]
+        return draw_permutations(sizes, replicates, rng)
+    return enumerate_permutations(sizes)
+
+
+def draw_permutations(
+    sizes: Sequence[tuple[int, int]], replicates: int, rng: np.random.Generator
+) -> list[Mask]:
+    """Draws permutations, see `permutations`; those of all environments belong together."""
+    actual = [np.arange(first + second) < first for first, second in sizes]
+    return [rng.permuted(np.broadcast_to(mask, (replicates, mask.size)), axis=1) for mask in actual]
+
+
+def enumerate_permutations(sizes: Sequence[tuple[int, int]]) -> list[Mask]:
+    """Returns all permutations of each environment, to be combined with those of the others."""
     masks = []
     for first, second in sizes:
         chosen = choices(first + second, first)

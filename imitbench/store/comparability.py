@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from functools import cache
@@ -128,6 +129,16 @@ class Conditions:
         if self.n_demos is None:
             return ""
         return in_words(self.n_demos, self.demo_every, self.demo_actions, self.mixture)
+
+    @property
+    def regime(self) -> str:
+        """The same in fewer words, such as `1, one step in 20`; empty without demonstrations."""
+        return re.sub(" demonstrations?", "", self.demonstrations)
+
+    @property
+    def across_regimes(self) -> Conditions:
+        """What runs of all regimes share: suite, budget and source."""
+        return Conditions.recorded(self.suite, self.budget, None, self.source)
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""Costs, further aggregates, numbers of demonstrations and imported results."""
+"""Costs, further aggregates and imported results."""
 
 import pytest
 
@@ -90,24 +90,6 @@ def test_median_and_gap_are_those_of_the_statistics(make_score, report_of):
     [section] = report_of(rows).sections
     [bc, *_] = shown(table_of(section, "Further aggregates"))
     assert bc == ["bc", "1.000 [1.000, 1.000]", "0.333 [0.333, 0.333]"]
-
-
-def test_scores_by_number_of_demonstrations(make_score, report_of):
-    rows = [
-        make_score(
-            "bc", "CartPole", seed, 20.0 + 48 * count, n_demos=count, run_id=f"{count}{seed}"
-        )
-        for count in (1, 3, 10)
-        for seed in range(2)
-    ]
-    rows += [make_score("late", "CartPole", 0, 500.0, n_demos=10)]
-    rows += [make_score("ppo", "CartPole", 0, 500.0, n_demos=None, all_demos=None, source=None)]
-    table = table_of(report_of(rows), "classic: IQM score by number of demonstrations")
-    assert [column.heading for column in table.columns] == ["Algorithm", "1", "3", "10"]
-    assert shown(table) == [
-        ["bc", "0.100 [0.100, 0.100]", "0.300 [0.300, 0.300]", "1.000 [1.000, 1.000]"],
-        ["late", "n/a", "n/a", "1.000 [n/a (1 seed)]"],
-    ]
 
 
 def test_imported_results_are_in_separate_tables(make_score, report_of, external):

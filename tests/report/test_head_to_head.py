@@ -178,6 +178,8 @@ def test_profiles_fall_from_one_to_zero(data):
 def test_costs_and_demonstrations_are_those_of_the_runs(data):
     few, many = table_of(data, " 2 demonstrations"), table_of(data, "10 demonstrations")
     assert few["group"] == many["group"]
+    assert (few["regime"], many["regime"]) == ("2", "10")
+    assert data["regimes"] == ["2", "10"]
     # Methods that use no demonstrations stand in each table of their budget.
     assert {entry["demos"] for entry in few["entries"]} == {2.0, None}
     gail = by_key(many)["gail"]

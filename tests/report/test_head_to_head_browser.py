@@ -17,7 +17,7 @@ from imitbench.report.leaderboard.site import write_site
 pytestmark = pytest.mark.browser
 ODD = "<!--<script><img src=x onerror=boom()>|$_{}\\&amp;'"
 PAGE = "head-to-head/classic.html"
-VIEWS = ("verdicts", "improvement", "profile", "curves", "environments", "demonstrations", "cost")
+VIEWS = ("verdicts", "improvement", "profile", "curves", "environments", "regimes", "cost")
 CHARTS = VIEWS[2:]
 
 

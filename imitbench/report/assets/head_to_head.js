@@ -1,10 +1,10 @@
 // Chooses methods, keeps the choice in the address, and draws the comparison.
 startTheme();
-const { tables, frontiers } = JSON.parse(document.getElementById("data").textContent);
+const { tables, frontiers, regimes } = JSON.parse(document.getElementById("data").textContent);
 const MOST_CHOSEN = 12;
 const VIEWS = {
   verdicts: verdictView, improvement: improvementView, profile: profileView, environments: environmentView,
-  curves: curveView, demonstrations: demonstrationView, cost: costView,
+  curves: curveView, regimes: regimeView, cost: costView,
 };
 
 const NAMED = { verdicts: true, improvement: true }; // tables that name the methods themselves
@@ -75,7 +75,7 @@ function draw(only = null) {
     const focus = place.contains(document.activeElement) ? document.activeElement.value : null;
     const section = place.closest("section");
     section.hidden = chosen.length < 2;
-    place.replaceChildren(...(chosen.length < 2 ? [] : [...(name in NAMED ? [] : [legendOf(table)]), ...show(table, chosen, state, choose, tables, frontiers)]));
+    place.replaceChildren(...(chosen.length < 2 ? [] : [...(name in NAMED ? [] : [legendOf(table)]), ...show(table, chosen, state, choose, tables, frontiers, regimes)]));
     if (focus !== null) (place.querySelector("input:checked") || place.querySelector("select")).focus();
   }
   const count = chosen.length;

@@ -225,25 +225,26 @@ function alike(tables, table, key) {
     .flatMap((each) => each.entries.filter((entry) => entry.key === key).map((entry) => ({ entry, table: each })));
 }
 
-function demonstrationView(table, chosen, state, choose, tables) {
+function regimeView(table, chosen, state, choose, tables, frontiers, regimes) {
   const dash = dashes(table, chosen);
-  const series = chosen.flatMap((place) => {
+  const of = (own) => alike(tables, table, own.key)
+    .filter(({ entry, table: at }) => at.regime && entry.demos !== null && entry.budget === own.budget && entry.sound === own.sound);
+  const shown = chosen.map((place) => [place, of(table.entries[place])]).filter(([, found]) => found.length);
+  const names = regimes.filter((name) => shown.some(([, found]) => found.some((each) => each.table.regime === name)));
+  const series = shown.map(([place, found]) => {
     const own = table.entries[place];
-    const found = alike(tables, table, own.key).map(({ entry }) => entry)
-      .filter((entry) => entry.demos !== null && entry.budget === own.budget && entry.sound === own.sound);
-    found.sort((a, b) => a.demos - b.demos);
-    if (!found.length) return [];
-    return [{ algorithm: own, x: found.map((entry) => entry.demos), y: found.map((entry) => entry.iqm[0]),
-      low: found.map((entry) => entry.iqm[1]), high: found.map((entry) => entry.iqm[2]), line: true, dots: true, dash: dash.get(place),
-      hints: found.map((entry) => `${own.name}, ${short(entry.demos)} demonstrations: ${fixed(entry.iqm[0], 3)} ${ends(entry.iqm[1], entry.iqm[2])}`) }];
+    const at = (each) => names.indexOf(each.table.regime);
+    found.sort((a, b) => at(a) - at(b));
+    return { algorithm: own, x: found.map(at), y: found.map(({ entry }) => entry.iqm[0]),
+      low: found.map(({ entry }) => entry.iqm[1]), high: found.map(({ entry }) => entry.iqm[2]), line: true, dots: true, dash: dash.get(place),
+      hints: found.map(({ entry, table: { regime } }) => `${own.name}, ${regime}: ${fixed(entry.iqm[0], 3)} ${ends(entry.iqm[1], entry.iqm[2])}`) };
   });
   const without = chosen.filter((place) => table.entries[place].demos === null);
   if (!series.length) return [h("p", {}, "None of these methods uses demonstrations.")];
   const detail = series.map((entry) => entry.hints.join("; ")).join("; ");
-  const chart = (width) => xyChart(width, { title: "Score by number of demonstrations", detail, x: { label: "demonstrations", log: true, marked: true }, y: { label: "IQM score" }, anchors: ANCHORS, series });
-  const single = new Set(series.flatMap((entry) => entry.x)).size === 1;
-  return [fitted("demonstrations", chart)[0],
-    ...(single ? [h("p", { class: "ends" }, "Only one number of demonstrations is published at this budget.")] : []),
+  const chart = (width) => xyChart(width, { title: "Score by regime", detail, x: { label: "demonstrations", names }, y: { label: "IQM score" }, anchors: ANCHORS, series });
+  return [fitted("regimes", chart)[0],
+    ...(names.length === 1 ? [h("p", { class: "ends" }, "Only one regime is published at this budget.")] : []),
     ...leftOut(table, without, "Without demonstrations")];
 }
 

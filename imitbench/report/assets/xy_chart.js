@@ -6,8 +6,9 @@ function markOf(algorithm, x, y, extra, ...children) {
   return dot(algorithm, x, y, { class: `mark-of ${extra || ""} ${colorOf(algorithm)}` }, ...children);
 }
 
-// Positions on an axis: linear, or logarithmic with a place of its own for 0 at the left.
-function axisOf({ values, log, marked }, [from, to], most) {
+// Positions on an axis: of names, linear, or logarithmic with a place of its own for 0 at the left.
+function axisOf({ values, log, names }, [from, to], most) {
+  if (names) return { at: linear([-0.5, names.length - 0.5], [from, to]), ticks: names.map((name, place) => [place, name]) };
   const known = values.filter((value) => value !== null);
   if (!log) {
     const domain = span(known);
@@ -31,19 +32,17 @@ function axisOf({ values, log, marked }, [from, to], most) {
     }
   }
   while (marks.length > Math.max(2, most)) marks.splice(0, marks.length, ...marks.filter((_, place) => place % 2 === 0));
-  if (marked) marks.splice(0, marks.length, ...apart(positive, scale));
   if (room) marks.push([0, "0"]);
   return { at: (value) => (value > 0 ? scale(Math.log10(value)) : from + 10), ticks: marks };
 }
 
-// Ticks at the values themselves, as far as their numbers have room.
-function apart(values, scale) {
-  const marks = [];
-  for (const value of [...new Set(values)].sort((a, b) => a - b)) {
-    const last = marks[marks.length - 1];
-    if (!last || scale(Math.log10(value)) - scale(Math.log10(last[0])) > 28) marks.push([value, short(value)]);
-  }
-  return marks;
+// A text in lines of at most so many letters, as far as its words allow.
+function wrapped(text, most) {
+  return text.split(" ").reduce((lines, word) => {
+    const last = lines[lines.length - 1];
+    if (last === undefined || last.length + 1 + word.length > most) return [...lines, word];
+    return [...lines.slice(0, -1), `${last} ${word}`];
+  }, []);
 }
 
 function linePath(xs, ys, x, y) {
@@ -79,25 +78,30 @@ function xyParts(entry, x, y) {
   return parts;
 }
 
-// title, detail: for people who cannot see it. x: {label, log}, y: {label, values}.
+// title, detail: for people who cannot see it. x: {label, log, names}, y: {label, values}.
 // anchors: scores with a name, drawn as dashed lines. series: see xyParts.
 function xyChart(width, { title, detail, x: across, y: up, anchors, series }) {
-  const [left, right, top, bottom] = [56, 16, 16, 48];
-  const height = Math.max(260, Math.min(380, width * 0.5));
+  const [left, right, top] = [56, 16, 16];
+  const most = across.names ? Math.max(6, Math.floor((width - left - right) / across.names.length / 7)) : Infinity;
+  const rows = Math.max(1, ...(across.names || []).map((name) => wrapped(name, most).length));
+  const bottom = 34 + 14 * rows;
+  const height = Math.max(260, Math.min(380, width * 0.5)) + 14 * (rows - 1);
   const heights = series.flatMap((entry) => [...entry.y, ...(entry.low || []), ...(entry.high || [])]);
   const domain = up.domain || (() => {
     const [low, high] = span([...heights, ...anchors.map((each) => each.at)]);
     return [low - 0.04 * (high - low), high + 0.04 * (high - low)];
   })();
   const y = linear(domain, [height - bottom, top]);
-  const axis = axisOf({ values: series.flatMap((entry) => entry.x), log: across.log, marked: across.marked }, [left + 8, width - right - 8], width / 90);
+  const axis = axisOf({ values: series.flatMap((entry) => entry.x), log: across.log, names: across.names }, [left + 8, width - right - 8], width / 90);
   const parts = [];
   for (const tick of ticks(...domain, 5)) {
     parts.push(s("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "grid" }));
     parts.push(s("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, short(Number(tick.toFixed(9)))));
   }
-  for (const [tick, label] of axis.ticks)
-    parts.push(s("text", { x: axis.at(tick), y: height - bottom + 18, "text-anchor": "middle" }, across.format ? across.format(tick) : label));
+  for (const [tick, label] of axis.ticks) {
+    wrapped(across.format ? across.format(tick) : label, most).forEach((line, row) =>
+      parts.push(s("text", { x: axis.at(tick), y: height - bottom + 18 + 14 * row, "text-anchor": "middle" }, line)));
+  }
   parts.push(s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, across.label));
   parts.push(s("text", { transform: `translate(13 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, up.label));
   for (const anchor of anchors) {

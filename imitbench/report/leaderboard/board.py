@@ -39,6 +39,7 @@ from imitbench.report.leaderboard.model import (
     page_of,
     section_anchor,
 )
+from imitbench.report.leaderboard.regimes import board_regimes
 from imitbench.report.leaderboard.row_facts import trained_again_of_row
 from imitbench.report.leaderboard.standings import (
     headline_first,
@@ -216,7 +217,8 @@ def build_board(
         for suite in suites
         for part in headline_first([part for part in sections if part.section.suite == suite])
     ]
-    return Board(title, method, found.sources, tuple(ordered), submit_to)
+    regimes = board_regimes(sections, method)
+    return Board(title, method, found.sources, tuple(ordered), submit_to, regimes)
 
 
 def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:

@@ -18,6 +18,7 @@ from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.row_facts import package_versions, values_text
 from imitbench.report.markdown import escape, table
 from imitbench.report.model import CellResult, Report, StatisticsSettings
+from imitbench.report.regimes import regime_document
 from imitbench.report.report_tables import LIKELY
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
@@ -68,6 +69,7 @@ def render_json(board: Board) -> str:
             for source in board.sources
         ],
         "tables": [_table(part, board.method) for part in board.sections],
+        "regimes": [regime_document(one, board.method.level) for one in board.regimes],
     }
     return json.dumps(json_value(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 

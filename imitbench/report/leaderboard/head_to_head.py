@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ from imitbench.report.leaderboard import model, page
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
 from imitbench.report.leaderboard.standings import is_scored, scores_of
 from imitbench.report.model import StatisticsSettings
+from imitbench.report.tables import conditions_order
 from imitbench.stats.bootstrap import ConfidenceBand, Interval
 from imitbench.stats.coverage import Table
 from imitbench.stats.curves import ScoreCurve, common_steps, mean_curve, shared_range
@@ -157,10 +159,10 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "intervals that exclude 0, some do so by chance; the verdict stands above.",
         ),
         (
-            "demonstrations",
-            "Score by number of demonstrations",
-            "Interquartile mean at the budget that is chosen above, and other numbers of "
-            "demonstrations that are published.",
+            "regimes",
+            "Score by regime",
+            "Interquartile mean at the budget that is chosen above, by the demonstrations that "
+            "methods learned from, as far as they are published.",
         ),
         (
             "cost",
@@ -194,11 +196,14 @@ def payload(board: Board, suite: str) -> dict[str, Any]:
     """
     parts = board.of_suite(suite)
     tables = [_table(part, board.method) for part in parts]
+    given = {replace(part.section.conditions, budget=None) for part in parts}
+    conditions = sorted(given, key=conditions_order)
     return {
         "suite": suite,
         "level": board.method.level,
         "tables": tables,
         "frontiers": list(_frontiers(parts, tables)),
+        "regimes": list(dict.fromkeys(each.regime for each in conditions if each.regime)),
     }
 
 
@@ -223,6 +228,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
     at = _thresholds(scores)
     return {
         "title": part.shared or "all runs",
+        "regime": part.section.conditions.regime or None,
         "group": _group(part),
         "environments": list(environments),
         "thresholds": [float(at[0]), float(at[-1]), at.size],

@@ -15,7 +15,12 @@ from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
-from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
+from imitbench.report.model import (
+    AlgorithmResult,
+    RegimeComparison,
+    Section,
+    StatisticsSettings,
+)
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.decided_pairs import PairOutcome
 from imitbench.store.external_results import ExternalRun
@@ -301,6 +306,7 @@ class Board:
         sections: By suite; of each, its headline first, and then by budget, number of
             demonstrations and source.
         submit_to: Address of the repository that takes submissions, if there is one.
+        regimes: Methods in tables that differ in the demonstrations only.
     """
 
     title: str
@@ -308,6 +314,7 @@ class Board:
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
     submit_to: str | None = None
+    regimes: tuple[RegimeComparison, ...] = ()
 
     @property
     def suites(self) -> list[str]:

@@ -64,7 +64,7 @@ def by_method(rows: Iterable[BoardRow]) -> list[MethodEntry]:
     grouped: dict[str, list[BoardRow]] = {}
     for row in rows:
         grouped.setdefault(row.method, []).append(row)
-    ordered = [sorted(own, key=_standing) for own in grouped.values()]
+    ordered = [sorted(own, key=standing) for own in grouped.values()]
     return [MethodEntry(own[0], tuple(own[1:])) for own in ordered]
 
 
@@ -78,7 +78,7 @@ def ordered_groups(part: BoardSection) -> list[tuple[str, list[MethodEntry]]]:
     grouped: dict[str, list[MethodEntry]] = {name: [] for name in (*TRACKS, OTHER, *_LAST)}
     for kind, rows in _kinds(part).items():
         entries = [MethodEntry(row) for row in rows] if kind == EXTERNAL else by_method(rows)
-        for entry in sorted(entries, key=lambda entry: _standing(entry.row)):
+        for entry in sorted(entries, key=lambda entry: standing(entry.row)):
             name = entry.row.track or OTHER if kind == OTHER else kind
             if kind != EXTERNAL and entry.row.result.partial:
                 name = PARTIAL
@@ -94,7 +94,7 @@ def _kinds(part: BoardSection) -> dict[str, list[BoardRow]]:
     return kinds
 
 
-def _standing(row: BoardRow) -> tuple[float, bool, int, float]:
+def standing(row: BoardRow) -> tuple[float, bool, int, float]:
     """Returns a key that sorts rows: by tier, then ranked and more complete ones, then by IQM."""
     iqm = row.result.iqm
     point = iqm.point if iqm is not None and math.isfinite(iqm.point) else -math.inf

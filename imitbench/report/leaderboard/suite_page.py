@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from imitbench.records.bundled_cards import bundled_suite
@@ -17,6 +16,7 @@ from imitbench.report.leaderboard.head_to_head import head_link
 from imitbench.report.leaderboard.methods_table import axis_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.page import interval, row_name
+from imitbench.report.leaderboard.regimes import regime_blocks
 from imitbench.report.leaderboard.row_facts import level_text, package_versions
 from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
 from imitbench.report.score_axis import AxisScale, marks
@@ -39,6 +39,7 @@ def render_suite(board: Board, suite: str) -> str:
         _overview(parts, board),
         _filters(parts),
         *(_table(part, board) for part in parts),
+        *regime_blocks(board, suite),
         _reading(parts, board),
     ]
     card = bundled_suite(suite)
@@ -73,7 +74,7 @@ def _facets(part: BoardSection) -> dict[str, str]:
     return {
         "source": given.source or "none",
         # "all" and "10" in place of "all demonstrations" and "10 demonstrations"
-        "demonstrations": re.sub(" demonstrations?", "", given.demonstrations) or "none",
+        "demonstrations": given.regime or "none",
         "budget": given.budget or "none",
     }
 
