@@ -27,9 +27,10 @@ from imitbench.util.name_lists import split_names
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from imitbench.records.reward_scores import RewardProtocol
+    from imitbench.report.model import RewardBoardRow
     from imitbench.reward_board.folder import EvaluatedRun
     from imitbench.reward_board.optimization import Optimizations
     from imitbench.rewards.pictures import RewardPicture
@@ -100,6 +101,11 @@ def evaluate(
 
     if optimizer and not reoptimize:
         raise InputError("--optimizer: trains policies with --reoptimize only; add it, or omit it")
+    if context.obj.force and not reoptimize:
+        raise InputError(
+            "--force: trains policies again with --reoptimize only; add it, or measure again with "
+            "--again"
+        )
     folder = _folder_of(suite)
     names = [find_suite(each).name if each == folder else each for each in suite]
     protocol = RewardProtocol()
@@ -153,7 +159,8 @@ def measure_rewards(
         protocol: How to measure.
         run_options: Executor, jobs and other execution options.
         suite: Folder of the suite that has their experts; `None` for the bundled ones.
-        again: Whether to measure rewards that were measured already.
+        again: Whether to measure rewards that were measured already. With `run_options.force`,
+            which trains the fresh policies again, they always are.
         trust: Whether to import the plug-ins that made them.
         quiet: Whether to hide progress.
         only: Ids of the runs; `None` for all that are selected.
@@ -163,6 +170,7 @@ def measure_rewards(
         typer.Exit: Trainings were stopped, or failed.
     """
     from imitbench.cli.launch import complete
+    from imitbench.report.reward_board import inconclusive
     from imitbench.reward_board.folder import evaluate_runs, runs_with_rewards
     from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
     from imitbench.store.collector import collect
@@ -181,14 +189,23 @@ def measure_rewards(
         folder = reoptimized_folder(out)
         complete(plans, run_options, folder, quiet=quiet, what="the measurement")
     found: list[EvaluatedRun] = []
+    measured = evaluate_runs(
+        runs,
+        protocol,
+        suite=suite,
+        again=again or run_options.force,
+        trust=trust,
+        optimizations=optimizations,
+        jobs=(run_options.jobs or 1) if run_options.executor == "local" else 1,
+    )
     with progress_bar("rewards", quiet=quiet) as show:
         show(0, len(runs))
-        for evaluated in evaluate_runs(
-            runs, protocol, suite=suite, again=again, trust=trust, optimizations=optimizations
-        ):
+        for evaluated in measured:
             found.append(evaluated)
             show(len(found), len(runs))
     collect(out)
+    if why := inconclusive(_board(found, out)):
+        note(why)
     return found
 
 
@@ -264,7 +281,21 @@ def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
 
 def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
     """Prints the scores of the policies that belong to each reward, if any were trained."""
-    from imitbench.report.reward_board import reward_board, reward_table
+    from imitbench.report.reward_board import CAPTION, reward_table
+
+    table = reward_table(_board(measured, out))
+    if not table.rows:
+        return
+    print_table(
+        [Column(each.heading, right=each.right) for each in table.columns],
+        [[cell.shown for cell in row] for row in table.rows],
+    )
+    print_text(f"\n{CAPTION}")
+
+
+def _board(measured: Iterable[EvaluatedRun], out: Path) -> tuple[RewardBoardRow, ...]:
+    """Returns the reward board of the runs that are current; empty if no policies were trained."""
+    from imitbench.report.reward_board import reward_board
     from imitbench.store import database
 
     wanted = {
@@ -273,15 +304,10 @@ def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
         if each.scores and any(score.measure == "score" for score in each.scores.scores)
     }
     if not wanted:
-        return
+        return ()
     with database.reader(out) as connection:
         rows = database.read_reward_scores(connection)
-    table = reward_table(reward_board(row for row in rows if row.run_id in wanted))
-    print_table(
-        [Column(each.heading, right=each.right) for each in table.columns],
-        [[cell.shown for cell in row] for row in table.rows],
-    )
-    print_text(f"\n{table.caption}")
+    return reward_board(row for row in rows if row.run_id in wanted)
 
 
 @app.command("show")

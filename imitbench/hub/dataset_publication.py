@@ -45,11 +45,12 @@ _FORMAT = """
   that map to the scores 0 and 1).
 - `failures/<suite>.jsonl`: a line per failed run.
 - `episodes/<suite>/<run_id>.csv`: each evaluation episode of a run.
-{curves}{races}{policies}
+{curves}{rewards}{races}{policies}
 `imitbench results pull {repo} --out DIR` checks all files and writes run directories, which
 `imitbench report --out DIR` reads.
 """
 _CURVES = "- `curves/<suite>/<run_id>.csv`: the main metric of a run during training.\n"
+_REWARDS = "- `reward_scores/<suite>.jsonl`: what learned rewards are worth, a line per run.\n"
 _RACES = "- `races/<id>.json`: a design that was registered before its first run.\n"
 _POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
 
@@ -188,6 +189,7 @@ def staged_results(
         policies=_POLICIES if with_policies else "",
         races=_RACES if races else "",
         curves=_CURVES if has_curves else "",
+        rewards=_REWARDS if any(run.rewards is not None for run in runs.runs) else "",
     )
     card.text = f"{report.strip()}\n{about}"
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:

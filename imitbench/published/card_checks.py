@@ -53,6 +53,7 @@ def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
         _check_budget(spec, run.where, findings)
         _check_algorithm(spec, run.where, findings)
         _check_content(run, findings)
+        _check_rewards(run, findings)
     _check_references(runs, findings)
 
 
@@ -78,6 +79,21 @@ def _check_suite(spec: RunSpec, where: str, findings: Findings) -> None:
         fail(f"suite {suite.name} has no environment {one_line(env_id, 60)!r}")
     elif spec.environment != EnvironmentSpec.of_card(env_id, card, spec.hyperparameters):
         fail(f"{env_id}: module, kwargs, horizon or hidden positions differ from the suite's card")
+
+
+def _check_rewards(located: LocatedRun, findings: Findings) -> None:
+    """Checks where policies were scored that belong to a learned reward."""
+    run = located.run
+    suite = bundled_suite(run.spec.suite)
+    if run.rewards is None or suite is None:
+        return
+    here = run.spec.environment.id
+    known = suite.tested_in(here)
+    for place in dict.fromkeys(score.tested_in for score in run.rewards.scores):
+        if place is not None and place not in known:
+            what = f"its reward was tested in {one_line(place, 60)!r}, which is not for {here}"
+            fix = "measure it again with `imitbench rewards evaluate`"
+            findings.fail("rewards", located.where, what, fix)
 
 
 def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:

@@ -11,8 +11,8 @@ from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 Check = Literal[
-    "manifest", "digests", "files", "lines", "identity", "episodes", "curves", "scores", "values",
-    "suite", "budget", "algorithm", "references", "seeds", "races", "disclosure",
+    "manifest", "digests", "files", "lines", "identity", "episodes", "curves", "rewards", "scores",
+    "values", "suite", "budget", "algorithm", "references", "seeds", "races", "disclosure",
 ]  # fmt: skip
 CHECKS: tuple[Check, ...] = get_args(Check)
 
@@ -24,6 +24,7 @@ MEANINGS: dict[Check, str] = {
     "identity": "every run's id matches its specification; no run occurs twice",
     "episodes": "every completed run has as many episodes as its specification says",
     "curves": "every learning curve has known numbers at steps that its run had",
+    "rewards": "every number about a learned reward is a possible one, of a completed run",
     "scores": "every stated number follows from the episodes",
     "values": "lengths, steps and times are possible",
     "suite": "environments and evaluation are those of the suite's card",

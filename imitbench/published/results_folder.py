@@ -5,6 +5,7 @@
     failures/<suite>.jsonl           a line per failed run
     episodes/<suite>/<run_id>.csv    every evaluation episode of a completed run
     curves/<suite>/<run_id>.csv      its learning curve: the main metric, at most 200 points
+    reward_scores/<suite>.jsonl      a line per completed run whose learned reward was measured
     races/<id>.json                  the registered design of a race, if there are any
     disclosure.json                  how hyper-parameters were chosen; not in the manifest
 
@@ -32,6 +33,7 @@ from imitbench.records.bundled_cards import bundled_suite, environment_of
 from imitbench.records.curves import MOST_POINTS, LearningCurve, is_known_metric, main_curve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun, PublishedRuns
+from imitbench.records.reward_scores import SCORES_FILE
 from imitbench.records.runs import (
     AbbreviatedRecord,
     Provenance,
@@ -52,12 +54,14 @@ from imitbench.util.text_line import one_line
 MANIFEST_FILE = "manifest.json"
 CURVES = "curves"
 RACES = "races"
+REWARDS = "reward_scores"
 PATTERNS = (
     MANIFEST_FILE,
     "runs/*.jsonl",
     "failures/*.jsonl",
     "episodes/*/*.csv",
     f"{CURVES}/*/*.csv",
+    f"{REWARDS}/*.jsonl",
     f"{RACES}/*.json",
     DISCLOSURE_FILE,
 )
@@ -204,7 +208,7 @@ def export_results(
         if not is_plain(suite):
             raise InputError(f"suite {suite!r}: not valid as a file name; rename the suite")
         own = [run for run in runs if run.spec.suite == suite]
-        lines: dict[str, list[str]] = {"runs": [], "failures": []}
+        lines: dict[str, list[str]] = {"runs": [], "failures": [], REWARDS: []}
         for run in own:
             provenance = run.provenance.model_copy(update={"host": ""})
             key = text_digest(provenance.model_dump_json())[:12]
@@ -213,6 +217,8 @@ def export_results(
             lines[kind].append(_line(run, key))
             if run.episodes is not None:
                 texts[episodes_file(run.spec)] = episodes_text(run.episodes)
+            if run.rewards is not None:
+                lines[REWARDS].append(run.rewards.model_dump_json() + "\n")
             if curves and run.curve is not None:
                 texts[curve_file(suite, run.spec.run_id)] = curve_text(run.curve)
         texts |= {
@@ -240,6 +246,11 @@ def race_file(race: RegisteredRace) -> str:
     return f"{RACES}/{race.id}.json"
 
 
+def rewards_file(suite: str) -> str:
+    """Returns the path of the file with the numbers about rewards, relative to the folder."""
+    return f"{REWARDS}/{suite}.jsonl"
+
+
 def read_run(directory: RunDirectory) -> PublishedRun:
     """Reads a run that completed or failed.
 
@@ -261,7 +272,11 @@ def read_run(directory: RunDirectory) -> PublishedRun:
     curve = main_curve(directory.read_curve())
     if curve is not None and not is_publishable(curve.metric):
         curve = None
-    return PublishedRun(spec, directory.read_result(), None, episodes, curve)
+    rewards = directory.read_reward_scores()
+    if rewards is not None and rewards.run_id != spec.run_id:
+        where, other = directory.path / SCORES_FILE, one_line(rewards.run_id)
+        raise InputError(f"{where}: belongs to run {other}; delete the file")
+    return PublishedRun(spec, directory.read_result(), None, episodes, curve, rewards)
 
 
 def _order(run: PublishedRun) -> tuple[Any, ...]:
@@ -423,7 +438,8 @@ def rescore(runs: Sequence[PublishedRun], where: str) -> list[PublishedRun]:
     """Returns the same runs with the references of the cards of this package.
 
     Returns, episodes and specifications stay; only the scale of the scores changes. Runs that were
-    scored with an expert of another source keep their references.
+    scored with an expert of another source keep their references. Numbers about learned rewards
+    are left out where the scale changes: among them are scores whose returns are not published.
 
     Args:
         runs: Runs of a submission.
@@ -453,6 +469,8 @@ def _rescored(run: PublishedRun) -> PublishedRun:
         demonstrations=scale.demonstrations,
     )
     if run.result is not None:
-        return replace(run, result=run.result.model_copy(update={"references": now}))
+        rewards = run.rewards if now == run.result.references else None
+        result = run.result.model_copy(update={"references": now})
+        return replace(run, result=result, rewards=rewards)
     assert run.failure is not None
     return replace(run, failure=run.failure.model_copy(update={"references": now}))

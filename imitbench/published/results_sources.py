@@ -76,6 +76,11 @@ class ResultsSource:
         """Whether a run differed when it was trained again."""
         return any(record.refutes for record in self.verifications)
 
+    @property
+    def sound(self) -> bool:
+        """Whether nothing speaks against ranking its runs."""
+        return not (self.failed or self.refuted or self.superseded_by)
+
 
 @dataclass(frozen=True)
 class ExternalResults:

@@ -160,3 +160,24 @@ def check_curve(
         unit = spec.budget.unit.replace("_", " ")
         what = f"a point at step {last}; the run had {most} {unit}"
         findings.fail("curves", name, what, "export the results again")
+
+
+def check_rewards(run: PublishedRun, where: str, findings: Findings) -> None:
+    """Checks the numbers about a run's learned reward against its result.
+
+    Args:
+        run: A run with such numbers.
+        where: Their file and line.
+        findings: Receives problems.
+    """
+    assert run.rewards is not None
+    if run.result is None:
+        findings.fail("rewards", where, f"run {run.spec.run_id} failed; it has no reward")
+        return
+    due = run.result.references.score(run.result.raw_return)
+    for score in run.rewards.scores:
+        if score.key != ("score", "learner", None):
+            continue
+        if not math.isclose(score.value, due, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            what = f"score {score.value:.10g} of learner is not that of its result, {due:.10g}"
+            findings.fail("rewards", where, what, "publish the original values of the runs")

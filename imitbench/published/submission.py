@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.published.disclosure import Disclosure, read_disclosures
-from imitbench.published.findings import Findings, StrictFindings
+from imitbench.published.findings import Check, Findings, StrictFindings
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
     RACES,
@@ -28,13 +29,15 @@ from imitbench.published.results_folder import (
     is_plain,
     parse_curve,
     parse_episodes,
+    rewards_file,
     summarize_suite,
     text_digest,
 )
-from imitbench.published.run_checks import check_curve, check_scores
+from imitbench.published.run_checks import check_curve, check_rewards, check_scores
 from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
 from imitbench.records.published import PublishedRun
+from imitbench.records.reward_scores import RewardScores
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store.races import RegisteredRace, parse_race, restore
 from imitbench.store.run_dir import RunDirectory
@@ -208,7 +211,35 @@ class _SubmissionReader:
                     run = self._run(text, kind, suite, where)
                     if run is not None:
                         found.append(LocatedRun(where, run))
-        return found
+        return self._with_rewards(found)
+
+    def _with_rewards(self, runs: Sequence[LocatedRun]) -> list[LocatedRun]:
+        """Returns the runs with the numbers about their rewards."""
+        found = {located.run.spec.run_id: located for located in runs}
+        for suite in self._manifest.suites:
+            name = rewards_file(suite)
+            if name not in self._texts:
+                continue
+            self._used.add(name)
+            lines = self._texts[name].removesuffix("\n").split("\n")
+            for number, text in enumerate(lines, start=1):
+                where = f"{name}, line {number}"
+                parse = partial(RewardScores.model_validate_json, text)
+                scores = self._validated(parse, where, "rewards")
+                if scores is None:
+                    continue
+                located = found.get(scores.run_id)
+                if located is None or located.run.spec.suite != suite:
+                    what = f"run {one_line(scores.run_id, 40)} is none of suite {one_line(suite)}"
+                    self._findings.fail("rewards", where, what, _EXPORT_AGAIN)
+                elif located.run.rewards is not None:
+                    what = f"run {scores.run_id} has two lines"
+                    self._findings.fail("rewards", where, what, _EXPORT_AGAIN)
+                else:
+                    run = replace(located.run, rewards=scores)
+                    check_rewards(run, where, self._findings)
+                    found[scores.run_id] = replace(located, run=run)
+        return list(found.values())
 
     def read_races(self) -> list[RegisteredRace]:
         """Returns every readable design of a race."""
@@ -320,11 +351,13 @@ class _SubmissionReader:
         check_curve(curve, spec, result, name, self._findings)
         return curve
 
-    def _validated(self, validate: Callable[[], _R], where: str) -> _R | None:
+    def _validated(
+        self, validate: Callable[[], _R], where: str, check: Check = "lines"
+    ) -> _R | None:
         try:
             return validate()
         except ValidationError as error:
-            self._findings.fail("lines", where, first_problem(error))
+            self._findings.fail(check, where, first_problem(error))
             return None
 
 
@@ -404,4 +437,6 @@ def _restore(run: PublishedRun, directory: RunDirectory) -> None:
             directory.write_episodes(run.episodes)
             if run.curve is not None:
                 directory.write_curve(run.curve.points)
+            if run.rewards is not None:
+                directory.write_reward_scores(run.rewards)
             directory.finish(run.result)

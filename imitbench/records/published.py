@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from imitbench.records.bundled_cards import is_isolated
 from imitbench.records.curves import LearningCurve
 from imitbench.records.episodes import EpisodeTable
+from imitbench.records.reward_scores import RewardScores
 from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
 
 
@@ -17,6 +18,7 @@ class PublishedRun:
     Attributes:
         episodes: Evaluation episodes of the run; `None` for a failed run.
         curve: Learning curve; `None` for a failed run, and if there is none.
+        rewards: Numbers about its learned reward; `None` if it was not measured.
     """
 
     spec: RunSpec
@@ -24,6 +26,7 @@ class PublishedRun:
     failure: RunFailure | None = None
     episodes: EpisodeTable | None = None
     curve: LearningCurve | None = None
+    rewards: RewardScores | None = None
 
     @property
     def outcome(self) -> RunResult | RunFailure:

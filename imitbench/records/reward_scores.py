@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, model_validator
 
 from imitbench.records.runs import Record, RunRow
 
 SCORES_FILE = "reward_scores.json"
 """File of a run directory with its `RewardScores`."""
 
-
 Optimizer = Literal["ppo", "sac"]
 """What trains fresh policies: PPO, or the agent of the methods with a replay buffer."""
+
+BEHAVIORS = ("expert", "learner", "mixture", "random", "all")
+"""Episodes on which rewards are compared; `all` has those of the others."""
+
+LEAST: Mapping[str, float] = {
+    "pearson_step": -1.0,
+    "spearman_step": -1.0,
+    "pearson_return": -1.0,
+    "spearman_return": -1.0,
+    "pair_accuracy": 0.0,
+    "epic": 0.0,
+    "dard": 0.0,
+}
+"""Measures of agreement with the true reward, each with its least value; the greatest is 1."""
+
+_REOPTIMIZED = tuple(f"reoptimized_{name}" for name in get_args(Optimizer))
+_FRESH = (*_REOPTIMIZED, *(f"true_reward_{name}" for name in get_args(Optimizer)))
+_ROUNDING = 1e-9
+_Text = Annotated[str, Field(max_length=1000)]
 
 
 class OptimizationProtocol(Record):
@@ -79,10 +98,38 @@ class RewardScore(Record):
 
     measure: str
     behavior: str
-    tested_in: str | None = None
-    value: float
-    low: float
-    high: float
+    tested_in: _Text | None = None
+    value: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """What the number is about."""
+        return self.measure, self.behavior, self.tested_in
+
+    @property
+    def optimizer(self) -> str | None:
+        """What trained the policy that it is about; `None` if it is not about a fresh one."""
+        return self.behavior.rpartition("_")[2] if self.behavior in _FRESH else None
+
+    @model_validator(mode="after")
+    def _is_a_known_number(self) -> RewardScore:
+        name = f"{self.measure} of {self.behavior}"
+        agrees = self.measure in LEAST and self.behavior in BEHAVIORS and self.tested_in is None
+        scored = self.measure == "score" and self.behavior in ("learner", *_FRESH)
+        hacked = self.measure == "hacking_gap" and self.behavior in _REOPTIMIZED
+        if not (agrees or scored or (hacked and self.tested_in is None)):
+            raise ValueError(f"{name}: is not a known number")
+        if agrees:
+            for number in (self.value, self.low, self.high):
+                if not LEAST[self.measure] - _ROUNDING <= number <= 1 + _ROUNDING:
+                    raise ValueError(f"{name}: cannot be {number:.6g}")
+        if hacked and self.value < 0:
+            raise ValueError(f"{name}: cannot be {self.value:.6g}")
+        if self.low > self.high:
+            raise ValueError(f"{name}: the interval ends below its start")
+        return self
 
 
 class RewardScoreRow(RunRow):
@@ -97,6 +144,12 @@ class RewardScoreRow(RunRow):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, run: RunRow, score: RewardScore) -> RewardScoreRow:
+        """Returns the row of a number about the reward of a run."""
+        columns = {name: getattr(run, name) for name in RunRow.model_fields}
+        return cls(**columns, **dict(score))
 
 
 class RewardScores(Record):
@@ -113,6 +166,21 @@ class RewardScores(Record):
     schema_version: Literal[1] = 1
     run_id: str
     protocol: RewardProtocol
-    without: dict[str, str] = Field(default_factory=dict)
-    scores: tuple[RewardScore, ...]
+    without: dict[_Text, _Text] = Field(default_factory=dict, max_length=1000)
+    scores: tuple[RewardScore, ...] = Field(max_length=1000)
     imitbench: str
+
+    @model_validator(mode="after")
+    def _numbers_follow_the_protocol(self) -> RewardScores:
+        known = set()
+        optimization = self.protocol.optimization
+        trained = () if optimization is None else optimization.optimizers
+        for score in self.scores:
+            if score.key in known:
+                raise ValueError(f"{score.measure} of {score.behavior} occurs twice")
+            known.add(score.key)
+            if score.optimizer not in (None, *trained):
+                raise ValueError(
+                    f"{score.behavior}: the protocol trains nothing by {score.optimizer}"
+                )
+        return self

@@ -28,7 +28,7 @@ def render_markdown(report: Report) -> str:
     for section in report.sections:
         blocks += _section(section, report)
     for given in report_tables(report):
-        blocks += [f"## {escape(given.title)}", *_table(given)]
+        blocks += [f"## {escape(given.title)}", *laid_out(given)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -40,13 +40,13 @@ def escape(value: str) -> str:
 def _section(section: Section, report: Report) -> list[str]:
     blocks = [f"## {escape(section.title)}"]
     for given in section_tables(section, report):
-        blocks += [f"### {escape(given.title)}", *_table(given)]
+        blocks += [f"### {escape(given.title)}", *laid_out(given)]
     if section.notes:
         blocks += ["### Notes", "\n".join(f"- {escape(note)}" for note in section.notes)]
     return blocks
 
 
-def _table(given: Table) -> list[str]:
+def laid_out(given: Table) -> list[str]:
     """Returns a table and its caption; numbers are formatted here and need no escapes."""
     rows = [
         [

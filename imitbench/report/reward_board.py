@@ -19,6 +19,18 @@ from imitbench.stats.significance import welch_margins
 
 REWARDS = "rewards"
 """Label of the table."""
+LEAST_TRUE_SCORE = 0.2
+"""Mean score of policies on the true reward below which nothing follows from those on learned ones.
+
+Policies that hardly learn from the true reward would not learn from a perfect one either.
+"""
+CAPTION = (
+    "Mean scores, with Student's interval over rewards. Came along: the policies that were "
+    "trained together with the rewards. Re-optimized: fresh policies that were trained, where "
+    "they are scored, on the frozen rewards; the next column has those on the true reward, "
+    "with an interval over these policies. Hacking gap: score lost since its peak while the "
+    "learned return still rose."
+)
 _LEVEL = 0.95
 
 
@@ -67,6 +79,26 @@ def _mean(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - margin, mean + margin, _LEVEL)
 
 
+def inconclusive(rows: Iterable[RewardBoardRow]) -> str:
+    """Says where the board decides nothing, because the true reward was not learned from either.
+
+    Returns:
+        A sentence with the scores below `LEAST_TRUE_SCORE`; empty if there are none.
+    """
+    found = {
+        f"{row.tested_in or row.environment} ({row.optimizer.upper()}: {text.score(true.point)})"
+        for row in rows
+        if (true := row.scores.get("true_reward")) and true.point < LEAST_TRUE_SCORE
+    }
+    if not found:
+        return ""
+    return (
+        "Nothing can be concluded about rewards where policies that were trained on the true "
+        f"reward score below {LEAST_TRUE_SCORE} themselves: {', '.join(sorted(found))}; "
+        "use a larger budget."
+    )
+
+
 def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
     """Returns the board as a table."""
     several = len({row.optimizer for row in rows}) > 1
@@ -86,13 +118,7 @@ def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
         Column("On the true reward", "interval", rank=2),
         Column("Hacking gap", "interval", rank=3),
     ]
-    caption = (
-        "Mean scores, with Student's interval over rewards. Came along: the policies that were "
-        "trained together with the rewards. Re-optimized: fresh policies that were trained, where "
-        "they are scored, on the frozen rewards; the next column has those on the true reward, "
-        "with an interval over these policies. Hacking gap: score lost since its peak while the "
-        "learned return still rose."
-    )
+    caption = " ".join(filter(None, (CAPTION, inconclusive(rows))))
     return Table(
         title="Reward board",
         columns=tuple(columns),
@@ -109,7 +135,6 @@ def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
         ),
         names=3,
         caption=caption,
-        page_caption="",
         print_caption=caption,
         label=REWARDS,
         grouped=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,8 +11,8 @@ from imitbench.errors import InputError
 from imitbench.records.reward_scores import RewardProtocol, RewardScores
 from imitbench.records.runs import RunSpec
 from imitbench.records.selection import Selection
-from imitbench.reward_board.evaluation import evaluate_reward
-from imitbench.reward_board.optimization import Optimizations, plugin_of_run
+from imitbench.reward_board.optimization import Optimizations
+from imitbench.reward_board.worker import Measurement, measure_all
 from imitbench.rewards.storage import DESCRIPTION_FILE
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
@@ -73,13 +73,14 @@ def _selects(selection: Selection, spec: RunSpec) -> bool:
 
 
 def evaluate_runs(
-    runs: Iterable[RunDirectory],
+    runs: Sequence[RunDirectory],
     protocol: RewardProtocol,
     *,
     suite: str | None = None,
     again: bool = False,
     trust: bool = False,
     optimizations: Mapping[str, Optimizations] | None = None,
+    jobs: int = 1,
 ) -> Iterator[EvaluatedRun]:
     """Measures the rewards of runs, and stores the numbers in their folders.
 
@@ -90,30 +91,39 @@ def evaluate_runs(
         again: Whether to measure them again.
         trust: Whether to import the plug-ins that made them.
         optimizations: Fresh policies that were trained on each reward, by the run's id.
+        jobs: Runs that are measured at a time.
 
     Yields:
-        Each run, once it is measured.
+        Each run in turn, once it is measured.
     """
+    known = {
+        directory.path: scores
+        for directory in runs
+        if not again
+        and (scores := directory.read_reward_scores()) is not None
+        and scores.protocol.covers(protocol)
+    }
+    wanted = [
+        Measurement(
+            run=str(directory.path.resolve()),
+            protocol=protocol,
+            suite=suite,
+            trust=trust,
+            optimizations=(optimizations or {}).get(directory.path.name),
+        )
+        for directory in runs
+        if directory.path not in known
+    ]
+    measured = measure_all(wanted, jobs)
     for directory in runs:
         spec = directory.read_spec()
-        known = directory.read_reward_scores()
-        if known is not None and known.protocol.covers(protocol) and not again:
-            yield EvaluatedRun(spec, known, new=False)
+        if directory.path in known:
+            yield EvaluatedRun(spec, known[directory.path], new=False)
             continue
-        try:
-            scores = evaluate_reward(
-                directory,
-                protocol,
-                suite=suite,
-                plugin=plugin_of_run(directory) if trust else None,
-                trust=trust,
-                optimizations=(optimizations or {}).get(spec.run_id),
-            )
-        except InputError as error:
-            yield EvaluatedRun(spec, None, str(error))
-            continue
-        directory.write_reward_scores(scores)
-        yield EvaluatedRun(spec, scores)
+        found = next(measured)
+        if found.scores is not None:
+            directory.write_reward_scores(found.scores)
+        yield EvaluatedRun(spec, found.scores, found.problem)
 
 
 def medians(

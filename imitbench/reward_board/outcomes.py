@@ -9,10 +9,12 @@ import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.seeding import derive_seed
+from imitbench.errors import InputError
 from imitbench.experts.measurement import measure
 from imitbench.records.reward_scores import RewardScore
 from imitbench.records.runs import ReferenceScores
 from imitbench.reward_board.optimization import FreshPolicies, Optimizations, reoptimized_folder
+from imitbench.stats.normalization import has_scale
 from imitbench.stats.significance import welch_margins
 from imitbench.store.run_dir import RunDirectory
 
@@ -32,8 +34,17 @@ def optimization_scores(
     Returns:
         Scores of the run's policy and of the fresh ones, where the reward was learned and in the
         environments with other dynamics, and the hacking gap; and reasons by measure.
+
+    Raises:
+        InputError: The references define no scores.
     """
     spec, result = directory.read_spec(), directory.read_result()
+    for references in (result.references, *(test.references for test in found.tests)):
+        if not has_scale(references.random, references.expert):
+            raise InputError(
+                f"run {spec.run_id}: its suite's references define no scores; measure its reward "
+                "without --reoptimize"
+            )
     out = reoptimized_folder(directory.results)
     own = result.raw_return, result.return_std, spec.protocol.episodes
     scores = [_of_episodes(None, result.references, *own)]

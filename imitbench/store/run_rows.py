@@ -121,6 +121,7 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
         spec.run_id,
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
+        reward_scores=() if run.rewards is None else run.rewards.scores,
         episodes=pa.table(run.episodes.columns, schema=EPISODES),
         curve=_published_curve(run.curve),
     )

@@ -207,6 +207,11 @@ def is_registered(digest: str) -> bool:
     return digest in _locations
 
 
+def registered_sources() -> dict[str, SourceLocation]:
+    """Returns the locations of all source that the user has named, by digest."""
+    return dict(_locations)
+
+
 def location_of_source(digest: str, what: str) -> SourceLocation:
     """Returns the location of registered source.
 

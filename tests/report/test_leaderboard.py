@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 from support.boards import Links, build, shown_rows
+from support.pages import write_rewards
 from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
@@ -65,6 +66,7 @@ def submissions(tmp_path_factory, runs):
     publish(runs, folder / EVIL)
     own = tmp_path_factory.mktemp("theirs")
     write_submitted_runs(own / "runs", env=None, n_demos=10)
+    write_rewards(own / "runs", ("gail",), elsewhere=())
     publish(own / "runs", folder / "theirs")
     import_results(folder)
     return folder

@@ -8,7 +8,7 @@ from imitbench.records.runs import RunRow
 from imitbench.report.html_charts import reward_chart
 from imitbench.report.html_page import render_html
 from imitbench.report.report_tables import section_tables
-from imitbench.report.reward_board import reward_board, reward_table
+from imitbench.report.reward_board import CAPTION, inconclusive, reward_board, reward_table
 from imitbench.report.tables import build_report
 
 VALUES = {"learner": (0.9, 0.7), "reoptimized_ppo": (0.5, 0.3), "true_reward_ppo": (1.0, 1.0)}
@@ -85,6 +85,7 @@ def test_reports_have_the_board_where_policies_were_trained(numbers, runs, refer
     page = render_html(report)
     assert 'href="#s0-rewards">Reward board</a>' in page
     assert "re-optimized 0.400" in page
+    assert CAPTION in page.replace("&#x27;", "'")
     without = build_report(runs, [], references, replicates=200)
     assert "Reward board" not in render_html(without)
     agreement = [row for row in numbers if row.measure == "epic"]
@@ -93,6 +94,17 @@ def test_reports_have_the_board_where_policies_were_trained(numbers, runs, refer
         .sections[0]
         .rewards
     )
+
+
+def test_nothing_is_concluded_where_the_true_reward_is_not_learned_from(numbers):
+    assert inconclusive(reward_board(numbers)) == ""
+    weak = [
+        row.model_copy(update={"value": 0.1}) if row.behavior == "true_reward_ppo" else row
+        for row in numbers
+    ]
+    found = reward_board(weak)
+    assert "score below 0.2 themselves: Pendulum (PPO: 0.100); use" in inconclusive(found)
+    assert reward_table(found).caption == f"{CAPTION} {inconclusive(found)}"
 
 
 def test_the_figure_has_three_marks_for_each_algorithm(numbers):

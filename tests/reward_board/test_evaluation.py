@@ -17,7 +17,7 @@ from imitbench.errors import InputError
 from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import RewardProtocol
-from imitbench.reward_board import evaluation
+from imitbench.reward_board import evaluation, worker
 from imitbench.reward_board.evaluation import evaluate_reward
 from imitbench.rewards.networks import BasicRewardNet, ConstantRewardNet
 from imitbench.rewards.storage import save_reward
@@ -126,6 +126,27 @@ def test_the_command_stores_what_it_measures_once(out, few):
     assert rows.fetchall() == list(enumerate(stored))
     assert "0 rewards measured, 2 known already" in run("--out", out).stderr
     assert "2 rewards measured, 0 known already" in run("--out", out, "--again").stderr
+
+
+def test_jobs_change_no_number(tmp_path, few):
+    """Workers are processes of their own: one run can be measured, and one cannot."""
+    write_run(tmp_path, 0)
+    write_run(tmp_path, 1, spaces.Box(-1, 1, (5,)))
+    printed = run("--out", tmp_path, "--jobs", 2, "--json")
+    assert printed.exit_code == 1
+    measured = {each["seed"]: each["reward_scores"] for each in json.loads(printed.stdout)}
+    assert measured.pop(0)["scores"]
+    assert measured == {1: None}
+    assert "its reward: made for observations" in printed.stderr
+    alone = run("--out", tmp_path, "--again", "--json")
+    assert json.loads(alone.stdout) == json.loads(printed.stdout)
+
+
+def test_a_worker_that_dies_is_the_problem_of_its_run(tmp_path):
+    job = tmp_path / "0.json"
+    assert not worker.MeasurementWorker().after_death(job, "worker was killed by SIGKILL\nlog")
+    assert worker._read(job, "") == worker.Measured(problem="worker was killed by SIGKILL")
+    assert worker._read(tmp_path / "1.json", "").problem == "the worker was stopped"
 
 
 def test_a_run_that_cannot_be_measured_does_not_stop_the_others(tmp_path, few):

@@ -27,6 +27,7 @@ from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
 from imitbench.records.runs import Budget, EnvironmentSpec
+from imitbench.report.reward_board import LEAST_TRUE_SCORE
 from imitbench.reward_board import optimization
 from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
 from imitbench.reward_board.outcomes import hacking_gap
@@ -126,8 +127,21 @@ def test_policies_are_trained_anew_here_and_with_other_dynamics(
         assert has_learned == (spec.reward is not None)
     assert len(found) == 4
 
-    # They are known now, and no table of runs has them.
+    # Where the true reward is not learned from either, nothing follows, and that is said.
+    for env in (ENV, OTHER):
+        true = scores["score", "true_reward_ppo", None if env == ENV else env]
+        assert (f"{env} (PPO: {true:.3f})" in printed.stderr) == (true < LEAST_TRUE_SCORE)
+
+    # They are known now.
     assert "1 known already" in evaluate(*asked).stderr
+    # Policies that are trained again are scored again; the seeds are the same, and so the numbers.
+    path = learned.path / "reward_scores.json"
+    path.write_text(path.read_text().replace('"imitbench": "', '"imitbench": "older than '))
+    forced = evaluate(*asked, "--force", "--json")
+    assert forced.exit_code == 0, forced.output
+    assert json.loads(forced.stdout) == json.loads(printed.stdout)
+
+    # No table of runs has them.
     database = duckdb.connect(str(out / "imitbench.duckdb"), read_only=True)
     assert database.execute("SELECT count(*) FROM runs").fetchone() == (1,)
     rows = database.execute(
@@ -241,6 +255,7 @@ def test_what_was_measured_with_policies_includes_what_was_measured_without():
     ("options", "words"),
     [
         (["--optimizer", "ppo"], "--optimizer: trains policies with --reoptimize only"),
+        (["--force"], "--force: trains policies again with --reoptimize only"),
         (["--reoptimize", "--optimizer", "dqn"], "--optimizer dqn: Accepted: ppo, sac"),
     ],
 )

@@ -1,7 +1,12 @@
 """A leaderboard and a report as pages, with failures, an import, and a name like markup."""
 
 from imitbench.published.results_sources import find_results
-from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardScores
+from imitbench.records.reward_scores import (
+    OptimizationProtocol,
+    RewardProtocol,
+    RewardScore,
+    RewardScores,
+)
 from imitbench.report.html_page import render_html
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.site import write_site
@@ -26,6 +31,7 @@ def write_board(folder):
     write_results(folder / "a", seeds=3, skills=_SKILLS, message=ODD, version="1",
                   failing=(("gail", "Pendulum-v1", 2), (ODD, "Pendulum-v1", 0)))  # fmt: skip
     write_submitted_runs(folder / "b", env=None, n_demos=10)
+    write_rewards(folder / "b", ("gail",), elsewhere=())
     write_submitted_runs(folder / "c", algorithms=("bc", "random"), env=None, budget="default")
     for name in "abc":
         publish(folder / name, folder / "results" / f"team-{name}")
@@ -43,25 +49,31 @@ def write_board(folder):
     return folder / "site"
 
 
-def write_rewards(out, algorithms):
+def write_rewards(out, algorithms, elsewhere=("heavier", "longer")):
     """Writes what the rewards of all runs of some algorithms are worth, here and elsewhere."""
     for name in algorithms:
         for path in sorted(out.glob(f"*/{name}/*/*/result.json")):
             directory = RunDirectory(path.parent)
-            seed = directory.read_spec().seed
-            values = {"learner": 0.8, "reoptimized_ppo": 0.5, "true_reward_ppo": 0.9}
+            seed, result = directory.read_spec().seed, directory.read_result()
+            values = {
+                "learner": result.references.score(result.raw_return),
+                "reoptimized_ppo": 0.5 + seed / 50,
+                "true_reward_ppo": 0.9,
+            }
             scores = [
                 RewardScore(measure="score", behavior=policy, tested_in=where,
-                            value=value + seed / 50 - far, low=value - far, high=value + 0.1)
+                            value=value - far, low=value - far - 0.1, high=value)
                 for policy, value in values.items()
-                for where, far in ((None, 0.0), ("heavier", 0.3), ("longer", 0.1))
+                for where, far in ((None, 0.0), *zip(elsewhere, (0.3, 0.1), strict=False))
             ]  # fmt: skip
-            gap = RewardScore(
-                measure="hacking_gap", behavior="reoptimized_ppo", value=0.1, low=0.0, high=0.2
-            )
+            further = [
+                RewardScore(measure=measure, behavior=behavior, value=0.1, low=0.0, high=0.2)
+                for measure, behavior in (("hacking_gap", "reoptimized_ppo"), ("epic", "all"))
+            ]
+            protocol = RewardProtocol(optimization=OptimizationProtocol())
             directory.write_reward_scores(
-                RewardScores(run_id=path.parent.name, protocol=RewardProtocol(),
-                             scores=(*scores, gap), imitbench="0.1.0")
+                RewardScores(run_id=path.parent.name, protocol=protocol,
+                             scores=(*scores, *further), imitbench="0.1.0")
             )  # fmt: skip
 
 

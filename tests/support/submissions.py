@@ -21,6 +21,7 @@ def write_submitted_runs(
     seeds=3,
     failing=(("gail", "Pendulum-v1", 1),),
     message="the loss is nan",
+    suite="classic",
     **settings,
 ):
     """Writes run directories.
@@ -28,15 +29,16 @@ def write_submitted_runs(
     Args:
         out: Results folder.
         algorithms: Names of bundled algorithms.
-        env: Glob over the environments of suite `classic`.
+        env: Glob over the environments of the suite.
         seeds: Number of seeds.
         failing: Algorithm, environment and seed of runs that fail.
         message: Error message of these.
+        suite: Name of the suite.
         **settings: Further settings of the plan.
     """
     plan = make_plan(
         algorithms=list(algorithms),
-        suite="classic",
+        suite=suite,
         environment=env,
         seeds=range(seeds),
         **{"budget": "quick"} | settings,

@@ -19,6 +19,7 @@ from itertools import combinations
 from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
 from imitbench.records.bundled_cards import bundled_suite, likely_score, role_of
 from imitbench.records.published import PublishedRun
+from imitbench.records.reward_scores import RewardScoreRow
 from imitbench.records.runs import (
     FailureRow,
     ReferenceRow,
@@ -194,6 +195,7 @@ def build_board(
             seed=method.seed,
             episodes=every.episodes,
             aggregates=("mean", "iqm"),
+            rewards=rows.rewards,
         )
         for section in report.sections:
             anchor = section_anchor(section, version)
@@ -268,7 +270,7 @@ def _own_rows(
     unchecked = {source.name for source in sources if source.failed}
     refuted = {source.name for source in sources if source.refuted}
     later = {source.name: source.superseded_by for source in sources if source.superseded_by}
-    unranked = {*refuted, *unchecked, *later}
+    unranked = {source.name for source in sources if not source.sound}
 
     def whose(name: str) -> list[str]:
         names = [run.submitter for run in runs[name]]
@@ -361,6 +363,8 @@ class ReportRows:
             start with the index of the source; names of algorithms have the submitter if needed.
         failures: The same for latest runs that failed.
         references: References of all runs.
+        rewards: Numbers about the learned rewards of the completed runs, of submissions that may
+            have a rank.
         entries: The runs, by the id of their row.
         names: Name of the algorithm in its runs, by the name in rows.
     """
@@ -368,6 +372,7 @@ class ReportRows:
     scores: list[ScoreRow] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     references: list[ReferenceRow] = field(default_factory=list)
+    rewards: list[RewardScoreRow] = field(default_factory=list)
     entries: dict[str, SubmittedRun] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
@@ -413,7 +418,10 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
                 columns |= run.failure.model_dump(include={"phase", "error_type", "message"})
                 rows.failures.append(FailureRow.model_validate(columns))
             else:
-                rows.scores.append(_score_row(run, columns))
+                shown = _score_row(run, columns)
+                rows.scores.append(shown)
+                if run.rewards is not None and source.sound:
+                    rows.rewards += [RewardScoreRow.of(shown, one) for one in run.rewards.scores]
     rows.references = sorted(references.values(), key=lambda row: (row.suite, row.env, row.version,
                                                           row.random, row.expert))  # fmt: skip
     return rows
@@ -485,7 +493,7 @@ def separate(rows: ReportRows) -> list[tuple[str, ReportRows]]:
     scales = _scales(rows)
     grouped: dict[_Scale, ReportRows] = {}
     for scale in sorted(set(scales.values()), key=_order):
-        grouped[scale] = replace(rows, scores=[], failures=[], references=[])
+        grouped[scale] = replace(rows, scores=[], failures=[], references=[], rewards=[])
     known: dict[_Scale, set[tuple[str, _Reference]]] = defaultdict(set)
     shown: list[ScoreRow | FailureRow] = [*rows.scores, *rows.failures]
     for row in shown:
@@ -495,6 +503,8 @@ def separate(rows: ReportRows) -> list[tuple[str, ReportRows]]:
             grouped[scale].scores.append(row)
         else:
             grouped[scale].failures.append(row)
+    for reward in rows.rewards:
+        grouped[scales[reward.run_id]].rewards.append(reward)
     for scale, found in known.items():
         grouped[scale].references = [
             reference

@@ -16,10 +16,11 @@ from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.answers import answer_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.row_facts import package_versions, values_text
-from imitbench.report.markdown import escape, table
-from imitbench.report.model import CellResult, Report, StatisticsSettings
+from imitbench.report.markdown import escape, laid_out, table
+from imitbench.report.model import CellResult, Report, RewardBoardRow, StatisticsSettings
 from imitbench.report.regimes import regime_document
 from imitbench.report.report_tables import LIKELY
+from imitbench.report.reward_board import reward_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
 from imitbench.util.quantities import json_value
@@ -106,6 +107,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
         "alarms": [asdict(alarm) for alarm in answer.alarms],
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
+        "reward_board": [_rewards(row) for row in section.rewards],
         "rows": [
             {
                 **_row(row, part),
@@ -170,6 +172,20 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
 def _interval(name: str, value: Interval | None) -> dict[str, float | None]:
     point, low, high = (value.point, value.low, value.high) if value else (None, None, None)
     return {name: point, f"{name}_low": low, f"{name}_high": high}
+
+
+def _rewards(row: RewardBoardRow) -> dict[str, Any]:
+    names = ("learner", "reoptimized", "true_reward", "hacking_gap")
+    return {
+        "env": row.environment,
+        "algorithm": row.algorithm,
+        "optimizer": row.optimizer,
+        "tested_in": row.tested_in,
+        "rewards": row.rewards,
+        **{
+            key: end for name in names for key, end in _interval(name, row.scores.get(name)).items()
+        },
+    }
 
 
 def _cell(cell: CellResult) -> dict[str, Any]:
@@ -250,6 +266,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
         *([table(("Algorithm", *environments), quiet, names=1), _QUIET] if quiet else []),
+        *(laid_out(reward_table(section.rewards)) if section.rewards else []),
         *(["\n".join(f"- {escape(note)}" for note in section.notes)] if section.notes else []),
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import strip, ticks
+from imitbench.report.html_charts import reward_chart, strip, ticks
 from imitbench.report.html_markup import Markup, block, escape, fact, join, tag
 from imitbench.report.html_tables import HtmlColumn, TableCell
 from imitbench.report.leaderboard import model, page
@@ -19,6 +19,7 @@ from imitbench.report.leaderboard.page import interval, row_name
 from imitbench.report.leaderboard.regimes import regime_blocks
 from imitbench.report.leaderboard.row_facts import level_text, package_versions
 from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
+from imitbench.report.reward_board import REWARDS, reward_table
 from imitbench.report.score_axis import AxisScale, marks
 
 _EXTERNAL = (
@@ -36,7 +37,7 @@ def render_suite(board: Board, suite: str) -> str:
     """Writes the page of a suite: a table for each group of comparable runs."""
     parts = board.of_suite(suite)
     main = [
-        _overview(parts, board),
+        *_overview(parts, board),
         _filters(parts),
         *(_table(part, board) for part in parts),
         *regime_blocks(board, suite),
@@ -56,16 +57,33 @@ def render_suite(board: Board, suite: str) -> str:
     return page.render(board, model.suite_page(suite), suite, main, facts=facts)
 
 
-def _overview(parts: Sequence[BoardSection], board: Board) -> Markup:
-    """Returns links to the tables of several conditions; nothing for one."""
-    if len(parts) < 2:
-        return Markup("")
-    links = [
-        tag("li", tag("a", board.condition(part), href=f"#{part.anchor}"), " (headline)" * (not at))
+def _overview(parts: Sequence[BoardSection], board: Board) -> list[Markup]:
+    """Returns links to the tables of several conditions, and to all reward boards."""
+    tables = [
+        (f"#{part.anchor}", board.condition(part), " (headline)" * (not at))
         for at, part in enumerate(parts)
     ]
-    return tag("nav", tag("span", "Conditions:"), tag("ul", *links), class_="conditions",
-               aria_label="Conditions")  # fmt: skip
+    rewards = [
+        (f"#{_rewards_id(part)}", board.condition(part), "") for part in parts
+        if part.section.rewards
+    ]  # fmt: skip
+    shown = {"Conditions": tables if len(tables) > 1 else [], "Reward board": rewards}
+    return [
+        tag(
+            "nav",
+            tag("span", f"{caption}:"),
+            tag("ul", *(tag("li", tag("a", name, href=to), mark) for to, name, mark in links)),
+            class_="conditions",
+            aria_label=caption,
+        )
+        for caption, links in shown.items()
+        if links
+    ]
+
+
+def _rewards_id(part: BoardSection) -> str:
+    """Returns the HTML id of the reward board of a table."""
+    return f"{REWARDS}--{part.anchor}"
 
 
 def _facets(part: BoardSection) -> dict[str, str]:
@@ -172,6 +190,10 @@ def _table(part: BoardSection, board: Board) -> Markup:
     if imported:
         heading_there = tag("h3", "External, imported numbers")
         parts += [heading_there, table(imported, "external", "external", _EXTERNAL)]
+    if section.rewards:
+        heading_there = tag("h3", "Reward board", id=_rewards_id(part))
+        drawn = html_tables.laid_out(reward_table(section.rewards))
+        parts += [heading_there, reward_chart(section.rewards), drawn]
     full = [alarm.text for alarm in answer.alarms if alarm.kind == "saturated"]
     if len(full) > 1:
         summary = tag("summary", f"Who is as good as the expert on {len(full)} environments")
