@@ -121,6 +121,7 @@ def _task(
         hyperparameters=inputs.hyperparameters,
         seed=config.derive_training_seed("training"),
         expert=inputs.expert(obs, acts),
+        supplement=inputs.supplement,
         reward=inputs.reward(obs, acts),
         folder=inputs.folder,
     )

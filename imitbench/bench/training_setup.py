@@ -13,7 +13,7 @@ from imitbench.bench.artifacts import demos_of_run, expert_of_run, expert_of_sui
 from imitbench.bench.frozen_reward import reward_of_run
 from imitbench.bench.hidden_rewards import RewardView
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
-from imitbench.bench.learner import Learner
+from imitbench.bench.learner import Learner, Supplement
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import Scalar
 from imitbench.records.episodes import Episodes
@@ -95,6 +95,7 @@ class TrainingInputs:
         learner: The method, not set up yet.
         hyperparameters: All hyper-parameters by name.
         demos: Demonstrations, where the method needs them.
+        supplement: Trajectories of mixed quality, where the method needs them.
         demos_name: Name of the demonstrations in messages; `None` if they are known to fit the
             environment.
         expert: Returns the expert for spaces of observations and actions, where the method needs
@@ -109,6 +110,7 @@ class TrainingInputs:
     learner: Learner
     hyperparameters: Mapping[str, Scalar]
     demos: Sequence[TrajectoryWithRew] = ()
+    supplement: Supplement | None = None
     demos_name: str | None = None
     expert: Callable[[gym.Space[Any], gym.Space[Any]], BasePolicy | None] = lambda *_: None
     reward: Callable[[gym.Space[Any], gym.Space[Any]], RewardFn | None] = lambda *_: None
