@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Supplement
-from imitbench.data.rollout import generate_trajectories, make_min_episodes
+from imitbench.bench.learners.reward_agreement import held_out_trajectories
 
 
-def supplement_of(environment, *, ranked):
-    """Two episodes of random actions; the ranks are arbitrary."""
-    venv = make_training_environments(environment, 2, seed=0)
-    found = generate_trajectories(None, venv, make_min_episodes(2), np.random.default_rng(0))
-    venv.close()
-    return Supplement(found, np.arange(len(found)) if ranked else None)
+def supplement_of(environment, *, ranked, policy=None, rates=(1.0,), count=2):
+    """Episodes in which shares of a policy's actions are random, ranked by their true returns."""
+    found = held_out_trajectories(policy, environment, 0, rates, count)
+    returns = [each.rews.sum() for each in found]
+    return Supplement(found, np.argsort(np.argsort(returns)) if ranked else None)
