@@ -42,6 +42,7 @@ SMALL = {
         "total_timesteps=100_000": "total_timesteps=2_048",
     },
     "pwil": OFF_POLICY,
+    "ranked_rewards": {"policy(100_000)": "policy(2_048)"},
     "sqil": {"total_timesteps=20_000": "total_timesteps=600"},
     "value_dice": OFF_POLICY,
 }

@@ -57,6 +57,8 @@ SETTINGS = {
     # Its reward has a state of its own: the time in each episode.
     "density": ON_POLICY | {"is_stationary": "false", "reward_scaling": "returns"},
     "ppo_true_reward": ON_POLICY,
+    # Each seed also clones, and acts with noise; the rest is 6 rounds.
+    "drex": ON_POLICY | {"bc_batches": "20", "pairs": "50", "noise_share": "0.4"},
     # Each seed also explores, and trains another policy on its reward.
     "preference_comparisons": ON_POLICY
     | {
@@ -74,6 +76,7 @@ METRICS = {  # of the last point of a curve, besides those of episodes
     "airl": "discriminator/accuracy",
     "density": "rollout/log_density_mean",
     "ppo_true_reward": "step",
+    "drex": "rollout/learned_return_mean",
     "preference_comparisons": "reward/accuracy",
 }
 

@@ -1,8 +1,11 @@
 """Every bundled algorithm gives the same numbers after an interruption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch as th
+from support.mixtures import supplement_of
 from support.plans import make_plan, request_of
 
 from imitbench.bench.checkpoint import generator_states, restore_generators
@@ -20,6 +23,7 @@ MORE = {
     "preference_comparisons": 1200,
     "pebble": 240,  # exploration of whole episodes, and two rounds
     "sqil": 120,
+    "drex": 800,  # half of it noisy trajectories
 }
 # Small enough for several rounds within the budget.
 SETTINGS = {
@@ -46,6 +50,7 @@ SETTINGS = {
     "reward_interval": "4",
     "disc_updates": "2",
     "trajectories": "2",
+    "pairs": "20",
 }
 # One environment per kind of action space is enough, and one per kind of table.
 SIMILAR = {
@@ -115,6 +120,9 @@ def ready(name, suite, env_id, options=()):
     config = TrainingConfig.of(spec)
     seed_generators(config)
     inputs = TrainingInputs.of(spec, suite_directory(suite))
+    if card.needs.supplement:
+        supplement = supplement_of(spec.environment, ranked=card.needs.ranking)
+        inputs = replace(inputs, supplement=supplement)
     with Evaluator(spec.environment, 1) as evaluator:
         learner = set_up(config, inputs, evaluator.observation_space, evaluator.action_space)
     return learner, budget

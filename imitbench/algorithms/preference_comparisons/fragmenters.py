@@ -101,7 +101,7 @@ class RandomFragmenter(Fragmenter):
         sources = self.rng.choice(len(usable), size=2 * num_pairs, p=lengths / available)
         starts = self.rng.integers(0, lengths[sources] - fragment_length, endpoint=True)
         fragments = [
-            _cut(usable[source], start, start + fragment_length)
+            cut_fragment(usable[source], start, start + fragment_length)
             for source, start in zip(sources.tolist(), starts.tolist(), strict=True)
         ]
         return list(zip(fragments[::2], fragments[1::2], strict=True))
@@ -153,8 +153,14 @@ class RandomFragmenter(Fragmenter):
             )
 
 
-def _cut(trajectory: TrajectoryWithRew, start: int, end: int) -> TrajectoryWithRew:
-    """Steps `start` to `end`, exclusive; terminal if they include the end of the episode."""
+def cut_fragment(trajectory: TrajectoryWithRew, start: int, end: int) -> TrajectoryWithRew:
+    """Cuts a fragment, whose arrays are views; terminal if it includes the end of the episode.
+
+    Args:
+        trajectory: Where to cut.
+        start: First step.
+        end: Step after the last.
+    """
     return TrajectoryWithRew(
         obs=trajectory.obs[start : end + 1],
         acts=trajectory.acts[start:end],

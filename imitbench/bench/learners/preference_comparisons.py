@@ -416,13 +416,14 @@ class PreferenceComparisonsLearner(LearnerPerSeed):
         self._episodes.steps = state["steps"]
 
 
-def make_reward_net(task: Task, *, standardized: bool) -> RewardNet:
+def make_reward_net(task: Task, *, standardized: bool, **inputs: Any) -> RewardNet:
     """Builds the reward, an ensemble if its size is above 1.
 
     Args:
         task: Uses the hyper-parameters `reward_hidden_size`, `reward_hidden_layers` and
             `ensemble_size`.
         standardized: Whether rewards for the agent are standardized with running statistics.
+        **inputs: Options of `BasicRewardNet` that select its inputs; by default state and action.
     """
     options: dict[str, Any] = dict(task.hyperparameters)
 
@@ -432,6 +433,7 @@ def make_reward_net(task: Task, *, standardized: bool) -> RewardNet:
             task.action_space,
             hid_sizes=[options["reward_hidden_size"]] * options["reward_hidden_layers"],
             normalize_input_layer=RunningNorm,
+            **inputs,
         )
         return NormalizedRewardNet(net, RunningNorm) if standardized else net
 

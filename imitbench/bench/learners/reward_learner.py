@@ -170,24 +170,41 @@ class RewardLearner(LearnerPerSeed, Generic[TrainerT]):
             ValueError: The budget is less than one round.
         """
         steps = self.ppo.n_steps * self.ppo.n_envs
-        rounds = count_rounds(budget.amount, steps)
+        first = self.before_rounds(budget.amount, callback)
+        rounds = count_rounds(budget.amount - first, steps)
         while self.rounds < rounds:
             spent = self.rounds / rounds
             set_learning_rate(self.ppo, self.options, spent, budget.amount)
             if self.pack is None:
                 metrics = self.train_round(steps)
             else:
-                metrics = self._train_all(self.pack, steps)
+                metrics = self._train_all(self.pack, first, steps)
             self.rounds += 1
-            callback(self.rounds * steps, metrics)
+            callback(first + self.rounds * steps, metrics)
             checkpoint()
-        return self.rounds * steps
+        return first + self.rounds * steps
 
-    def _train_all(self, pack: TrainerPack[TrainerT], steps: int) -> dict[str, float]:
+    def before_rounds(self, amount: int, callback: Callback) -> int:
+        """Does what comes before the first round; nothing unless overridden.
+
+        It is called again when training continues from a state, and must then change nothing.
+
+        Args:
+            amount: The budget, in environment steps.
+            callback: Records points of the learning curve.
+
+        Returns:
+            Environment steps that it took, of each seed.
+        """
+        del amount, callback
+        return 0
+
+    def _train_all(self, pack: TrainerPack[TrainerT], first: int, steps: int) -> dict[str, float]:
         """Trains all seeds for a round; returns metrics of the first."""
         for member in self.of_seeds():
             member.ppo.lr_schedule = self.ppo.lr_schedule
-        return self.add_points((self.rounds + 1) * steps, self.train_pack(pack, steps))
+        at = first + (self.rounds + 1) * steps
+        return self.add_points(at, self.train_pack(pack, steps))
 
     def policy(self) -> BasePolicy:
         """PPO's policy."""

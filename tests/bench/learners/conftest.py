@@ -31,8 +31,9 @@ def set_up(demos_of):
     """Makes a learner by the name of its card; its episodes may have fewer `steps`."""
 
     def make(
-        name, env="Pendulum-v1", demos=None, expert=None, hidden=None, steps=None, **overrides
-    ):
+        name, env="Pendulum-v1", demos=None, expert=None, supplement=None, hidden=None, steps=None,
+        **overrides,
+    ):  # fmt: skip
         card, environment = load_algorithm(name), find_environment(env)
         if steps is not None:
             kwargs = {**environment.kwargs, "max_episode_steps": steps}
@@ -48,6 +49,7 @@ def set_up(demos_of):
                 hyperparameters=card.resolve(overrides),
                 seed=0,
                 expert=expert,
+                supplement=supplement,
             )
         module, _, cls = card.implementation.partition(":")
         learner = getattr(importlib.import_module(module), cls)()

@@ -1,6 +1,7 @@
 """Every method that trains gives a policy that is significantly better than random."""
 
 import pytest
+from support.mixtures import supplement_of
 
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import algorithm_names, load_algorithm
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.slow
 # Enough for a clear difference on Pendulum: from about -1,200 of random actions to -150.
 AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 80_000, "airl": 160_000, "density": 200_000}
 AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 40_000}
+AMOUNTS |= dict.fromkeys(("trex", "drex"), 160_000)
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
 AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
@@ -63,17 +65,22 @@ def returns_of(policy, evaluator):
     ],
 )
 def test_training_improves_on_random_actions(set_up, demos_of, name):
-    card = load_algorithm(name)
+    card, pendulum = load_algorithm(name), find_environment("Pendulum-v1")
+    expert = load_policy(find_expert("sac-Pendulum-v1"))
+    mixed = {"policy": expert, "rates": (0.25, 0.5, 0.75, 1.0), "count": 10}
     learner = set_up(
         name,
         demos=demos_of["Pendulum-v1"][:20],
-        expert=load_policy(find_expert("sac-Pendulum-v1")) if card.needs.expert else None,
+        expert=expert if card.needs.expert else None,
+        supplement=supplement_of(pendulum, ranked=card.needs.ranking, **mixed)
+        if card.needs.supplement
+        else None,
         **SETTINGS.get(name, {}),
     )
     learner.train(
         Budget(name="quick", unit=card.budget_unit, amount=AMOUNTS[name]), lambda *_: None
     )
-    with Evaluator(find_environment("Pendulum-v1"), 20) as evaluator:
+    with Evaluator(pendulum, 20) as evaluator:
         chance = RandomPolicy(evaluator.observation_space, evaluator.action_space)
         before, after = returns_of(chance, evaluator), returns_of(learner.policy(), evaluator)
     assert is_significant_reward_improvement(before, after, 0.001)
