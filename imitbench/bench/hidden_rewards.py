@@ -104,3 +104,18 @@ def hide_demo_rewards(
     return [
         dataclasses.replace(demo, rews=np.full(len(demo), math.nan), infos=None) for demo in demos
     ]
+
+
+def hide_actions(demos: Sequence[TrajectoryWithRew]) -> Sequence[TrajectoryWithRew]:
+    """Returns demonstrations whose actions have no entries, and without infos.
+
+    Args:
+        demos: Whole or thinned episodes.
+
+    Returns:
+        Trajectories with `acts` of shape `(steps, 0)`, float32.
+    """
+    return [
+        dataclasses.replace(demo, acts=np.zeros((len(demo), 0), np.float32), infos=None)
+        for demo in demos
+    ]
