@@ -46,6 +46,8 @@ SETTINGS = {
     "reward_interval": "4",
     "disc_updates": "2",
     "trajectories": "2",
+    "model_updates": "5",
+    "model_pretraining": "5",
 }
 # One environment per kind of action space is enough, and one per kind of table.
 SIMILAR = {

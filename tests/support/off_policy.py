@@ -4,6 +4,7 @@ import torch as th
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.discriminator import Discriminator
@@ -27,6 +28,13 @@ class ShortCSIL(CSIL):
         super().__init__(bc_updates=10, critic_updates=10, **kwargs)
 
 
+class ShortBCO(BCO):
+    """Has rounds of a moment."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**{"model_updates": 5, "bc_updates": 5} | kwargs)
+
+
 class OftenFIRL(FIRL):
     """Takes steps of the reward often, of few updates of the discriminator each."""
 
@@ -42,7 +50,11 @@ class OftenMLIRL(MLIRL):
 
 
 EXPLICIT = [OftenFIRL, OftenMLIRL]
-METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE, *EXPLICIT]
+FROM_OBSERVATIONS = [ShortBCO]
+METHODS = [
+    *(DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE),
+    *(*EXPLICIT, *FROM_OBSERVATIONS),
+]
 DISCRETE = [method for method in METHODS if method.discrete_actions]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
@@ -394,6 +395,33 @@ class CSILLearner(OffPolicyImitationLearner):
         "action_gradient_weight",
         "reward_learning_rate",
     )
+
+
+class InverseDynamicsLearner(OffPolicyImitationLearner):
+    """A method with an inverse dynamics model, which does not see hidden positions."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["model_hidden_size"],) * self.options["model_hidden_layers"]
+        hidden = task.environment.hidden_positions or ()
+        shared |= {"model_hidden_sizes": sizes, "model_hidden_entries": hidden}
+        return super().make_trainer(task, **shared)
+
+
+class BCOLearner(InverseDynamicsLearner):
+    """Behavioral cloning from observation."""
+
+    method = BCO
+    arguments = ("alpha", "model_learning_rate", "model_updates", "bc_updates")
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates BCO; its only learning rate of the agent is that of cloning."""
+        rate = self.options["bc_learning_rate"]
+        agent = replace(
+            shared["options"].agent, actor_learning_rate=rate, critic_learning_rate=rate
+        )
+        shared["options"] = replace(shared["options"], agent=agent)
+        return super().make_trainer(task, **shared)
 
 
 class ValueDICELearner(OffPolicyImitationLearner):

@@ -19,6 +19,7 @@ AMOUNTS = {"env_steps": 400, "replay_steps": 60}
 # Small enough for several rounds within the budget.
 SETTINGS = {
     "n_envs": "2", "n_steps": "100", "n_epochs": "1", "hidden_size": "8", "learning_starts": "20",
+    "model_updates": "5", "bc_updates": "5", "model_pretraining": "5",
 }  # fmt: skip
 
 
