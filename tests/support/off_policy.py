@@ -6,7 +6,7 @@ from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.csil import CSIL
-from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
 from imitbench.algorithms.off_policy.f_irl import FIRL
@@ -50,7 +50,7 @@ class OftenMLIRL(MLIRL):
 
 
 EXPLICIT = [OftenFIRL, OftenMLIRL]
-FROM_OBSERVATIONS = [ShortBCO]
+FROM_OBSERVATIONS = [ShortBCO, DACfO]
 METHODS = [
     *(DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE),
     *(*EXPLICIT, *FROM_OBSERVATIONS),

@@ -12,7 +12,7 @@ from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.csil import CSIL
-from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
 from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
@@ -246,6 +246,12 @@ class DACLearner(AdversarialLearner):
 
     method = DAC
     arguments = ("disc_learning_rate", "gradient_penalty")
+
+
+class DACfOLearner(DACLearner):
+    """Discriminator-actor-critic from observations."""
+
+    method = DACfO
 
 
 class HyPELearner(AdversarialLearner):
