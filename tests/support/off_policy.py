@@ -12,9 +12,10 @@ from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTraine
 from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
-from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ls_iq import LSIQ, LSIQObs
 from imitbench.algorithms.off_policy.ml_irl import MLIRL
-from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.opolo import OPOLO
+from imitbench.algorithms.off_policy.pwil import PWIL, PWILState
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
 from imitbench.algorithms.off_policy.transitions import Batch
@@ -50,7 +51,7 @@ class OftenMLIRL(MLIRL):
 
 
 EXPLICIT = [OftenFIRL, OftenMLIRL]
-FROM_OBSERVATIONS = [ShortBCO, DACfO]
+FROM_OBSERVATIONS = [ShortBCO, DACfO, LSIQObs, PWILState, OPOLO]
 METHODS = [
     *(DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE),
     *(*EXPLICIT, *FROM_OBSERVATIONS),

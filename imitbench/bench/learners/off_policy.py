@@ -17,9 +17,10 @@ from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTraine
 from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
-from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ls_iq import LSIQ, LSIQObs
 from imitbench.algorithms.off_policy.ml_irl import MLIRL
-from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.opolo import OPOLO
+from imitbench.algorithms.off_policy.pwil import PWIL, PWILState
 from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer, TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
@@ -357,6 +358,13 @@ class PWILLearner(OffPolicyImitationLearner):
         return super().make_trainer(task, horizon=horizon, hidden_entries=hidden, **shared)
 
 
+class PWILStateLearner(PWILLearner):
+    """Primal Wasserstein imitation learning on states alone."""
+
+    method = PWILState
+    arguments = ("alpha", "beta", "subsampling")
+
+
 class ImplicitRewardLearner(OffPolicyImitationLearner):
     """A method whose values define the reward; its agent does not see hidden positions either."""
 
@@ -428,6 +436,23 @@ class BCOLearner(InverseDynamicsLearner):
         )
         shared["options"] = replace(shared["options"], agent=agent)
         return super().make_trainer(task, **shared)
+
+
+_MODEL_ARGUMENTS = ("model_learning_rate", "model_pretraining")
+
+
+class LSIQObsLearner(InverseDynamicsLearner, ImplicitRewardLearner):
+    """Least-squares inverse Q-learning from observations."""
+
+    method = LSIQObs
+    arguments = (*LSIQLearner.arguments, *_MODEL_ARGUMENTS)
+
+
+class OPOLOLearner(InverseDynamicsLearner, AdversarialLearner):
+    """Off-policy imitation learning from observations."""
+
+    method = OPOLO
+    arguments = (*DACLearner.arguments, *_MODEL_ARGUMENTS, "initial_weight", "inverse_weight")
 
 
 class ValueDICELearner(OffPolicyImitationLearner):

@@ -1,4 +1,6 @@
-"""The inverse dynamics model, and BCO, where an action decides the next state alone."""
+"""The inverse dynamics model and its methods, where the action alone decides the next state."""
+
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -9,6 +11,8 @@ from support.off_policy import small_options
 
 from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.inverse_dynamics import InverseDynamics
+from imitbench.algorithms.off_policy.ls_iq import LSIQ, LSIQObs
+from imitbench.algorithms.off_policy.opolo import OPOLO
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.transitions import Batch, store_of
 from imitbench.data.types import TrajectoryWithRew
@@ -152,3 +156,77 @@ def test_bco_without_further_rounds_clones_once(make):
 def test_values_out_of_range_are_refused(make, given, said):
     with pytest.raises(ValueError, match=said):
         make(BCO, "tests/Switch-box-v0", alternating(), **given)
+
+
+@pytest.mark.parametrize("method", [LSIQObs, OPOLO])
+def test_agents_learn_to_go_through_the_experts_states(make, method):
+    agent = {"actor_learning_rate": 0.003, "critic_learning_rate": 0.003, "gamma": 0.8, "tau": 0.02}
+    trainer = make(
+        method, "tests/Switch-discrete-v0", alternating(), model_pretraining=100,
+        options=small_options(learning_starts=50, batch_size=32, agent=agent),
+        model_learning_rate=0.01,
+    )  # fmt: skip
+    trainer.train(400)
+    acts, _ = trainer.policy.predict(np.array([[0.0], [1.0]], np.float32), deterministic=True)
+    assert acts.tolist() == [1, 0]
+
+
+@pytest.fixture
+def compared(make, pendulum_demos):
+    """Makes a trainer, and evaluates functions of its batches with the same random numbers."""
+
+    def compared(method, *functions, **given):
+        trainer = make(method, "Pendulum-v1", pendulum_demos, **given)
+        trainer.train(30)
+        own, expert = (
+            store.sample(trainer.streams, 8) for store in (trainer._replay, trainer.expert)
+        )
+        state, found = trainer.streams.state_dict(), []
+        for function in functions:
+            trainer.streams.load_state_dict(state)
+            found.append(function(trainer, own, expert))
+        return found
+
+    return compared
+
+
+def test_ls_iq_from_observations_is_ls_iq_with_the_inferred_actions(compared):
+    def inferred(trainer, own, expert):
+        return LSIQ.critic_loss(trainer, own, replace(expert, acts=trainer.inverse.actions(expert)))
+
+    def unread(trainer, own, expert):
+        return trainer.critic_loss(own, replace(expert, acts=expert.acts + 0.5))
+
+    due, found = compared(LSIQObs, inferred, unread)
+    assert th.equal(found, due)
+
+
+def test_opolo_adds_the_policys_values_to_temporal_differences(compared):
+    """With a weight of 2 and a discount factor of 0.99."""
+
+    def parts(trainer, own, expert):
+        differences = trainer.td_loss(own, trainer.discriminator.logits(own))
+        values = trainer.agent.soft_values(own.obs)
+        return differences + 2 * (1 - 0.99) * values.mean(dim=-1).sum(dim=0)
+
+    def loss(trainer, own, expert):
+        return trainer.critic_loss(own, expert)
+
+    due, found = compared(OPOLO, parts, loss, initial_weight=2.0)
+    th.testing.assert_close(found, due)
+
+
+def test_opolos_policy_follows_the_inverse_model_as_far_as_it_weighs(compared):
+    """A policy that only follows it has likelier actions; one without keeps what values say."""
+    lost = {}
+    for weight in (0.0, 1000.0):
+
+        def losses(trainer, own, expert):
+            before = trainer.cloning_loss(expert)
+            for _ in range(30):
+                trainer.improve_policy(own, expert)
+            return float((trainer.cloning_loss(expert) - before).detach())
+
+        [lost[weight]] = compared(OPOLO, losses, inverse_weight=weight)
+    assert lost[1000.0] < -0.05
+    assert lost[1000.0] < lost[0.0]
