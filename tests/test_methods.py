@@ -32,6 +32,7 @@ SMALL = {
     "iq_learn": OFF_POLICY,
     "ls_iq": OFF_POLICY,
     "mce_irl": {"train(1_000)": "train(2)"},
+    "observations": {"train(100_000)": "train(1_024)"},
     "pebble": {
         "num_iterations=5": "num_iterations=1",
         "pretrain(2_000)": "pretrain(200)",

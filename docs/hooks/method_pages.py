@@ -199,7 +199,8 @@ def _spaces(card: AlgorithmCard) -> str:
 
 def _needs(card: AlgorithmCard) -> str:
     needs = {
-        "demonstrations": card.needs.demos,
+        "demonstrations": card.needs.demos and card.needs.actions,
+        "demonstrations without actions": card.needs.demos and not card.needs.actions,
         "the expert itself": card.needs.expert,
         "the true reward": card.needs.true_reward,
         "a tabular environment": card.needs.tabular,

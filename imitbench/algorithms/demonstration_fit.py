@@ -117,11 +117,26 @@ def _check_start(name: str, space: gym.Space[Any], what: str) -> None:
         )
 
 
+def placeholder_actions(space: gym.Space[Any], count: int) -> Array:
+    """Zeros in place of the expert's actions, for methods that learn from observations.
+
+    Args:
+        space: Space of one action.
+        count: Number of actions.
+
+    Returns:
+        Shape (count, *action_shape), in the data type of the space.
+    """
+    return np.zeros((count, *(space.shape or ())), space.dtype)
+
+
 def expert_transitions(
     demonstrations: base.AnyTransitions,
     observation_space: gym.Space[Any],
     action_space: gym.Space[Any],
     time_limit: int | None,
+    *,
+    read_actions: bool = True,
 ) -> dict[str, Array]:
     """Checks and joins demonstrations.
 
@@ -132,6 +147,8 @@ def expert_transitions(
         action_space: Space of one action.
         time_limit: Maximum episode length in steps, if there is one. A trajectory of this length
             counts as truncated, as does one whose last info has `TimeLimit.truncated`.
+        read_actions: Whether actions are read. If not, they may be missing their entries, and
+            `placeholder_actions` stand for them.
 
     Returns:
         `obs`, `acts`, `next_obs`, `dones`, `timeouts` and `starts`, each of shape (n, …); the last
@@ -149,6 +166,12 @@ def expert_transitions(
         for name in FIELDS:
             if batch.get(name) is None:
                 raise ValueError(f"demonstrations: {name} is missing")
+    if not read_actions:
+        batches = [
+            {**batch, "acts": placeholder_actions(action_space, len(batch["acts"]))}
+            for batch in batches
+        ]
+    for batch in batches:
         for name in ("obs", "next_obs"):
             check_fit(batch[name], batch["acts"], observation_space, action_space)
     rows = {

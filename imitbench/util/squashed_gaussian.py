@@ -36,6 +36,12 @@ def parameters_of(outputs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
     return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 
 
+def with_least_std(outputs: th.Tensor, least_log_std: float) -> th.Tensor:
+    """Outputs of an actor whose standard deviation has a lower bound; of the same shape."""
+    mean, log_std = parameters_of(outputs)
+    return th.cat([mean, log_std.clamp_min(least_log_std)], dim=-1)
+
+
 def sample(outputs: th.Tensor, noise: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
     """Actions with their log-probabilities, both with first derivatives.
 
@@ -103,6 +109,23 @@ def log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
 def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     """`squashed_log_prob` of an actor's outputs."""
     return squashed_log_prob(*parameters_of(outputs), actions)
+
+
+def cloning_loss(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    """Squared error of the mode, and minus the log-likelihood.
+
+    By likelihood alone, actions at their bounds may leave the mean far from the tail before
+    squashing, which only a large deviation explains.
+
+    Args:
+        outputs: Outputs of an actor, shape (…, 2 * actions).
+        actions: In [-1, 1], shape (…, actions).
+
+    Returns:
+        Shape (…).
+    """
+    mode = th.tanh(outputs[..., : actions.shape[-1]])
+    return (mode - actions).square().mean(dim=-1) - tailed_log_prob(outputs, actions)
 
 
 def squashed_log_prob(mean: th.Tensor, log_std: th.Tensor, actions: th.Tensor) -> th.Tensor:

@@ -51,6 +51,8 @@ SETTINGS = {
     "disc_updates": "2",
     "trajectories": "2",
     "pairs": "20",
+    "model_updates": "5",
+    "model_pretraining": "5",
 }
 # One environment per kind of action space is enough, and one per kind of table.
 SIMILAR = {

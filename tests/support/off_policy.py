@@ -4,16 +4,18 @@ import torch as th
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.csil import CSIL
-from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
 from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
-from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ls_iq import LSIQ, LSIQObs
 from imitbench.algorithms.off_policy.ml_irl import MLIRL
-from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.opolo import OPOLO
+from imitbench.algorithms.off_policy.pwil import PWIL, PWILState
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
 from imitbench.algorithms.off_policy.transitions import Batch
@@ -25,6 +27,13 @@ class ShortCSIL(CSIL):
 
     def __init__(self, **kwargs):
         super().__init__(bc_updates=10, critic_updates=10, **kwargs)
+
+
+class ShortBCO(BCO):
+    """Has rounds of a moment."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**{"model_updates": 5, "bc_updates": 5} | kwargs)
 
 
 class OftenFIRL(FIRL):
@@ -42,7 +51,11 @@ class OftenMLIRL(MLIRL):
 
 
 EXPLICIT = [OftenFIRL, OftenMLIRL]
-METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE, *EXPLICIT]
+FROM_OBSERVATIONS = [ShortBCO, DACfO, LSIQObs, PWILState, OPOLO]
+METHODS = [
+    *(DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE),
+    *(*EXPLICIT, *FROM_OBSERVATIONS),
+]
 DISCRETE = [method for method in METHODS if method.discrete_actions]
 
 

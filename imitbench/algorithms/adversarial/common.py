@@ -103,6 +103,9 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             spaces, or demonstrations are empty, not finite, fewer than a batch or of other shapes.
     """
 
+    reads_actions = True
+    """Whether the discriminator sees the expert's actions; without, zeros stand for them."""
+
     def __init__(
         self,
         *,
@@ -255,7 +258,13 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: Demonstrations are empty, not finite, fewer than a batch, of other shapes,
                 or lack next observations.
         """
-        self._expert = endless_batches(demonstrations, self.demo_batch_size, self.venv, self._rng)
+        self._expert = endless_batches(
+            demonstrations,
+            self.demo_batch_size,
+            self.venv,
+            self._rng,
+            read_actions=self.reads_actions,
+        )
 
     def train(self, total_timesteps: int, callback: Callable[[int], None] | None = None) -> None:
         """Trains generator and discriminator alternately.

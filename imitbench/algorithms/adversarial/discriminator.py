@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from torch.nn import functional
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import FIELDS, check_fit
+from imitbench.algorithms.demonstration_fit import FIELDS, check_fit, placeholder_actions
 from imitbench.data import types
 from imitbench.policies.bounded_actions import ActionBounds, clipped_log_prob
 from imitbench.rewards.reward_nets import RewardNet
@@ -115,6 +116,8 @@ def endless_batches(
     batch_size: int,
     venv: VecEnv,
     rng: np.random.Generator,
+    *,
+    read_actions: bool = True,
 ) -> Iterator[dict[str, Array]]:
     """Endless batches of demonstrations: `ExpertBatches`, unless given as batches.
 
@@ -123,6 +126,7 @@ def endless_batches(
         batch_size: Transitions in each batch.
         venv: Environment whose spaces the demonstrations must fit.
         rng: Draws the order of each pass.
+        read_actions: Whether actions are read; if not, `placeholder_actions` stand for them.
 
     Raises:
         ValueError: Demonstrations are empty, not finite, fewer than a batch, of other shapes, or
@@ -130,9 +134,16 @@ def endless_batches(
     """
     _, given = base.split_kinds(demonstrations)
     if not isinstance(given, types.TransitionsMinimal):
-        return checked_batches(given, batch_size)
+        batches = checked_batches(given, batch_size)
+        if read_actions:
+            return batches
+        acts = placeholder_actions(venv.action_space, batch_size)
+        return ({**batch, "acts": acts} for batch in batches)
     if not isinstance(given, types.Transitions):
         raise ValueError("demonstrations: transitions need next_obs and dones")
+    if not read_actions:
+        acts = placeholder_actions(venv.action_space, len(given))
+        given = dataclasses.replace(given, acts=acts)
     for obs in (given.obs, given.next_obs):
         check_fit(obs, given.acts, venv.observation_space, venv.action_space)
     return ExpertBatches(given, batch_size, rng)

@@ -223,16 +223,19 @@ class Agent(ABC):
         """Takes a step of the critics down the gradient of a loss, summed over seeds."""
         self._critic_adam.step(loss)
 
-    def update_actor(self, obs: th.Tensor) -> dict[str, th.Tensor]:
+    def update_actor(
+        self, obs: th.Tensor, regularization: th.Tensor | None = None
+    ) -> dict[str, th.Tensor]:
         """Takes a step of policy and temperature, where they have parameters of their own.
 
         Args:
             obs: Shape (seeds, batch, features).
+            regularization: What the policy minimizes besides, shape (seeds,).
 
         Returns:
             What to log, each of shape (seeds,).
         """
-        del obs
+        del obs, regularization
         return {}
 
     def reset_critics(self) -> None:
@@ -379,12 +382,14 @@ class SoftActorCritic(Agent):
         """Takes a step of the actor alone down the gradient of a loss, summed over seeds."""
         self._actor_adam.step(loss)
 
-    def update_actor(self, obs: th.Tensor) -> dict[str, th.Tensor]:
+    def update_actor(
+        self, obs: th.Tensor, regularization: th.Tensor | None = None
+    ) -> dict[str, th.Tensor]:
         """Takes a step of policy and temperature; see `Agent.update_actor`."""
         acts, cost = self._sample_at_cost(obs)
         values = self.values(obs, acts, "frozen").amin(dim=0)
         loss = (self.temperature * cost - values).mean(dim=1)
-        self.step_actor(loss.sum())
+        self.step_actor((loss if regularization is None else loss + regularization).sum())
         entropy = -cost.detach().mean(dim=1)
         if self.absorbing:  # the mean over states in which something is chosen
             entropy = entropy / (1 - obs[..., -1]).mean(dim=1).clamp_min(1 / obs.shape[1])

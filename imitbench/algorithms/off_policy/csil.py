@@ -199,8 +199,7 @@ class CSIL(OffPolicyTrainer):
             Shape (seeds,).
         """
         outputs = self._outputs(policy, expert.obs)
-        errors = (th.tanh(outputs[..., : self._size]) - expert.acts).square().mean(dim=-1)
-        fit = errors - squashed_gaussian.tailed_log_prob(outputs, expert.acts)
+        fit = squashed_gaussian.cloning_loss(outputs, expert.acts)
         loss = (self._alive(expert.obs) * fit).mean(dim=1)
         if self._prior_weight:
             obs, acts = self._prior_sample(expert)
@@ -238,8 +237,7 @@ class CSIL(OffPolicyTrainer):
 
     def _outputs(self, net: StackedMlp, obs: th.Tensor) -> th.Tensor:
         """Outputs of a policy whose standard deviation has a lower bound."""
-        mean, log_std = squashed_gaussian.parameters_of(net(obs))
-        return th.cat([mean, log_std.clamp_min(self._least_log_std)], dim=-1)
+        return squashed_gaussian.with_least_std(net(obs), self._least_log_std)
 
     def _alive(self, obs: th.Tensor) -> th.Tensor:
         """1, or 0 in the absorbing state, where nothing is chosen; shape (seeds, batch)."""

@@ -1,7 +1,8 @@
-"""Discriminator-actor-critic (DAC): GAIL with a replay buffer.
+"""Discriminator-actor-critic (DAC): GAIL with a replay buffer. DACfO: GAIfO with one.
 
 Source: Kostrikov et al. 2019, "Discriminator-Actor-Critic: Addressing Sample Inefficiency and
-Reward Bias in Adversarial Imitation Learning", arXiv:1809.02925.
+Reward Bias in Adversarial Imitation Learning", arXiv:1809.02925. The name DACfO is that of Zhu et
+al. 2020, "Off-Policy Imitation Learning from Observations", arXiv:2102.13185.
 """
 
 from __future__ import annotations
@@ -35,3 +36,9 @@ class DAC(OffPolicyAdversarialTrainer):
         """Temporal differences of r = log D - log(1 - D), which has both signs (section 4.1)."""
         del expert
         return self.td_loss(own, self.discriminator.logits(own))
+
+
+class DACfO(DAC):
+    """DAC whose discriminator sees a state and the next one, and no actions."""
+
+    reads_actions = False

@@ -47,7 +47,7 @@ Objective = Literal["cross_entropy", "moments"]
 
 
 class Discriminator:
-    """Distinguishes the expert's pairs of observation and action from the learner's.
+    """Distinguishes the expert's pairs from the learner's: of observation and action, or others.
 
     Args:
         features: Entries of an encoded observation.
@@ -60,7 +60,8 @@ class Discriminator:
         hidden_entries: Entries of observations that it does not see.
         objective: `cross_entropy`, or `moments`: its mean over the learner's pairs minus that
             over the expert's (Swamy et al. 2021, "Of Moments and Matching").
-        use_actions: Whether it sees actions; without, it distinguishes observations.
+        use_actions: Whether it sees actions.
+        use_next_obs: Whether it sees next observations.
 
     Attributes:
         inputs: What it sees of a batch.
@@ -79,6 +80,7 @@ class Discriminator:
         hidden_entries: Sequence[int] = (),
         objective: Objective = "cross_entropy",
         use_actions: bool = True,
+        use_next_obs: bool = False,
     ) -> None:
         self._objective = objective
         self._penalty = penalty
@@ -89,6 +91,7 @@ class Discriminator:
             discrete=discrete,
             hidden_entries=hidden_entries,
             use_actions=use_actions,
+            use_next_obs=use_next_obs,
             device=streams.device,
         )
         self._net = StackedMlp((self.inputs.size, *hidden_sizes, 1), streams.torch, streams.device)
@@ -145,6 +148,9 @@ class Discriminator:
 class OffPolicyAdversarialTrainer(OffPolicyTrainer):
     """An off-policy method whose reward is the output of a discriminator.
 
+    Where the method does not read the expert's actions, the discriminator sees pairs of an
+    observation and the next one.
+
     Args:
         disc_hidden_sizes: Units of the discriminator's hidden layers.
         disc_learning_rate: Learning rate of the discriminator.
@@ -183,6 +189,8 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
             streams=self.streams,
             hidden_entries=hidden_entries,
             objective=objective,
+            use_actions=self.reads_actions,
+            use_next_obs=not self.reads_actions,
         )
 
     @property
@@ -193,6 +201,8 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
             self._encoders,
             self.venv,
             hidden_entries=self._hidden,
+            use_actions=self.reads_actions,
+            use_next_obs=not self.reads_actions,
         )
 
     def extra_state(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import torch as th
 
+from imitbench.algorithms.off_policy.inverse_dynamics import InverseDynamicsTrainer
 from imitbench.algorithms.off_policy.reward_export import ImplicitRewardTrainer
 from imitbench.algorithms.off_policy.transitions import Batch, shares
 
@@ -178,3 +179,18 @@ class LSIQ(ImplicitRewardTrainer):
                 ended=self.ended(batch) if self._fixed_ends else None,
                 value_at_end=value_at_end,
             )
+
+
+class LSIQObs(InverseDynamicsTrainer, LSIQ):
+    """LS-IQ from observations: an inverse dynamics model infers the expert's actions.
+
+    They are inferred anew for every batch, with the model as it is then. The paper draws them from
+    the model's distribution; these are its most likely ones.
+
+    Args:
+        **kwargs: As for `InverseDynamicsTrainer` and `LSIQ`.
+    """
+
+    def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:
+        """LS-IQ's, with the inferred actions."""
+        return super().critic_loss(own, self.with_actions(expert))

@@ -164,7 +164,9 @@ class PWIL(OffPolicyTrainer):
         return self.horizon or common_time_limit(self.venv) or mean_length
 
     def _pairs(self, obs: Array, acts: Array) -> Array:
-        """Observations that are not standardized, and actions, as vectors."""
+        """Observations that are not standardized, and actions if they are read, as vectors."""
+        if not self.reads_actions:
+            return obs[:, self._visible]
         space = self.venv.action_space
         if isinstance(space, spaces.Discrete):
             acts = np.eye(int(space.n))[acts]
@@ -222,3 +224,23 @@ class PWIL(OffPolicyTrainer):
         self._couple(state["kept"])
         for coupling, left in zip(self._couplings, state["left"], strict=True):
             coupling.left = np.array(left)
+
+
+class PWILState(PWIL):
+    """PWIL on states alone: r = alpha * exp(-beta * T / sqrt(|S|) * c).
+
+    Prefilled transitions would need the expert's actions, so there are none.
+
+    Args:
+        **kwargs: As for `PWIL`.
+
+    Raises:
+        ValueError: `prefill` is given, or as `PWIL`.
+    """
+
+    reads_actions = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        if kwargs.get("prefill"):
+            raise ValueError("prefill must be 0 without the expert's actions")
+        super().__init__(**kwargs)

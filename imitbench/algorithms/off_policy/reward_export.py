@@ -6,9 +6,7 @@ They are built without data first, so that no random numbers are drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch as th
 from gymnasium import spaces
@@ -33,12 +31,14 @@ def pair_reward_nets(
     *,
     hidden_entries: Sequence[int],
     use_actions: bool = True,
+    use_next_obs: bool = False,
 ) -> list[BasicRewardNet]:
     """The reward of each seed, where it is a network of what `PairInputs` makes.
 
     In tasks with an absorbing state, the network's output in that state is subtracted from all:
     then it is 0 there, as it is for every agent after the end of an episode, and trajectories of
-    the same horizon are ordered as before.
+    the same horizon are ordered as before. A network of next observations gets the last one of an
+    episode as it is, where the method has the absorbing state.
 
     Args:
         stack: The network of each seed, with one output.
@@ -46,6 +46,7 @@ def pair_reward_nets(
         venv: Environments, for their spaces.
         hidden_entries: As for `PairInputs`.
         use_actions: As for `PairInputs`.
+        use_next_obs: As for `PairInputs`.
     """
     nets = []
     for seed, encoder in enumerate(encoders):
@@ -54,44 +55,51 @@ def pair_reward_nets(
                 venv.observation_space,
                 venv.action_space,
                 use_action=use_actions,
+                use_next_state=use_next_obs,
                 hid_sizes=stack.sizes[1:-1],
                 hidden_entries=sorted(hidden_entries),
             )
-        layers = _of_raw_inputs(stack.member(seed), encoder, venv.action_space, net.hidden_entries)
+        layers = _of_raw_inputs(stack.member(seed), encoder, net)
         net.load_state_dict(perceptron_state("mlp", layers), assign=True)
         nets.append(net)
     return nets
 
 
-def _of_raw_inputs(
-    layers: Layers, encoder: ObservationEncoder, space: gym.Space[Any], hidden: Sequence[int]
-) -> Layers:
-    """Layers on raw observations and actions, for the outputs relative to the absorbing state."""
+def _of_raw_inputs(layers: Layers, encoder: ObservationEncoder, net: BasicRewardNet) -> Layers:
+    """Layers on the raw inputs of a net, for the outputs relative to the absorbing state."""
     layers = [(weight.double(), bias.double()) for weight, bias in layers]
-    offset = _in_absorbing_state(layers, encoder, space) if encoder.absorbing else 0.0
+    offset = _in_absorbing_state(layers, encoder, net) if encoder.absorbing else 0.0
     weight, bias = layers[0]
-    seen = np.delete(np.arange(encoder.size), list(hidden))
+    seen = np.delete(np.arange(encoder.size), list(net.hidden_entries))
     scale, mean = (th.from_numpy(each[seen]) for each in (encoder.scale, encoder.mean))
-    by_obs = weight[seen] / scale.unsqueeze(1)
-    bias = bias - mean @ by_obs
-    by_acts = weight[encoder.features :]
-    if isinstance(space, spaces.Box) and len(by_acts):
+    count = len(weight) - encoder.features * (1 + net.use_next_state)
+    of_obs, by_acts, of_next = th.split(
+        weight, [encoder.features, count, encoder.features * net.use_next_state]
+    )
+    parts = [of_obs[seen] / scale.unsqueeze(1)]
+    bias = bias - mean @ parts[0]
+    space = net.action_space
+    if isinstance(space, spaces.Box) and count:
         low, high = (th.from_numpy(each.ravel()).double() for each in (space.low, space.high))
         by_acts = by_acts * (2 / (high - low)).unsqueeze(1)
         bias = bias - ((high + low) / 2) @ by_acts
-    layers[0] = th.cat([by_obs, by_acts]), bias
+    parts.append(by_acts)
+    if net.use_next_state:
+        parts.append(of_next[seen] / scale.unsqueeze(1))
+        bias = bias - mean @ parts[-1]
+    layers[0] = th.cat(parts), bias
     layers[-1] = layers[-1][0], layers[-1][1] - offset
     return layers
 
 
-def _in_absorbing_state(
-    layers: Layers, encoder: ObservationEncoder, space: gym.Space[Any]
-) -> float:
+def _in_absorbing_state(layers: Layers, encoder: ObservationEncoder, net: BasicRewardNet) -> float:
     """The output of a network inside the absorbing state, where the action is 0."""
     x = th.zeros(len(layers[0][0]), dtype=th.float64)
     x[encoder.features - 1] = 1.0
-    if isinstance(space, spaces.Discrete) and len(x) > encoder.features:
+    if isinstance(net.action_space, spaces.Discrete) and net.use_action:
         x[encoder.features] = 1.0
+    if net.use_next_state:
+        x[-1] = 1.0
     for depth, (weight, bias) in enumerate(layers):
         x = (functional.relu(x) if depth else x) @ weight + bias
     return float(x)

@@ -113,6 +113,9 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     uses_demonstrations = True
     """Whether the method learns from demonstrations; without, `expert` batches are the learner's
     own."""
+    reads_actions = True
+    """Whether the method learns from the expert's actions; without, zeros stand for them in
+    `expert` batches."""
     improves_on_both = False
     """Whether the policy is improved in the expert's observations, too."""
 
@@ -306,6 +309,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                     self.venv.observation_space,
                     self.venv.action_space,
                     common_time_limit(self.venv),
+                    read_actions=self.reads_actions,
                 )
         self._demonstrations = [rows[id(demonstration)] for demonstration in demonstrations]
         if self._ready:

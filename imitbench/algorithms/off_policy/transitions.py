@@ -48,7 +48,7 @@ class Batch:
 
 
 class PairInputs:
-    """Pairs of observation and action as inputs of a network, or observations alone.
+    """Pairs of observation and action, or of two observations, as inputs of a network.
 
     Args:
         features: Entries of an encoded observation.
@@ -56,6 +56,7 @@ class PairInputs:
         discrete: Whether actions are discrete.
         hidden_entries: Entries of observations that are always 0.
         use_actions: Whether the action is part of the inputs.
+        use_next_obs: Whether the next observation is.
         device: Where to compute.
 
     Attributes:
@@ -70,22 +71,27 @@ class PairInputs:
         discrete: bool,
         hidden_entries: Sequence[int] = (),
         use_actions: bool = True,
+        use_next_obs: bool = False,
         device: str | th.device = "cpu",
     ) -> None:
-        self.size = features + actions * use_actions
+        self.size = features * (1 + use_next_obs) + actions * use_actions
         self._choices = actions if discrete else None
         self._use_actions = use_actions
+        self._use_next_obs = use_next_obs
         self._visible = th.ones(features, device=device)
         self._visible[list(hidden_entries)] = 0.0
 
     def __call__(self, batch: Batch) -> th.Tensor:
         """The inputs of each transition, shape (seeds, batch, size)."""
         obs, acts = batch.obs * self._visible, batch.acts
-        if not self._use_actions:
-            return obs
-        if self._choices is not None:
-            acts = functional.one_hot(acts, self._choices).to(obs)
-        return th.cat([obs, acts], dim=-1)
+        parts = [obs]
+        if self._use_actions:
+            if self._choices is not None:
+                acts = functional.one_hot(acts, self._choices).to(obs)
+            parts.append(acts)
+        if self._use_next_obs:
+            parts.append(batch.next_obs * self._visible)
+        return th.cat(parts, dim=-1) if len(parts) > 1 else obs
 
 
 class TransitionStore:

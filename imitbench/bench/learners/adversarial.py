@@ -1,4 +1,4 @@
-"""The learners for GAIL and AIRL."""
+"""The learners for GAIL, GAIfO and AIRL."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
 from imitbench.algorithms.adversarial.discriminator import Regularization
 from imitbench.algorithms.adversarial.expert_initialization import ExpertInitialization
+from imitbench.algorithms.adversarial.gaifo import GAIfO
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.algorithms.adversarial.packed import AdversarialPack, TrainerPack
 from imitbench.bench.curve import silent_logger
@@ -123,15 +124,17 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
 class GAILLearner(AdversarialLearner):
     """Generative adversarial imitation learning."""
 
-    algorithm = GAIL
+    algorithm: type[AdversarialTrainer] = GAIL
 
     def make_reward_net(self, task: Task) -> RewardNet:
         """Creates the network of the discriminator's logit."""
-        options = self.options
+        options, pairs_of_states = self.options, not self.algorithm.reads_actions
         return BasicRewardNet(
             task.observation_space,
             task.action_space,
             hid_sizes=[options["reward_hidden_size"]] * options["reward_hidden_layers"],
+            use_action=not pairs_of_states,
+            use_next_state=pairs_of_states,
             **_layers(task),
         )
 
@@ -141,6 +144,12 @@ class GAILLearner(AdversarialLearner):
             "reward_form": self.options["reward_form"],
             "normalize_reward": RunningNorm if standardized else None,
         }
+
+
+class GAIfOLearner(GAILLearner):
+    """Generative adversarial imitation from observation."""
+
+    algorithm = GAIfO
 
 
 class AIRLLearner(AdversarialLearner):
@@ -194,12 +203,12 @@ def _layers(task: Task) -> dict[str, Any]:
 
 def _start(options: Mapping[str, Any]) -> ExpertInitialization:
     """Initialization of the policy from demonstrations; ignores options that do not apply."""
-    warm = options["warm_start_batches"]
+    warm = options.get("warm_start_batches", 0)
     return ExpertInitialization(
         normalizer_source=options["normalizer_source"]
         if options["normalize_observations"]
         else "agent",
-        log_std=options["log_std_source"] == "expert",
+        log_std=options.get("log_std_source") == "expert",
         batches=warm,
         critic_steps=options["warm_start_critic_steps"] if warm else 0,
     )

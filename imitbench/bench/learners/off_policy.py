@@ -10,15 +10,17 @@ import numpy as np
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.bco import BCO
 from imitbench.algorithms.off_policy.csil import CSIL
-from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.explicit_reward import ExplicitRewardTrainer
 from imitbench.algorithms.off_policy.f_irl import FIRL
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
-from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.ls_iq import LSIQ, LSIQObs
 from imitbench.algorithms.off_policy.ml_irl import MLIRL
-from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.opolo import OPOLO
+from imitbench.algorithms.off_policy.pwil import PWIL, PWILState
 from imitbench.algorithms.off_policy.rewarded import ConstantRewardTrainer, TrueRewardTrainer
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
@@ -247,6 +249,12 @@ class DACLearner(AdversarialLearner):
     arguments = ("disc_learning_rate", "gradient_penalty")
 
 
+class DACfOLearner(DACLearner):
+    """Discriminator-actor-critic from observations."""
+
+    method = DACfO
+
+
 class HyPELearner(AdversarialLearner):
     """Hybrid policy emulation."""
 
@@ -350,6 +358,13 @@ class PWILLearner(OffPolicyImitationLearner):
         return super().make_trainer(task, horizon=horizon, hidden_entries=hidden, **shared)
 
 
+class PWILStateLearner(PWILLearner):
+    """Primal Wasserstein imitation learning on states alone."""
+
+    method = PWILState
+    arguments = ("alpha", "beta", "subsampling")
+
+
 class ImplicitRewardLearner(OffPolicyImitationLearner):
     """A method whose values define the reward; its agent does not see hidden positions either."""
 
@@ -394,6 +409,50 @@ class CSILLearner(OffPolicyImitationLearner):
         "action_gradient_weight",
         "reward_learning_rate",
     )
+
+
+class InverseDynamicsLearner(OffPolicyImitationLearner):
+    """A method with an inverse dynamics model, which does not see hidden positions."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["model_hidden_size"],) * self.options["model_hidden_layers"]
+        hidden = task.environment.hidden_positions or ()
+        shared |= {"model_hidden_sizes": sizes, "model_hidden_entries": hidden}
+        return super().make_trainer(task, **shared)
+
+
+class BCOLearner(InverseDynamicsLearner):
+    """Behavioral cloning from observation."""
+
+    method = BCO
+    arguments = ("alpha", "model_learning_rate", "model_updates", "bc_updates")
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates BCO; its only learning rate of the agent is that of cloning."""
+        rate = self.options["bc_learning_rate"]
+        agent = replace(
+            shared["options"].agent, actor_learning_rate=rate, critic_learning_rate=rate
+        )
+        shared["options"] = replace(shared["options"], agent=agent)
+        return super().make_trainer(task, **shared)
+
+
+_MODEL_ARGUMENTS = ("model_learning_rate", "model_pretraining")
+
+
+class LSIQObsLearner(InverseDynamicsLearner, ImplicitRewardLearner):
+    """Least-squares inverse Q-learning from observations."""
+
+    method = LSIQObs
+    arguments = (*LSIQLearner.arguments, *_MODEL_ARGUMENTS)
+
+
+class OPOLOLearner(InverseDynamicsLearner, AdversarialLearner):
+    """Off-policy imitation learning from observations."""
+
+    method = OPOLO
+    arguments = (*DACLearner.arguments, *_MODEL_ARGUMENTS, "initial_weight", "inverse_weight")
 
 
 class ValueDICELearner(OffPolicyImitationLearner):

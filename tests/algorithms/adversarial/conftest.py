@@ -1,5 +1,7 @@
 """A small environment with expert transitions, and trainers for it."""
 
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from imitbench.algorithms.adversarial.airl import AIRL
+from imitbench.algorithms.adversarial.gaifo import GAIfO
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.data.resumable_env import ResumableEnv
 from imitbench.data.types import Transitions
@@ -18,7 +21,11 @@ from imitbench.rl.ppo import PPO
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import RunningNorm
 
-NETS = {GAIL: BasicRewardNet, AIRL: BasicShapedRewardNet}
+NETS = {
+    GAIL: BasicRewardNet,
+    GAIfO: partial(BasicRewardNet, use_action=False, use_next_state=True),
+    AIRL: BasicShapedRewardNet,
+}
 
 
 def make_venv(name="seals/CartPole-v0", count=2, seed=0):

@@ -1,6 +1,7 @@
 """DAC's discriminator and reward on cases worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from support.off_policy import (
     stub_batches,
 )
 
-from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.data import types
@@ -47,6 +48,21 @@ def test_the_penalty_alone_drives_the_gradients_norm_to_one():
 def test_hidden_entries_do_not_reach_the_discriminator():
     logits = linear_discriminator([5.0, 1.0, 0.0], hidden_entries=[0]).logits(OWN)
     assert logits.tolist() == [[0.0, 0.0]]
+
+
+def test_pairs_of_observations_are_told_apart_whatever_the_actions():
+    own = replace(OWN, next_obs=th.tensor([[[3.0, 1.0], [5.0, 1.0]]]))
+    seen = linear_discriminator(
+        [1.0, 0.0, 10.0, 100.0], hidden_entries=[1], use_actions=False, use_next_obs=True
+    )
+    assert seen.logits(own).tolist() == [[30.0, 51.0]]
+    assert seen.logits(replace(own, acts=own.acts + math.nan)).tolist() == [[30.0, 51.0]]
+
+
+def test_dac_from_observations_has_such_a_discriminator(make, cartpole_demos):
+    trainer = make(DACfO, "seals/CartPole-v0", cartpole_demos)
+    assert trainer.discriminator.inputs.size == 8
+    assert make(DAC, "seals/CartPole-v0", cartpole_demos).discriminator.inputs.size == 6
 
 
 def test_discrete_actions_are_one_hot():

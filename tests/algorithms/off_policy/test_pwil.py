@@ -9,7 +9,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from support.off_policy import small_options
 
 from imitbench.algorithms.off_policy.collector import encoded_demonstrations
-from imitbench.algorithms.off_policy.pwil import PWIL, GreedyCoupling
+from imitbench.algorithms.off_policy.pwil import PWIL, GreedyCoupling, PWILState
 from imitbench.data import rollout
 from imitbench.data.resumable_env import episode_states, restore_episodes
 
@@ -274,3 +274,21 @@ def test_resuming_from_before_the_first_step_gives_the_same_rewards(make, pendul
 def test_settings_out_of_range_are_refused(make, pendulum_demos, settings, words):
     with pytest.raises(ValueError, match=words):
         make(PWIL, "Pendulum-v1", pendulum_demos, **settings)
+
+
+def test_rewards_of_states_depend_on_no_action(make, pendulum_demos):
+    trainer = make(PWILState, "Pendulum-v1", pendulum_demos[:1], subsampling=1, alpha=3.0, beta=2.0)
+    rows = demonstration_rows(trainer)
+    rows["acts"] = np.linspace(-1, 1, 200, dtype=np.float32)[:, None]
+    np.testing.assert_allclose(labelled(trainer, rows), 3.0, rtol=1e-4)
+    far = {name: values[:1].copy() for name, values in rows.items()}
+    far["obs"][0, 2] += 5.0
+    states = rows["obs"].astype(np.float64)
+    distance = np.linalg.norm((states - far["obs"]) / states.std(axis=0), axis=1).min()
+    found = labelled(trainer, far, ended=True)
+    assert found == pytest.approx([3 * np.exp(-2 / np.sqrt(3) * distance)], rel=1e-4)
+
+
+def test_transitions_without_actions_cannot_be_prefilled(make, pendulum_demos):
+    with pytest.raises(ValueError, match="prefill must be 0 without the expert's actions"):
+        make(PWILState, "Pendulum-v1", pendulum_demos, prefill=100)

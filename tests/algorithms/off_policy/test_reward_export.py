@@ -6,7 +6,7 @@ import torch as th
 from support.off_policy import ShortCSIL
 
 from imitbench.algorithms.off_policy.adril import AdRIL
-from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
@@ -40,6 +40,7 @@ def of_ls_iq(trainer, batch, ahead):
 CASES = {
     "dac": (DAC, {}, of_discriminator),
     "hype": (HyPE, {"hidden_entries": (1,)}, of_discriminator),
+    "dac_obs": (DACfO, {"hidden_entries": (1,)}, of_discriminator),
     "csil": (ShortCSIL, {}, of_network),
     "iq_learn": (IQLearn, {}, of_iq_learn),
     "iq_learn of critics": (IQLearn, {"use_targets": False}, of_iq_learn),
@@ -105,7 +106,7 @@ def expected_values(trainer, batch, noise, monkeypatch):
 
 def at_end(trainer, own, name):
     """Rewards inside the absorbing state, of which others are counted."""
-    if not trainer._encoders[0].absorbing or name not in ("dac", "hype"):
+    if not trainer._encoders[0].absorbing or name not in ("dac", "hype", "dac_obs"):
         return th.zeros(2, 1)
     state = th.from_numpy(trainer._encoders[0].absorbing_states(1)).expand(2, 1, -1)
     nothing = th.zeros(2, 1)

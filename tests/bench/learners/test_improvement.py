@@ -26,6 +26,8 @@ AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
 AMOUNTS |= dict.fromkeys(("hype", "iq_learn"), 8000)
 AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
 AMOUNTS |= dict.fromkeys(("f_irl", "ml_irl"), 8000)
+AMOUNTS |= {"gaifo": 160_000, "bco": 2000, "dac_obs": 6000, "ls_iq_obs": 3000}
+AMOUNTS |= {"pwil_obs": 6000, "opolo": 6000}
 # Those of a card suit a training that is many times as long.
 SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
@@ -33,11 +35,15 @@ FASTER = {
 }  # fmt: skip
 SETTINGS = {
     "adril": FASTER,
+    "bco": {"learning_starts": "1000"},
     "csil": {"bc_updates": "1000", "critic_updates": "500"},
     "dac": SOON,
+    "dac_obs": SOON,
     "f_irl": SOON,
     "ml_irl": SOON,
+    "opolo": SOON,
     "pwil": {**FASTER, "prefill": "1000"},
+    "pwil_obs": FASTER,
 }
 TRAINED = [
     name
