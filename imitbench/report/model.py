@@ -420,7 +420,7 @@ KNOWN = (
     "bc", "gail", "airl", "dagger", "sqil", "density", "preference_comparisons", "iq_learn", "dac",
     "mce_irl", "adril", "bc_ensemble", "bc_flow", "bc_gmm", "bc_mse", "cpl", "csil",
     "ensemble_dagger", "hype", "ls_iq", "novelty_dagger", "pebble", "pwil", "value_dice",
-    "f_irl", "ml_irl", "iswbc", "bc_all",
+    "f_irl", "ml_irl", "iswbc", "bc_all", "dwbc", "demodice", "smodice",
 )  # fmt: skip
 """Methods whose number is their index here, so that they look the same on every page."""
 

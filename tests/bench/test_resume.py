@@ -47,6 +47,7 @@ SETTINGS = {
     "episodes": "2",
     "bc_batches": "10",
     "reward_interval": "4",
+    "disc_batches": "2",
     "disc_updates": "2",
     "trajectories": "2",
 }

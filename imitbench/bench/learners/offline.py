@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
+from imitbench.algorithms.offline.demodice import DemoDICE
+from imitbench.algorithms.offline.dual import DualOptions
+from imitbench.algorithms.offline.dwbc import DWBC
 from imitbench.algorithms.offline.iswbc import ISWBC
+from imitbench.algorithms.offline.smodice import SMODICE
 from imitbench.algorithms.offline.weighted_cloning import (
     CloningOptions,
     DiscriminatorOptions,
@@ -59,6 +63,11 @@ class WeightedCloningLearner(Learner):
     arguments: ClassVar[tuple[str, ...]]
     options: Mapping[str, Any]
     trainer: WeightedCloning
+
+    @property
+    def disc_hidden_sizes(self) -> tuple[int, ...]:
+        """Units of each hidden layer of the discriminator."""
+        return (self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"]
 
     def make_trainer(self, **shared: Any) -> WeightedCloning:
         """Creates the method.
@@ -126,13 +135,24 @@ def _time_limit(environment: EnvironmentSpec) -> int | None:
     return None if limit is None else int(limit)
 
 
+class DWBCLearner(WeightedCloningLearner):
+    """DWBC."""
+
+    method = DWBC
+    arguments = ("alpha", "eta", "disc_interval", "disc_learning_rate")
+
+    def make_trainer(self, **shared: Any) -> WeightedCloning:
+        """Creates the method."""
+        return super().make_trainer(disc_hidden_sizes=self.disc_hidden_sizes, **shared)
+
+
 class DiscriminatorLearner(WeightedCloningLearner):
     """A method with a discriminator of expert and union."""
 
     def make_trainer(self, **shared: Any) -> WeightedCloning:
         """Creates the method."""
         options = DiscriminatorOptions(
-            hidden_sizes=(self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"],
+            hidden_sizes=self.disc_hidden_sizes,
             learning_rate=self.options["disc_learning_rate"],
             gradient_penalty=self.options["gradient_penalty"],
         )
@@ -144,3 +164,35 @@ class ISWBCLearner(DiscriminatorLearner):
 
     method = ISWBC
     arguments = ("threshold",)
+
+
+class DualLearner(DiscriminatorLearner):
+    """A method whose weights come from a dual problem."""
+
+    def make_trainer(self, **shared: Any) -> WeightedCloning:
+        """Creates the method."""
+        options = DualOptions(
+            gamma=self.options["gamma"],
+            hidden_sizes=(self.options["nu_hidden_size"],) * self.options["nu_hidden_layers"],
+            learning_rate=self.options["nu_learning_rate"],
+            gradient_penalty=self.options["nu_gradient_penalty"],
+        )
+        return super().make_trainer(dual=options, **shared)
+
+
+class DemoDICELearner(DualLearner):
+    """DemoDICE."""
+
+    method = DemoDICE
+    arguments = ("alpha",)
+
+
+class SMODICELearner(DualLearner):
+    """SMODICE."""
+
+    method = SMODICE
+    arguments = ("divergence", "reward_scale", "disc_batches", "clone_expert")
+
+    def make_trainer(self, **shared: Any) -> WeightedCloning:
+        """Creates the method."""
+        return super().make_trainer(use_actions=self.options["disc_use_action"], **shared)

@@ -38,7 +38,7 @@ def make(tmp_path):
             policy=policy,
             demonstrations=demonstrations,
             supplement=supplement,
-            options=options or CloningOptions(batch_size=128, learning_rate=0.02, ent_weight=0.0),
+            options=options or CloningOptions(batch_size=128, learning_rate=0.05, ent_weight=0.0),
             seed=seed,
             custom_logger=configure(tmp_path / "log", []),
             **given,

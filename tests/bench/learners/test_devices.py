@@ -38,6 +38,7 @@ SETTINGS = {
     "reset_updates": "2",
     "episodes": "2",
     "bc_batches": "1",
+    "disc_batches": "1",
 }
 BUDGETS = {"env_steps": 70, "replay_steps": 40, "batches": 3}
 MORE = {"preference_comparisons": 400, "pebble": 60}
