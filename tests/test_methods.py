@@ -31,6 +31,7 @@ SMALL = {
     "hype": OFF_POLICY,
     "iq_learn": OFF_POLICY,
     "ls_iq": OFF_POLICY,
+    "offline": {"train(2_000)": "train(20)"},
     "mce_irl": {"train(1_000)": "train(2)"},
     "observations": {"train(100_000)": "train(1_024)"},
     "pebble": {

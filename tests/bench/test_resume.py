@@ -7,6 +7,7 @@ import pytest
 import torch as th
 from support.mixtures import supplement_of
 from support.plans import make_plan, request_of
+from support.supplements import Supplemented
 
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.protocol import Evaluator
@@ -48,6 +49,7 @@ SETTINGS = {
     "episodes": "2",
     "bc_batches": "10",
     "reward_interval": "4",
+    "disc_batches": "2",
     "disc_updates": "2",
     "trajectories": "2",
     "pairs": "20",

@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 import torch as th
+from support.supplements import Supplemented
 
 from imitbench.bench.learner import Task
 from imitbench.bench.protocol import Evaluator
@@ -53,6 +54,8 @@ def set_up(demos_of):
             )
         module, _, cls = card.implementation.partition(":")
         learner = getattr(importlib.import_module(module), cls)()
+        if card.needs.supplement:
+            learner = Supplemented(learner)
         demos = demos_of[env][:4] if demos is None else demos
         learner.setup(task, demos, np.random.default_rng(0), "cpu")
         return learner

@@ -1,10 +1,13 @@
 """Every learner uses only the given device."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch as th
 from support.other_device import other_device
 from support.plans import make_plan
+from support.supplements import supplement_like
 
 from imitbench.bench import artifacts
 from imitbench.bench.implementation import hyperparameters_of, make_learner
@@ -35,6 +38,7 @@ SETTINGS = {
     "reset_updates": "2",
     "episodes": "2",
     "bc_batches": "1",
+    "disc_batches": "1",
 }
 BUDGETS = {"env_steps": 70, "replay_steps": 40, "batches": 3}
 MORE = {"preference_comparisons": 400, "pebble": 60}
@@ -60,16 +64,23 @@ def set_up(name, device, discrete=True):
     overrides = {key: value for key, value in SETTINGS.items() if key in known}
     if name == "pebble":
         overrides["n_envs"] = "1"  # each environment explores for at least an episode
+    supplemented = load_algorithm(name).needs.supplement
     plan = make_plan(
-        algorithms=[name],
+        # The cell of `bc` for methods that only a regime with a supplement has.
+        algorithms=["bc" if supplemented else name],
         suite=suite,
         environment=env,
         seeds=[0],
         budget="quick",
         n_demos=4,
-        overrides=overrides,
+        overrides={} if supplemented else overrides,
     )
     spec = next(iter(plan))
+    if supplemented:
+        card = load_algorithm(name)
+        values = card.recorded(card.resolve(overrides))
+        update = {"algo": name, "implementation": card.implementation, "hyperparameters": values}
+        spec = spec.model_copy(update=update)
     if suite == "classic":
         kwargs = {**spec.environment.kwargs, "max_episode_steps": EPISODE}
         environment = spec.environment.model_copy(update={"kwargs": kwargs})
@@ -87,6 +98,8 @@ def set_up(name, device, discrete=True):
             seed=0,
             expert=expert,
         )
+        if supplemented:
+            task = replace(task, supplement=supplement_like(task, demos))
         learner.setup(task, demos, np.random.default_rng(0), device)
     return learner, spec.budget.model_copy(
         update={"amount": MORE.get(name, BUDGETS[spec.budget.unit])}

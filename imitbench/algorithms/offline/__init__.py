@@ -1,0 +1,1 @@
+"""Methods that learn offline, from demonstrations and a supplement of mixed quality."""
