@@ -1,13 +1,10 @@
 """Every bundled algorithm gives the same numbers after an interruption."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch as th
-from support.mixtures import supplement_of
 from support.plans import make_plan, request_of
-from support.supplements import Supplemented
 
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.protocol import Evaluator
@@ -124,9 +121,6 @@ def ready(name, suite, env_id, options=()):
     config = TrainingConfig.of(spec)
     seed_generators(config)
     inputs = TrainingInputs.of(spec, suite_directory(suite))
-    if card.needs.supplement:
-        supplement = supplement_of(spec.environment, ranked=card.needs.ranking)
-        inputs = replace(inputs, supplement=supplement)
     with Evaluator(spec.environment, 1) as evaluator:
         learner = set_up(config, inputs, evaluator.observation_space, evaluator.action_space)
     return learner, budget
