@@ -159,7 +159,7 @@ def rank_changes(
     whose p-value is the larger one of both. So a difference that only shrinks, or disappears, is no
     change of the order. The test of means permutes the runs of both algorithms within environments;
     its statistic, studentized, is compared with the largest one of all pairs in each permutation,
-    so that the chance of any false change is at most the level of the test.
+    so that the chance of any false change is about the level of the test at most.
 
     Args:
         first: Scores by algorithm and environment under the first condition.
@@ -405,7 +405,8 @@ def interaction_test(
     is the Wald statistic of equal effects: the squared distances of each algorithm's effect (mean
     over environments of the difference of its means) from their weighted mean, each divided by the
     estimated variance of the effect. It is computed anew in each permutation, so that unequal
-    spreads and numbers of runs matter little. The amount is estimated, so p is approximate.
+    spreads and numbers of runs matter less. The amount is estimated, so p is approximate, and too
+    small where few runs spread much more under one condition (`docs/statistics.md`).
 
     Args:
         first: Scores by algorithm, with the same environments for all.
