@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +34,11 @@ class RankedRewardLearner(RewardLearner[RewardExtrapolation]):
         """Fits the reward of each seed, unless a restored state has it."""
         if self.trainer.accuracy is None:
             members = self.of_seeds()
-            generators = [own.in_use() for own in self.randomness] or [nullcontext()]
-            for member, own in zip(members, generators, strict=True):
-                with own:
+            contexts: list[AbstractContextManager[None]] = [nullcontext()]
+            if self.randomness:  # of a pack
+                contexts = [own.in_use() for own in self.randomness]
+            for member, context in zip(members, contexts, strict=True):
+                with context:
                     member.fit_reward(amount)
             accuracies = [{"reward/accuracy": member.accuracy} for member in members]
             callback(self._spent(), self.add_points(self._spent(), accuracies))
@@ -184,6 +186,7 @@ class DREXLearner(RankedRewardLearner):
         self.trainer.rollout_venv = venv
         self.trainer.train_reward()
         venv.close()
+        self.trainer.rollout_venv = None
 
     def _affordable(self, steps: int) -> tuple[int, int]:
         """Levels of noise, and trajectories of each, that take at most `steps`."""
