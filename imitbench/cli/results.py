@@ -103,8 +103,8 @@ def pull_results(
 
     Every file is checked against its digest, every run against its specification, and every
     result against its episodes. Existing runs of the results folder are not changed, and `imitbench
-    run` trains only what is missing there. The designs of races and published learning curves come
-    with their runs.
+    run` trains only what is missing there. The designs of races, published learning curves and
+    numbers about learned rewards come with their runs.
 
     Example: imitbench results pull me/my-results --out theirs
 
@@ -152,7 +152,8 @@ def export_results(
     The folder holds what `imitbench results push` uploads, except the card, and what `imitbench
     leaderboard validate` checks. It excludes names of machines, tracebacks, and superseded runs:
     those of a plug-in before its source was edited. How hyper-parameters were chosen is what
-    disclosure.json of the results folder states, and the records of `imitbench tune`.
+    disclosure.json of the results folder states, and the records of `imitbench tune`. What
+    `imitbench rewards evaluate` measured is published with the runs.
 
     Example: imitbench results export submission --out runs
     """

@@ -89,7 +89,7 @@ def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> No
                 what = f"{row} on {one_line(env, 60)}: no run of seed{plural} {named}{more}"
                 findings.fail("seeds", where, what, _FIX)
     card = bundled_suite(suite)
-    absent = sorted(card.environments.keys() - everywhere) if card else []
+    absent = sorted(card.ordinary.keys() - everywhere) if card else []
     if absent:
         findings.note("seeds", where, f"nothing was run on {', '.join(absent)}")
 

@@ -124,6 +124,7 @@ def evaluate_runs(
         if found.scores is not None:
             directory.write_reward_scores(found.scores)
         yield EvaluatedRun(spec, found.scores, found.problem)
+    next(measured, None)  # lets the workers end
 
 
 def medians(

@@ -75,7 +75,8 @@ class MeasurementWorker:
 
     def after_death(self, job: Path, detail: str) -> bool:
         """Records a crash as the problem of the job's run; nothing of the job remains."""
-        _write(job, Measured(problem=detail.partition("\n")[0]))
+        how, *output = detail.splitlines()
+        _write(job, Measured(problem=f"{how}: {output[-1]}" if output else how))
         return False
 
 

@@ -11,6 +11,7 @@ from support.published import change, edit_line, publish
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
+from imitbench.hub.dataset_publication import staged_results
 from imitbench.published.opening import open_results
 from imitbench.published.results_folder import read_runs, rescore
 from imitbench.published.results_sources import find_results
@@ -44,7 +45,10 @@ def problems(folder):
 
 
 def test_they_are_published_checked_and_restored(out, published, tmp_path):
-    assert validate(published).problems == ()
+    checked = validate(published)
+    assert checked.problems == ()
+    # Nothing else is run in test environments.
+    assert not [note for note in checked.notes if THERE[0] in str(note)]
     found = read_strictly(published)
     with_rewards = [run for run in found.published if run.rewards is not None]
     assert [(run.spec.algo, run.spec.seed) for run in with_rewards] == [
@@ -58,6 +62,12 @@ def test_they_are_published_checked_and_restored(out, published, tmp_path):
         assert RunDirectory.of(restored, run.spec).read_reward_scores() == own == run.rewards
     again = publish(restored, tmp_path / "again")
     assert (again / "manifest.json").read_bytes() == (published / "manifest.json").read_bytes()
+
+
+def test_the_hub_gets_them_and_its_card_says_so(out):
+    with staged_results(out, read_runs(out), "me/mine", report="", command="c") as publication:
+        assert FILE in publication.files
+        assert "`reward_scores/<suite>.jsonl`" in publication.card.text
 
 
 def test_runs_without_them_are_published_as_before(out, tmp_path):

@@ -144,8 +144,10 @@ def test_jobs_change_no_number(tmp_path, few):
 
 def test_a_worker_that_dies_is_the_problem_of_its_run(tmp_path):
     job = tmp_path / "0.json"
-    assert not worker.MeasurementWorker().after_death(job, "worker was killed by SIGKILL\nlog")
-    assert worker._read(job, "") == worker.Measured(problem="worker was killed by SIGKILL")
+    died = "worker exited with code 1\nTraceback\nOSError: no space"
+    assert not worker.MeasurementWorker().after_death(job, died)
+    problem = "worker exited with code 1: OSError: no space"
+    assert worker._read(job, "") == worker.Measured(problem=problem)
     assert worker._read(tmp_path / "1.json", "").problem == "the worker was stopped"
 
 

@@ -29,8 +29,12 @@ from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
 from imitbench.records.runs import Budget, EnvironmentSpec
 from imitbench.report.reward_board import LEAST_TRUE_SCORE
 from imitbench.reward_board import optimization
-from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
-from imitbench.reward_board.outcomes import hacking_gap
+from imitbench.reward_board.optimization import (
+    Optimizations,
+    plan_optimizations,
+    reoptimized_folder,
+)
+from imitbench.reward_board.outcomes import hacking_gap, optimization_scores
 from imitbench.rewards.reward_nets import BasicRewardNet
 from imitbench.rewards.storage import save_reward
 from imitbench.store.run_dir import RunDirectory
@@ -166,6 +170,16 @@ def test_sac_is_for_continuous_actions_and_seeds_are_its_own(suite, learned):
 def test_an_environment_that_the_suite_lacks_is_an_error(learned):
     with pytest.raises(InputError, match=r"suite classic has no Pendulum-v1 with the same"):
         plan_optimizations([learned], ONE, suite="classic")
+
+
+def test_references_that_define_no_scores_are_an_error(learned):
+    path = learned.path / "result.json"
+    document = json.loads(path.read_text())
+    document["references"]["expert"] = document["references"]["random"]
+    path.write_text(json.dumps(document))
+    policy = load_policy(learned.policy)
+    with pytest.raises(InputError, match="define no scores; measure its reward without"):
+        optimization_scores(learned, Optimizations((), (), ()), policy)
 
 
 def test_a_reward_that_changed_is_not_optimized(learned, tmp_path, suite):
