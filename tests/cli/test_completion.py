@@ -42,7 +42,7 @@ def complete(monkeypatch, capsys):
         ("imitbench run --executor ", ["local", "slurm", "inline"]),
         ("imitbench run --source h", ["hub"]),
         ("imitbench report --format s", ["svg"]),
-        ("imitbench suites show sea", ["seals", "seals-hard"]),
+        ("imitbench suites show sea", ["seals", "seals-hard", "seals-v2"]),
         ("imitbench experts eval sac-", ["sac-Pendulum-v1"]),
     ],
 )
