@@ -133,7 +133,10 @@ def test_runs_under_different_conditions_are_never_averaged(
     found = {
         section.conditions: of(section, "bc").cells[0].raw_mean for section in build(rows).sections
     }
-    assert found == {Conditions.recorded("classic", "quick", 10, "bundled"): 100.0, conditions: 400.0}
+    assert found == {
+        Conditions.recorded("classic", "quick", 10, "bundled"): 100.0,
+        conditions: 400.0,
+    }
 
 
 def test_sections_go_by_suite_then_from_small_budgets_to_large(make_score: MakeScore) -> None:
