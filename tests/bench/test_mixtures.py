@@ -20,14 +20,16 @@ from imitbench.bench.supplement import supplement_of_run
 from imitbench.bench.training import seed_generators, set_up, set_up_pack
 from imitbench.bench.training_setup import TrainingConfig, TrainingInputs
 from imitbench.cards.algorithm import Needs
-from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory, suite_names
 from imitbench.cards.demonstrations import Regime
 from imitbench.cards.suite import SuiteCard, regime_mismatch
 from imitbench.data.demonstrations import read_demonstrations, write_demonstrations
 from imitbench.errors import InputError
 from imitbench.records.runs import DemoSpec
+from imitbench.store.artifact_files import content_files
 from imitbench.store.comparability import Conditions
 from imitbench.store.sweep_file import SweepRequest
+from imitbench.util.files import digest_files
 
 ROOT = suite_directory("classic")
 MIXED = {"n_demos": 1, "mixture": {"medium": 4, "random": 6}}
@@ -373,11 +375,15 @@ def test_requests_keep_their_bytes_unless_they_have_a_mixture():
     assert again.regime == Regime(**MIXED, actions="hidden")
 
 
-def test_the_returns_on_the_cards_are_those_of_the_sets():
-    for env_id, card in load_suite("classic").environments.items():
+@pytest.mark.parametrize("suite", suite_names())
+def test_the_returns_on_the_cards_are_those_of_the_sets(suite):
+    for env_id, card in load_suite(suite).environments.items():
         for name, recipe in card.sets.items():
-            rows = read_demonstrations(ROOT / "demos" / recipe.repo)
+            folder = suite_directory(recipe.home or suite) / "demos" / recipe.repo
+            rows = read_demonstrations(folder)
             returns = [float(each.rews.sum()) for each in rows]
             assert len(rows) == recipe.trajectories == recipe.returns.episodes, (env_id, name)
             assert recipe.returns.mean == pytest.approx(np.mean(returns), abs=1e-3)
             assert recipe.returns.std == pytest.approx(np.std(returns), abs=1e-3)
+            files = content_files("dataset", folder, recipe.repo)
+            assert digest_files(folder, files).startswith(recipe.returns.revision)

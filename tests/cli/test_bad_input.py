@@ -53,6 +53,15 @@ from imitbench.cards.catalog import suite_directory
         (["report"], "imitbench run"),
         (["status"], "imitbench run"),
         (["collect", "--out", "absent"], "imitbench run"),
+        (
+            ["demos", "collect", "--suite", "classic", "--set", "rnadom"],
+            "have no such set; did you mean 'random'",
+        ),
+        (
+            ["demos", "collect", "--suite", "classic", "--set", "random", "--experts", "."],
+            "needs no expert; omit it",
+        ),
+        (["demos", "collect", "--suite", "classic", "--card", "a"], "give --set, or omit it"),
         (["sql", "select 1"], "imitbench run"),
         (["algos", "gali"], "did you mean 'gail'? Accepted: adril, airl"),
         (["suites", "show", "clasic"], "did you mean 'classic'"),

@@ -117,3 +117,60 @@ def test_demands_that_an_expert_meets():
     assert recipe.why_too_weak(-200.0, 0.05) is None
     assert recipe.why_too_weak(-200.1, 0.05) is not None
     assert recipe.why_too_weak(float("nan"), 0.0) is not None
+
+
+@pytest.fixture
+def collect_set(tmp_path):
+    def collect(told=None, expert=None, **recipe):
+        card = load_suite("classic").environments[ENV]
+        named = card.sets["random"].model_copy(update={"repo": "set", "trajectories": 3, **recipe})
+        update = {"sets": {"mine": named}}
+        if expert is not None:
+            update["expert"] = card.expert.model_copy(update=expert)
+        return demonstrations.collect_set(
+            ENV,
+            card.model_copy(update=update),
+            "mine",
+            tmp_path,
+            command="test",
+            progress=lambda step, _: told.append(step),
+        )
+
+    return collect
+
+
+def test_a_set_of_random_actions_is_written_like_demonstrations(collect_set, tmp_path):
+    made = collect_set()
+    found = read_demonstrations(tmp_path / "set")
+    assert len(found) == 3
+    for one, other in zip(made, found, strict=True):
+        np.testing.assert_array_equal(one.acts, other.acts)
+    acts = np.concatenate([each.acts for each in found])
+    assert acts.min() < -1.9
+    assert acts.max() > 1.9
+    assert abs(acts.mean()) < 0.3
+    assert "uniformly random actions" in (tmp_path / "set/README.md").read_text()
+    assert {path.name for path in (tmp_path).iterdir()} == {"set"}
+
+
+def test_a_set_of_a_checkpoint_stops_at_its_step_of_the_whole_training(collect_set, tmp_path):
+    told = []
+    # Checkpoints are at each fortieth of the training, so the first one after 150 steps is 200.
+    recipe = {"env_steps": 4000, "hyperparameters": {"learning_starts": 40, "batch_size": 8}}
+    collect_set(told, recipe, policy="checkpoint", env_steps=150)
+    assert told == [200]  # where an episode has ended
+    text = (tmp_path / "set/README.md").read_text()
+    assert "after 200 of 4,000 steps of a training by the recipe of `sac-Pendulum-v1`" in text
+    assert {path.name for path in (tmp_path).iterdir()} == {"set"}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ({"policy": "recorded"}, "--set mine: recorded elsewhere"),
+        ({"policy": "checkpoint", "env_steps": 30_000}, "takes 20,000 steps, fewer than 30,000"),
+    ],
+)
+def test_sets_that_cannot_be_collected_are_refused(collect_set, recipe, message):
+    with pytest.raises(InputError, match=message):
+        collect_set(**recipe)
