@@ -111,6 +111,12 @@ def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     return squashed_log_prob(*parameters_of(outputs), actions)
 
 
+def mode_error(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    """Mean squared distance of the mode from actions; arguments and result as of `cloning_loss`."""
+    mode = th.tanh(outputs[..., : actions.shape[-1]])
+    return (mode - actions).square().mean(dim=-1)
+
+
 def cloning_loss(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     """Squared error of the mode, and minus the log-likelihood.
 
@@ -124,8 +130,7 @@ def cloning_loss(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     Returns:
         Shape (…).
     """
-    mode = th.tanh(outputs[..., : actions.shape[-1]])
-    return (mode - actions).square().mean(dim=-1) - tailed_log_prob(outputs, actions)
+    return mode_error(outputs, actions) - tailed_log_prob(outputs, actions)
 
 
 def squashed_log_prob(mean: th.Tensor, log_std: th.Tensor, actions: th.Tensor) -> th.Tensor:

@@ -6,7 +6,7 @@ It is fitted to the learner's own transitions, and its answers stand in for the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -133,13 +133,13 @@ class InverseDynamics:
 class InverseDynamicsTrainer(OffPolicyTrainer):
     """A method that infers the expert's actions with an inverse dynamics model.
 
-    The model takes a step in every update, with the transitions of the learner that the update is
-    about.
+    The model takes its steps with the transitions of the learner that an update is about.
 
     Args:
         model_hidden_sizes: Units of the model's hidden layers.
         model_learning_rate: Learning rate of the model.
         model_pretraining: Steps of the model, on random actions, before the first update.
+        model_interval: Updates of the agent for each further step of the model.
         model_hidden_entries: Entries of observations that the model does not see.
         **kwargs: See `OffPolicyTrainer`.
 
@@ -147,7 +147,7 @@ class InverseDynamicsTrainer(OffPolicyTrainer):
         inverse: The model.
 
     Raises:
-        ValueError: `model_pretraining` is negative, or see `OffPolicyTrainer`.
+        ValueError: A number is out of range, or see `OffPolicyTrainer`.
     """
 
     discrete_actions = True
@@ -159,14 +159,17 @@ class InverseDynamicsTrainer(OffPolicyTrainer):
         model_hidden_sizes: Sequence[int] = (64, 64),
         model_learning_rate: float = 1e-3,
         model_pretraining: int = 0,
+        model_interval: int = 4,
         model_hidden_entries: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         if model_pretraining < 0:
             raise ValueError(f"model_pretraining must be at least 0, not {model_pretraining}")
+        if model_interval < 1:
+            raise ValueError(f"model_interval must be at least 1, not {model_interval}")
         super().__init__(**kwargs)
         space = self.venv.action_space
-        self._pretraining = model_pretraining
+        self._pretraining, self._interval = model_pretraining, model_interval
         self.inverse = InverseDynamics(
             self.features,
             spaces.flatdim(space),
@@ -186,27 +189,37 @@ class InverseDynamicsTrainer(OffPolicyTrainer):
             self.inverse.update(self._replay.sample(self.streams, self.options.batch_size))
 
     def learn(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
-        """Takes a step of the model, beside what the method learns otherwise."""
-        return {**self.inverse.update(own), **super().learn(own, expert)}
+        """Takes a step of the model if it is due, beside what the method learns otherwise."""
+        logged = self.inverse.update(own) if self.update_kind() else {}
+        return {**logged, **super().learn(own, expert)}
+
+    def update_kind(self) -> Hashable | None:
+        """Whether a step of the model is due."""
+        return self.n_updates % self._interval == 0
 
     def with_actions(self, expert: Batch) -> Batch:
         """The expert's transitions with the actions that the model infers."""
         return replace(expert, acts=self.inverse.actions(expert))
 
-    def cloning_loss(self, expert: Batch) -> th.Tensor:
+    def cloning_loss(self, expert: Batch, *, mode_only: bool = False) -> th.Tensor:
         """How unlikely inferred actions are for the policy, with derivatives by its parameters.
 
         Args:
             expert: Transitions of the expert.
+            mode_only: Whether only the most likely action counts where actions are continuous.
 
         Returns:
-            The mean of minus log pi(a|s), with the squared error of the mode added where actions
-            are continuous; shape (seeds,).
+            The mean of minus log pi(a|s). Where actions are continuous the squared error of the
+            mode is added to it, or with `mode_only` stands alone. Shape (seeds,).
         """
         agent, acts = self.agent, self.inverse.actions(expert)
         if isinstance(agent, SoftActorCritic):
-            outputs = squashed_gaussian.with_least_std(agent.actor(expert.obs), _LEAST_LOG_STD)
-            fit = squashed_gaussian.cloning_loss(outputs, acts)
+            outputs = agent.actor(expert.obs)
+            if mode_only:
+                fit = squashed_gaussian.mode_error(outputs, acts)
+            else:
+                outputs = squashed_gaussian.with_least_std(outputs, _LEAST_LOG_STD)
+                fit = squashed_gaussian.cloning_loss(outputs, acts)
         else:
             fit = -agent.log_prob(expert.obs, acts)
         if agent.absorbing:  # nothing is chosen there

@@ -31,10 +31,10 @@ class OPOLO(InverseDynamicsTrainer, DACfO):
     where r is the logit of a discriminator between expert and replay buffer. So Q is fitted by
     temporal differences, as in DACfO, and pushed down where the policy acts. As in the public code,
     the states of the replay buffer stand in for initial ones, and the policy ascends the first term
-    only. The agent is soft actor-critic, where the paper's is TD3: values are soft.
+    only. The agent is soft actor-critic, where the paper's is TD3: V(s') is soft.
 
-    The policy is regularized by an inverse dynamics model, whose actions in the expert's states it
-    should find likely: that covers all of the expert's modes, where the divergence seeks some.
+    The policy is regularized by an inverse dynamics model, whose actions in the expert's states its
+    own should be near: that covers all of the expert's modes, where the divergence seeks some.
 
     Args:
         initial_weight: The weight alpha, of values where episodes begin.
@@ -61,10 +61,15 @@ class OPOLO(InverseDynamicsTrainer, DACfO):
         For discrete actions, whose policy is the softmax of the critic, the regularization of the
         policy is part of it.
         """
-        loss = super().critic_loss(own, expert)
+        agent = self.agent
+        targets = self.discriminator.logits(own) + self.next_values(own)
+        # One pass for the learner's actions and those that the policy starts with.
+        obs, acts = th.cat([own.obs, own.obs], dim=1), th.cat([own.acts, agent.act(own.obs)], dim=1)
+        values, start = agent.values(obs, acts).chunk(2, dim=-1)
+        loss = 0.5 * (values - targets.detach()).square().mean(dim=-1).sum(dim=0)
         weight = self._initial_weight * (1 - self.options.agent.gamma)
-        loss = loss + weight * self.agent.soft_values(own.obs).mean(dim=-1).sum(dim=0)
-        if isinstance(self.agent, SoftActorCritic):
+        loss = loss + weight * start.mean(dim=-1).sum(dim=0)
+        if isinstance(agent, SoftActorCritic):
             return loss
         return loss + self._inverse_weight * self.cloning_loss(expert)
 
@@ -72,6 +77,6 @@ class OPOLO(InverseDynamicsTrainer, DACfO):
         """Takes a step of the policy, up its values and towards the inverse model's actions."""
         if not isinstance(self.agent, SoftActorCritic):
             return super().improve_policy(own, expert)
-        loss = self.cloning_loss(expert)
+        loss = self.cloning_loss(expert, mode_only=True)
         logged = self.agent.update_actor(self.actor_obs(own, expert), self._inverse_weight * loss)
         return {**logged, "bc/loss": loss.detach()}

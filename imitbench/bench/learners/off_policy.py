@@ -349,7 +349,7 @@ class PWILLearner(OffPolicyImitationLearner):
     """Primal Wasserstein imitation learning."""
 
     method = PWIL
-    arguments = ("alpha", "beta", "subsampling", "prefill")
+    arguments: ClassVar[tuple[str, ...]] = ("alpha", "beta", "subsampling", "prefill")
 
     def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
         """Creates PWIL."""
@@ -438,7 +438,7 @@ class BCOLearner(InverseDynamicsLearner):
         return super().make_trainer(task, **shared)
 
 
-_MODEL_ARGUMENTS = ("model_learning_rate", "model_pretraining")
+_MODEL_ARGUMENTS = ("model_learning_rate", "model_pretraining", "model_interval")
 
 
 class LSIQObsLearner(InverseDynamicsLearner, ImplicitRewardLearner):
