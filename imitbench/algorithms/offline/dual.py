@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch as th
 
 from imitbench.algorithms.off_policy.agent import Adam
@@ -44,7 +45,7 @@ class DualOptions:
     gamma: float = 0.99
     hidden_sizes: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-4
-    gradient_penalty: float = 1e-4
+    gradient_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma < 1:
@@ -91,6 +92,7 @@ class DualCloning(WeightedCloning):
         sizes = (self.data.features, *self._dual.hidden_sizes, 1)
         self._nu = StackedMlp(sizes, self.streams.torch, self.streams.device)
         self._adam = Adam(self._nu.vector, self._dual.learning_rate)
+        self._initial = self.data.union.take(self.data.starts[np.newaxis]).obs
         self._drop_constant()
 
     def weigh(
@@ -122,10 +124,8 @@ class DualCloning(WeightedCloning):
     def _step_nu(self, batch: Batch) -> th.Tensor:
         """Takes a step down the dual objective, and returns the residuals before it."""
         count, dual = batch.obs.shape[1], self._dual
-        places = self.data.starts[self.streams.indices([len(self.data.starts)], count)]
-        start = self.data.union.take(places).obs
-        nu = self._nu(th.cat([batch.obs, batch.next_obs, start], dim=1))[0, :, 0]
-        here, after, first = nu.chunk(3)
+        nu = self._nu(th.cat([batch.obs, batch.next_obs, self._starts(count)], dim=1))[0, :, 0]
+        here, after, first = nu[:count], nu[count : 2 * count], nu[2 * count :]
         residuals = self._residuals(batch, here, after)
         loss = (1 - dual.gamma) * first.mean() + dual_value(
             residuals, self._divergence, self._temperature
@@ -136,6 +136,14 @@ class DualCloning(WeightedCloning):
         self._adam.step(loss)
         self._drop_constant()
         return residuals.detach()
+
+    def _starts(self, most: int) -> th.Tensor:
+        """Encoded initial states: all of them, or as many as a batch has, drawn at random."""
+        states = self._initial
+        if states.shape[1] <= most:
+            return states
+        chosen = self.streams.indices([states.shape[1]], most)[0]
+        return states[:, th.from_numpy(chosen).to(states.device)]
 
     def _drop_constant(self) -> None:
         """Keeps the last bias of nu at 0 where the objective does not change with it.

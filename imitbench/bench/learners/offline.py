@@ -67,7 +67,8 @@ class WeightedCloningLearner(Learner):
     @property
     def disc_hidden_sizes(self) -> tuple[int, ...]:
         """Units of each hidden layer of the discriminator."""
-        return (self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"]
+        size, layers = (int(self.options[f"disc_hidden_{part}"]) for part in ("size", "layers"))
+        return (size,) * layers
 
     def make_trainer(self, **shared: Any) -> WeightedCloning:
         """Creates the method.

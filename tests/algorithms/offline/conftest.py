@@ -25,6 +25,19 @@ def episode(*steps, last=0):
     )
 
 
+def settled(trainer, of, batches=500):
+    """Trains, and returns the mean of what is `of` the trainer over the second half of batches.
+
+    Parameters go on moving around the optimum, since gradients are noisy.
+    """
+    trainer.train(batches // 2)
+    found = []
+    for _ in range(25):
+        trainer.train(batches // 50)
+        found.append(of(trainer))
+    return th.stack(found).mean(dim=0)
+
+
 @pytest.fixture
 def make(tmp_path):
     """Makes a method for two states and two actions, whose policy can be anything there."""
@@ -38,7 +51,7 @@ def make(tmp_path):
             policy=policy,
             demonstrations=demonstrations,
             supplement=supplement,
-            options=options or CloningOptions(batch_size=128, learning_rate=0.05, ent_weight=0.0),
+            options=options or CloningOptions(batch_size=512, learning_rate=0.03, ent_weight=0.0),
             seed=seed,
             custom_logger=configure(tmp_path / "log", []),
             **given,

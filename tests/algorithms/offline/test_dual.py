@@ -11,14 +11,14 @@ from imitbench.algorithms.offline.dual import DualOptions, dual_value, dual_weig
 from imitbench.algorithms.offline.smodice import SMODICE
 from imitbench.algorithms.offline.weighted_cloning import DiscriminatorOptions
 
-from .conftest import episode
+from .conftest import episode, settled
 
 FREE = {
     "discriminator": DiscriminatorOptions(
-        hidden_sizes=(8,), learning_rate=0.03, gradient_penalty=0.0
+        hidden_sizes=(8,), learning_rate=0.02, gradient_penalty=0.0
     ),
     "dual": DualOptions(
-        gamma=0.5, hidden_sizes=(8,), learning_rate=0.03, gradient_penalty=0.0
+        gamma=0.5, hidden_sizes=(8,), learning_rate=0.02, gradient_penalty=0.0
     ),
 }  # fmt: skip
 # All episodes begin in state 0, and then stay in state 1 whatever is done. With gamma = 1/2, every
@@ -46,8 +46,7 @@ def test_weights_are_the_derivatives_of_the_dual():
 
 def test_demodice_finds_the_experts_distribution_where_a_policy_has_it(make, probabilities):
     trainer = make(DemoDICE, [EXPERT], OTHERS, **FREE)
-    trainer.train(500)
-    found = weights(trainer)
+    found = settled(trainer, weights)
     # dE is 1/2 for (0, 1) and (1, 0), each 3 of the 16 of the union.
     expected = 0.5 / (3 / 16)
     for index in (0, 1, 2, 3, 5, 6):
@@ -60,9 +59,8 @@ def test_demodice_finds_the_experts_distribution_where_a_policy_has_it(make, pro
 
 def test_demodice_with_a_large_alpha_stays_with_the_data(make):
     trainer = make(DemoDICE, [EXPERT], OTHERS, alpha=1e4, **FREE)
-    trainer.train(500)
     # The least divergence of a policy's distribution: 1/2 in each state, shared as the data do.
-    found = weights(trainer)
+    found = settled(trainer, weights)
     states = trainer.data.obs
     assert th.allclose(found[states == 0], th.tensor(0.5 / (7 / 16)), rtol=0.1)
     assert th.allclose(found[states == 1], th.tensor(0.5 / (9 / 16)), rtol=0.1)
@@ -71,8 +69,7 @@ def test_demodice_with_a_large_alpha_stays_with_the_data(make):
 @pytest.mark.parametrize("divergence", ["kl", "chi2"])
 def test_smodices_weights_are_those_of_states(make, divergence):
     trainer = make(SMODICE, [EXPERT], OTHERS, divergence=divergence, disc_batches=100, **FREE)
-    trainer.train(500)
-    found, states = weights(trainer), trainer.data.obs
+    found, states = settled(trainer, weights), trainer.data.obs
     scale = float(found.mean())
     assert scale == pytest.approx(1.0, abs=0.1)
     assert th.allclose(found[states == 0], th.tensor(0.5 / (7 / 16)), rtol=0.15)
@@ -83,8 +80,7 @@ def test_smodices_weights_are_those_of_states(make, divergence):
 def test_with_the_experts_own_data_as_supplement_weights_are_equal(make, method):
     given = {"disc_batches": 100} if method is SMODICE else {}
     trainer = make(method, [EXPERT], [EXPERT], **given, **FREE)
-    trainer.train(300)
-    assert th.allclose(weights(trainer), th.ones(4), atol=0.15)
+    assert th.allclose(settled(trainer, weights, 300), th.ones(4), atol=0.1)
 
 
 # Here action 1 leads from state 0 to 1, and action 0 stays. The expert leaves state 0 at once.
@@ -117,9 +113,7 @@ def test_smodice_leaves_as_often_as_the_states_of_the_expert_demand(make, probab
              disc_batches=100, **FREE)
         for acts in ((1, 0), (0, 1))
     ]  # fmt: skip
-    for trainer in made:
-        trainer.train(500)
-    first, second = map(probabilities, made)
+    first, second = (settled(trainer, probabilities) for trainer in made)
     assert th.equal(first, second)  # the expert's actions have no influence
     assert float(first[0]) == pytest.approx(best_share(), abs=0.06)
     assert best_share() > 2 / 11  # the data have 1 in 11

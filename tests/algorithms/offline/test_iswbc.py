@@ -7,7 +7,7 @@ import torch as th
 from imitbench.algorithms.offline.iswbc import ISWBC
 from imitbench.algorithms.offline.weighted_cloning import DiscriminatorOptions
 
-from .conftest import episode
+from .conftest import episode, settled
 
 FREE = DiscriminatorOptions(hidden_sizes=(8,), learning_rate=0.03, gradient_penalty=0.0)
 
@@ -25,11 +25,10 @@ OTHERS = episode((0, 1), (0, 1), (0, 1), (0, 0), (0, 0), *[(1, 1)] * 6)
 
 def test_weights_are_the_ratios_of_densities(make, probabilities):
     trainer = make(ISWBC, [EXPERT], [OTHERS], discriminator=FREE)
-    trainer.train(500)
-    found = weights(trainer)
+    found = settled(trainer, weights)
     # (3/4) / (6/15) for (0, 1), and (1/4) / (1/15) for (1, 0).
     assert th.allclose(found[:3], th.tensor(1.875), rtol=0.1)
-    assert float(found[3]) == pytest.approx(3.75, rel=0.1)  # also the largest possible ratio
+    assert float(found[3]) == pytest.approx(3.75, rel=0.1)  # the largest possible ratio
     assert th.equal(found[4:7], found[:1].expand(3))
     # What the expert never does.
     assert float(found[7:].max()) < 0.02
@@ -42,8 +41,7 @@ def test_weights_are_the_ratios_of_densities(make, probabilities):
 
 def test_with_the_experts_own_data_as_supplement_weights_are_equal(make):
     trainer = make(ISWBC, [EXPERT], [EXPERT], discriminator=FREE)
-    trainer.train(200)
-    assert th.allclose(weights(trainer), th.ones(8), atol=0.15)
+    assert th.allclose(settled(trainer, weights, 200), th.ones(8), atol=0.1)
 
 
 def test_small_weights_are_left_out(make):
