@@ -184,8 +184,8 @@ class LSIQ(ImplicitRewardTrainer):
 class LSIQObs(InverseDynamicsTrainer, LSIQ):
     """LS-IQ from observations: an inverse dynamics model infers the expert's actions.
 
-    They are inferred anew for every batch, with the model as it is then. The paper draws them from
-    the model's distribution; these are its most likely ones.
+    They are inferred anew for every batch, with the model as it is then. The authors' code draws
+    them from the model's distribution; these are its most likely ones.
 
     Args:
         **kwargs: As for `InverseDynamicsTrainer` and `LSIQ`.
