@@ -24,6 +24,7 @@ AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
 AMOUNTS |= dict.fromkeys(("hype", "iq_learn"), 8000)
 AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
 AMOUNTS |= dict.fromkeys(("f_irl", "ml_irl"), 8000)
+AMOUNTS |= dict.fromkeys(("bc_all", "dwbc", "iswbc", "demodice", "smodice"), 1500)
 # Those of a card suit a training that is many times as long.
 SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
@@ -36,6 +37,8 @@ SETTINGS = {
     "f_irl": SOON,
     "ml_irl": SOON,
     "pwil": {**FASTER, "prefill": "1000"},
+    # Their supplement has the expert's states, so that only actions tell who acted.
+    "smodice": {"disc_use_action": "true", "disc_batches": "300"},
 }
 TRAINED = [
     name
