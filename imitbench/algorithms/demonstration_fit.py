@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.algorithms import base
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
+from imitbench.data.trajectories import first_step
 from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]
@@ -145,8 +146,8 @@ def expert_transitions(
             batches of them.
         observation_space: Space of one observation.
         action_space: Space of one action.
-        time_limit: Maximum episode length in steps, if there is one. A trajectory of this length
-            counts as truncated, as does one whose last info has `TimeLimit.truncated`.
+        time_limit: Maximum episode length in steps, if there is one. A trajectory that ends at
+            this step of its episode counts as truncated, as does one whose last info has `TimeLimit.truncated`.
         read_actions: Whether actions are read. If not, they may be missing their entries, and
             `placeholder_actions` stand for them.
 
@@ -180,7 +181,8 @@ def expert_transitions(
     cut = np.concatenate([_marked_as_truncated(batch) for batch in batches])
     if trajectories is not None and time_limit is not None:
         lengths = np.array([len(trajectory) for trajectory in trajectories])
-        cut[np.cumsum(lengths)[lengths == time_limit] - 1] = True
+        ends = lengths + [first_step(trajectory) for trajectory in trajectories]
+        cut[np.cumsum(lengths)[ends == time_limit] - 1] = True
     rows["timeouts"] = cut & rows["dones"].astype(bool)
     starts = np.roll(rows["dones"].astype(bool), 1)
     if trajectories is not None:

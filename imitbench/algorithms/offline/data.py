@@ -72,8 +72,9 @@ class OfflineData:
         _check_actions(action_space)
         expert = _transitions(demonstrations, time_limit)
         others = _transitions(supplement, time_limit)
+        for rows in (expert, others):
+            check_fit(rows["obs"], rows["acts"], observation_space, action_space)
         cloned = _joined(expert, others) if clone_expert else others
-        check_fit(cloned["obs"], cloned["acts"], observation_space, action_space)
         absorbing = any(rows["dones"].any() for rows in (expert, others))
         encoder = ObservationEncoder(observation_space, absorbing=absorbing, hidden=hidden_entries)
         encoder.standardize(*(encoder.flatten(rows["obs"]) for rows in (expert, others)))
@@ -88,11 +89,6 @@ class OfflineData:
         self.starts = np.flatnonzero(starts)
         self.obs = safe_to_tensor(cloned["obs"]).to(device)
         self.acts = safe_to_tensor(cloned["acts"]).to(device)
-
-    @property
-    def actions(self) -> int:
-        """Entries of an encoded action; 1 for discrete ones."""
-        return 1 if self.acts.ndim == 1 else int(self.acts[0].numel())
 
     @property
     def largest_ratio(self) -> float:
