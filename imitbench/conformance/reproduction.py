@@ -268,10 +268,7 @@ def _plan(spec: RunSpec, seeds: Sequence[int], plugins: PluginSelection, notify:
         seeds=list(seeds),
         source=source,
         budget=budget,
-        n_demos=demos.count if demos and demos.count != demos.available else None,
-        demo_every=demos.every if demos else None,
-        actions=demos.actions if demos else None,
-        mixture=(demos.mixture or None) if demos else None,
+        **(demos.regime.recorded if demos else {}),
         overrides={
             name: setting_text(value)
             for name, value in card.completed(spec.hyperparameters).items()

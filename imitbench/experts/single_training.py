@@ -122,6 +122,11 @@ def _environment(
             f"--env {request.env}: {card.name} plans with the model of a tabular environment; see "
             "`imitbench suites show tabular`"
         )
+    if card.needs.supplement:
+        raise InputError(
+            f"{card.name}: learns from trajectories of mixed quality, too, which only suites have; "
+            "use `imitbench run` with a --regime that has a mixture"
+        )
     return spec
 
 

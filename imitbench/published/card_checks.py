@@ -8,13 +8,14 @@ from functools import cache
 
 from imitbench.cards.algorithm import STEP_UNITS, Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
-from imitbench.cards.demonstrations import DemoSet
+from imitbench.cards.demonstrations import DemoSet, PolicySet
 from imitbench.cards.suite import (
     BUDGET_NAMES,
     EnvironmentCard,
     ExpertRecipe,
     ScoreOne,
     mismatch,
+    regime_mismatch,
 )
 from imitbench.cards.tuned import load_tuned
 from imitbench.published.findings import Check, Findings
@@ -171,6 +172,8 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     why_not = mismatch(card, environment) if environment else None
     if why_not:
         fail("algorithm", f"on {spec.environment.id}: {why_not}")
+    if spec.demos is not None and (unfit := regime_mismatch(card, spec.demos.regime)):
+        fail("algorithm", f"with {spec.demos.regime}: {unfit}")
     if environment is not None and spec.source == "bundled":
         for what in _not_bundled(spec, environment):
             fail("algorithm", what)
@@ -179,7 +182,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         if demos.count > demos.available:
             fail("algorithm", f"{demos.count} demonstrations out of {demos.available}")
         # Each seed draws its own subset.
-        elif demos.subsample_seed != (spec.seed if demos.count < demos.available else 0):
+        elif demos.subsample_seed != (0 if demos.whole else spec.seed):
             fail("algorithm", "its demonstrations were not drawn by its seed")
 
 
@@ -190,6 +193,11 @@ def _not_bundled(spec: RunSpec, card: EnvironmentCard) -> list[str]:
     if demos and (demos.repo, demos.available) != (due.repo, due.trajectories):
         what = f"{demos.available} demonstrations of {one_line(demos.repo, 60)}"
         wrong.append(f"{what}; the suite comes with {due.trajectories} of {due.repo}")
+    for part in (demos.supplement if demos else None) or ():
+        named = card.sets.get(part.name)
+        if named is None or (part.repo, part.available) != (named.repo, named.trajectories):
+            what = f"{part.available} trajectories of {one_line(part.repo, 60)} as set {part.name}"
+            wrong.append(f"{what}; the suite comes with other sets")
     own = card.expert.repo if card.expert else "none"
     if spec.expert and spec.expert.repo != own:
         repo = one_line(spec.expert.repo, 60)
@@ -208,10 +216,16 @@ def _check_content(located: LocatedRun, findings: Findings) -> None:
     spec, card = located.run.spec, environment_of(located.run.spec)
     if card is None or spec.source != "bundled":
         return
-    pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, DemoSet | ExpertRecipe | None], ...] = (
+    pinned: list[
+        tuple[RepoKind, str, ArtifactSpec | None, DemoSet | PolicySet | ExpertRecipe | None]
+    ] = [
         ("dataset", "demonstrations", spec.demos, card.demos),
         ("model", "expert", spec.expert, card.expert),
-    )
+    ]
+    pinned += [
+        ("dataset", f"set {part.name}", part, card.sets.get(part.name))
+        for part in (spec.demos.supplement if spec.demos else None) or ()
+    ]
     for kind, name, found, stated in pinned:
         if found is None or stated is None or found.repo != stated.repo:
             continue  # another name is a problem already

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
-from imitbench.cards.demonstrations import SET_NAME
+from imitbench.cards.demonstrations import SET_NAME, Regime
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.environments import POSITIONS_KEYS as POSITIONS_KEYS
 from imitbench.records.environments import AbbreviatedRecord as AbbreviatedRecord
@@ -100,6 +100,16 @@ class DemoSpec(ArtifactSpec):
     every: Annotated[int, Field(ge=2)] | None = None
     actions: Literal["hidden"] | None = None
     supplement: Annotated[list[SupplementSpec], Field(min_length=1)] | None = None
+
+    @property
+    def regime(self) -> Regime:
+        """What the run learned from, in the words of suite cards."""
+        return Regime(
+            n_demos=None if self.count == self.available else self.count,
+            demo_every=self.every,
+            actions=self.actions or "shown",
+            mixture=self.mixture,
+        )
 
     @property
     def mixture(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from support.plugins import write_plugin
 
 from imitbench.bench import implementation, training_setup
 from imitbench.bench.artifacts import demos_of_run
+from imitbench.bench.learners.bc import BCLearner
 from imitbench.bench.plan import DemoChoice, plan_request
 from imitbench.bench.request import plan_requests
 from imitbench.bench.supplement import supplement_of_run
@@ -23,6 +24,7 @@ from imitbench.cards.algorithm import Needs
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory, suite_names
 from imitbench.cards.demonstrations import Regime
 from imitbench.cards.suite import SuiteCard, regime_mismatch
+from imitbench.conformance.test_bed import MethodUnderTest, practice_test_bed
 from imitbench.data.demonstrations import read_demonstrations, write_demonstrations
 from imitbench.errors import InputError
 from imitbench.records.runs import DemoSpec
@@ -228,6 +230,21 @@ def test_each_seed_of_a_pack_gets_its_own_supplement(monkeypatch):
     )
     first, second = (rows_of("random", task.supplement.trajectories) for task in made)
     assert first != second
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_checks_of_methods_give_them_what_they_ask_for(ranked):
+    bed = practice_test_bed("box")
+    asks = card_with(actions=False, supplement=True, ranking=ranked)
+    given = []
+    subject = MethodUnderTest(asks, asks.resolve({}), 10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BCLearner, "setup", lambda _, *arguments: given.extend(arguments))
+        subject.set_up(bed, TrainingConfig.of(runs_of()[0]))
+    task, demos, *_ = given
+    assert {each.acts.shape[1:] for each in [*demos, *task.supplement.trajectories]} == {(0,)}
+    assert all(np.isnan(each.rews).all() for each in task.supplement.trajectories)
+    assert (task.supplement.ranks is not None) == ranked
 
 
 @pytest.mark.parametrize(

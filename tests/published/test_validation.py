@@ -261,6 +261,16 @@ EDITS = {
         set_spec(BC, demos={"source": "bundled", "repo": "sac-Pendulum-v1", "digest": "0" * 64,
                             "available": 50, "count": 10, "subsample_seed": 5}),
         {"algorithm", "seeds"}, "were not drawn by its seed"),
+    "actions hidden from a method that needs them": (
+        set_spec(BC, demos={"source": "bundled", "repo": "sac-Pendulum-v1", "digest": "0" * 64,
+                            "available": 50, "count": 50, "actions": "hidden"}),
+        {"algorithm", "seeds"}, "no actions: needs the demonstrator's actions"),
+    "a supplement of the same name": (
+        set_spec(BC, demos={"source": "bundled", "repo": "sac-Pendulum-v1", "digest": "0" * 64,
+                            "available": 50, "count": 50, "supplement": [
+                                {"source": "bundled", "repo": "medium-Pendulum-v1", "count": 2,
+                                 "digest": "0" * 64, "name": "medium", "available": 10}]}),
+        {"algorithm", "seeds"}, "set medium medium-Pendulum-v1: its digest is 000000000000, this"),
     "a hidden reward": (
         set_spec(BC, uses_reward=True), {"algorithm"}, "uses the environment's reward"),
     "an easier environment": (
