@@ -147,7 +147,8 @@ def expert_transitions(
         observation_space: Space of one observation.
         action_space: Space of one action.
         time_limit: Maximum episode length in steps, if there is one. A trajectory that ends at
-            this step of its episode counts as truncated, as does one whose last info has `TimeLimit.truncated`.
+            this step of its episode counts as truncated, as does one whose last info has
+            `TimeLimit.truncated`.
         read_actions: Whether actions are read. If not, they may be missing their entries, and
             `placeholder_actions` stand for them.
 

@@ -6,6 +6,7 @@ from gymnasium import spaces
 
 from imitbench.algorithms.demonstration_fit import expert_transitions
 from imitbench.data import rollout, types
+from imitbench.data.trajectories import every_nth_step, with_rewards
 
 OBS, ACTS = spaces.Box(-9, 9, (1,)), spaces.Discrete(2)
 
@@ -31,3 +32,11 @@ FLAT = rollout.flatten_trajectories([*TRAJECTORIES, trajectory(3, terminal=True)
 def test_episodes_begin_at_the_first_transition_and_after_each_end(demonstrations, starts):
     rows = expert_transitions(demonstrations, OBS, ACTS, None)
     assert rows["starts"].tolist() == [bool(each) for each in starts]
+
+
+@pytest.mark.parametrize(("limit", "truncated"), [(4, [False, True]), (5, [False, False])])
+def test_a_kept_step_is_truncated_if_it_is_the_last_before_the_time_limit(limit, truncated):
+    kept = every_nth_step(with_rewards(trajectory(4, terminal=True)), every=2, offset=1)
+    rows = expert_transitions(kept, OBS, ACTS, limit)
+    assert rows["dones"].tolist() == [False, True]
+    assert rows["timeouts"].tolist() == truncated

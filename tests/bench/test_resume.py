@@ -1,6 +1,5 @@
 """Every bundled algorithm gives the same numbers after an interruption."""
 
-
 import numpy as np
 import pytest
 import torch as th

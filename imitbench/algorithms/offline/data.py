@@ -11,12 +11,10 @@ import numpy.typing as npt
 import torch as th
 from gymnasium import spaces
 
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
+from imitbench.algorithms.demonstration_fit import check_action_space, expert_transitions
 from imitbench.algorithms.off_policy.collector import encoded_demonstrations
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.transitions import TransitionStore, store_of
-from imitbench.data.observations import assert_not_dictobs
-from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.trajectories import Trajectory, first_step
 from imitbench.util.util import safe_to_tensor
 
@@ -70,10 +68,8 @@ class OfflineData:
         device: str | th.device = "cpu",
     ) -> None:
         _check_actions(action_space)
-        expert = _transitions(demonstrations, time_limit)
-        others = _transitions(supplement, time_limit)
-        for rows in (expert, others):
-            check_fit(rows["obs"], rows["acts"], observation_space, action_space)
+        known = observation_space, action_space, time_limit
+        expert, others = (_transitions(each, *known) for each in (demonstrations, supplement))
         cloned = _joined(expert, others) if clone_expert else others
         absorbing = any(rows["dones"].any() for rows in (expert, others))
         encoder = ObservationEncoder(observation_space, absorbing=absorbing, hidden=hidden_entries)
@@ -106,27 +102,21 @@ def _check_actions(space: gym.Space[Any]) -> None:
         )
 
 
-def _transitions(trajectories: Sequence[Trajectory], time_limit: int | None) -> dict[str, Array]:
+def _transitions(
+    trajectories: Sequence[Trajectory],
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    time_limit: int | None,
+) -> dict[str, Array]:
     """Transitions, whether episodes begin or end there, and whether trajectories begin there."""
-    flat = flatten_trajectories(trajectories)
+    rows = expert_transitions(trajectories, observation_space, action_space, time_limit)
     begins = np.array([first_step(each) for each in trajectories])
-    lengths = np.array([len(each) for each in trajectories])
-    places = np.cumsum(lengths) - lengths
-    first, starts = np.zeros((2, len(flat)), bool)
+    places = np.cumsum([0, *map(len, trajectories[:-1])])
+    first, starts = np.zeros((2, len(rows["acts"])), bool)
     first[places] = True
     starts[places] = begins == 0
-    dones = flat.dones.copy()
-    if time_limit is not None:
-        dones[(places + lengths - 1)[begins + lengths >= time_limit]] = False
-    return {
-        "obs": assert_not_dictobs(flat.obs),
-        "acts": flat.acts,
-        "next_obs": assert_not_dictobs(flat.next_obs),
-        "dones": dones,
-        "timeouts": np.zeros(len(flat), bool),
-        "starts": starts,
-        "first": first,
-    }
+    dones = rows["dones"].astype(bool) & ~rows["timeouts"]
+    return {**rows, "dones": dones, "starts": starts, "first": first}
 
 
 def _joined(one: dict[str, Array], other: dict[str, Array]) -> dict[str, Array]:

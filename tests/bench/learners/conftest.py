@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 import torch as th
-from support.supplements import Supplemented
+from support.mixtures import supplement_like
 
 from imitbench.bench.learner import Task
 from imitbench.bench.protocol import Evaluator
@@ -18,6 +18,8 @@ CELLS = {
     "Pendulum-v1": "sac-Pendulum-v1",
     "seals/CartPole-v0": "ppo-seals-CartPole-v0",
 }
+
+LIKE_DEMOS = object()  # a supplement with the observations of the demonstrations
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +34,8 @@ def set_up(demos_of):
     """Makes a learner by the name of its card; its episodes may have fewer `steps`."""
 
     def make(
-        name, env="Pendulum-v1", demos=None, expert=None, supplement=None, hidden=None, steps=None,
+        name, env="Pendulum-v1", demos=None, expert=None, supplement=LIKE_DEMOS, hidden=None,
+        steps=None,
         **overrides,
     ):  # fmt: skip
         card, environment = load_algorithm(name), find_environment(env)
@@ -40,9 +43,13 @@ def set_up(demos_of):
             kwargs = {**environment.kwargs, "max_episode_steps": steps}
             environment = environment.model_copy(update={"kwargs": kwargs})
         environment = environment.model_copy(update={"hidden_positions": hidden})
+        demos = demos_of[env][:4] if demos is None else demos
         th.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002 (Stable-Baselines3 draws from the global generator)
         with Evaluator(environment, 1) as evaluator:
+            if supplement is LIKE_DEMOS:
+                space, ranked = evaluator.action_space, card.needs.ranking
+                supplement = supplement_like(space, demos, ranked=ranked)
             task = Task(
                 environment=environment,
                 observation_space=evaluator.observation_space,
@@ -54,9 +61,6 @@ def set_up(demos_of):
             )
         module, _, cls = card.implementation.partition(":")
         learner = getattr(importlib.import_module(module), cls)()
-        if card.needs.supplement:
-            learner = Supplemented(learner)
-        demos = demos_of[env][:4] if demos is None else demos
         learner.setup(task, demos, np.random.default_rng(0), "cpu")
         return learner
 

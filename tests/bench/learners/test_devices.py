@@ -1,20 +1,18 @@
 """Every learner uses only the given device."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch as th
 from support.other_device import other_device
 from support.plans import make_plan
-from support.supplements import supplement_like
 
 from imitbench.bench import artifacts
 from imitbench.bench.implementation import hyperparameters_of, make_learner
 from imitbench.bench.learner import Task
 from imitbench.bench.learners import reward_agreement
 from imitbench.bench.protocol import Evaluator
-from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
+from imitbench.bench.supplement import supplement_of_run
+from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
 
 # Small enough for a round within the budget.
 SETTINGS = {
@@ -41,7 +39,7 @@ SETTINGS = {
     "disc_batches": "1",
 }
 BUDGETS = {"env_steps": 70, "replay_steps": 40, "batches": 3}
-MORE = {"preference_comparisons": 400, "pebble": 60}
+MORE = {"preference_comparisons": 400, "pebble": 60, "drex": 300}
 EPISODE = 20  # steps
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 # They sample whole episodes, which are shorter in Pendulum; others try discrete actions with PPO
@@ -64,23 +62,17 @@ def set_up(name, device, discrete=True):
     overrides = {key: value for key, value in SETTINGS.items() if key in known}
     if name == "pebble":
         overrides["n_envs"] = "1"  # each environment explores for at least an episode
-    supplemented = load_algorithm(name).needs.supplement
+    regime = load_suite(suite).fitting_regime(load_algorithm(name)).recorded | {"n_demos": 4}
     plan = make_plan(
-        # The cell of `bc` for methods that only a regime with a supplement has.
-        algorithms=["bc" if supplemented else name],
+        algorithms=[name],
         suite=suite,
         environment=env,
         seeds=[0],
         budget="quick",
-        n_demos=4,
-        overrides={} if supplemented else overrides,
+        overrides=overrides,
+        **regime,
     )
     spec = next(iter(plan))
-    if supplemented:
-        card = load_algorithm(name)
-        values = card.recorded(card.resolve(overrides))
-        update = {"algo": name, "implementation": card.implementation, "hyperparameters": values}
-        spec = spec.model_copy(update=update)
     if suite == "classic":
         kwargs = {**spec.environment.kwargs, "max_episode_steps": EPISODE}
         environment = spec.environment.model_copy(update={"kwargs": kwargs})
@@ -97,9 +89,8 @@ def set_up(name, device, discrete=True):
             hyperparameters=hyperparameters_of(spec),
             seed=0,
             expert=expert,
+            supplement=supplement_of_run(spec, root, ranked=load_algorithm(name).needs.ranking),
         )
-        if supplemented:
-            task = replace(task, supplement=supplement_like(task, demos))
         learner.setup(task, demos, np.random.default_rng(0), device)
     return learner, spec.budget.model_copy(
         update={"amount": MORE.get(name, BUDGETS[spec.budget.unit])}

@@ -111,4 +111,4 @@ def test_a_mixture_with_ties_only_and_none_at_all_are_refused(trex, demos_of, se
     with pytest.raises(InputError, match="all 3 trajectories have rank 0"):
         trex(mixture(demos_of["Pendulum-v1"][1:4], [0, 0, 0]), **SMALL)
     with pytest.raises(InputError, match="choose a regime with a mixture"):
-        set_up("trex", **SMALL)
+        set_up("trex", supplement=None, **SMALL)
