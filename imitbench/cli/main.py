@@ -197,23 +197,25 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # a command group without a command
             typer.echo(error.format_message(), err=True)
             sys.exit(2)
-        message = error.format_message().replace("Value error, ", "")  # prefix of wrong choices
-        _fail(message + _hint(error))
+        _fail(_with_hint(error).replace("Value error, ", ""))  # prefix of wrong choices
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _hint(error: Any) -> str:
-    """Names the command that a wrong command may stand for; empty for other errors."""
-    name = re.match(r"No such command '(.*?)'", error.format_message())
+def _with_hint(error: Any) -> str:
+    """Returns an error's message; that of a wrong command names the one that it may stand for."""
+    message = str(error.format_message())
+    name = re.match(r"No such command '(.*?)'\.", message)
     context = getattr(error, "ctx", None)
-    if name is None or context is None or "Did you mean" in error.format_message():
-        return ""
+    if name is None or context is None:
+        return message
     typed = context.command_path.removeprefix(context.find_root().command_path)
     paths = dict(_paths(context.command, f"imitbench{typed}"))
+    if name[1] not in paths and "Did you mean" in message:
+        return message
     near = difflib.get_close_matches(name[1], paths, n=1)
     if near:
-        return f" Did you mean `{paths[near[0]]}`?"
-    return f" Accepted: {', '.join(context.command.commands)}"
+        return f"{name[0]} Did you mean `{paths[near[0]]}`?"
+    return f"{message} Accepted: {', '.join(context.command.commands)}"
 
 
 def _paths(group: Any, typed: str) -> Iterator[tuple[str, str]]:

@@ -210,7 +210,7 @@ def plan_tuning(
         "environment": join_names("--env", env),
         "seeds": [0],
         "budget": budget,
-        **demos.only(suite, "tuning").model_dump(),
+        **demos.only(suite, "tuning").recorded,
         "overrides": planning.parse_overrides(set_),
         "source": source,
         "lock": lock_in_use(lock, source),

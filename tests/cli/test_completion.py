@@ -34,7 +34,7 @@ def complete(monkeypatch, capsys):
     [
         ("imitbench verify", ["verify-resume"]),
         ("imitbench run --dry", ["--dry-run"]),
-        ("imitbench run --algo ga", ["gail"]),
+        ("imitbench run --algo ga", ["gaifo", "gail"]),
         ("imitbench run --suite cl", ["classic"]),
         ("imitbench run --env Pen", ["Pendulum-v1"]),
         ("imitbench run --suite tabular --env Pen", []),

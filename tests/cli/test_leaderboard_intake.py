@@ -66,7 +66,7 @@ def test_a_good_submission_is_verified_and_the_site_says_so(good):
     out = good / "outcome"
     comment = (out / "comment.md").read_text()
     assert "## good: accepted" in comment
-    assert "16 of 16 checks of the files passed, 6 runs" in comment
+    assert "17 of 17 checks of the files passed, 6 runs" in comment
     assert "identical" in comment
     [record] = read_verifications(out / "verifications")
     assert (record.verified_by, record.public_seed) == ("the board", SEED)

@@ -28,8 +28,16 @@ def write_short_suite(folder, env="Pendulum-v1", suite="classic", steps=10, **bu
         card["kwargs"] = {**card.get("kwargs", {}), "max_episode_steps": steps}
         card["max_episode_steps"] = steps
         card["budgets"]["quick"] |= {"batches": 20, "env_steps": 64, **budget}
-        for place in (f"experts/{card['expert']['repo']}", f"demos/{card['demos']['repo']}"):
+        sets = [each["repo"] for each in card.get("sets", {}).values()]
+        demos = [f"demos/{repo}" for repo in (card["demos"]["repo"], *sets)]
+        for place in (f"experts/{card['expert']['repo']}", *demos):
             shutil.copytree(bundled / place, folder / place)
     document |= {"name": folder.name, "environments": chosen}
+    known = {name for card in chosen.values() for name in card.get("sets", {})}
+    document["regimes"] = {
+        name: regime
+        for name, regime in document.get("regimes", {}).items()
+        if known.issuperset(regime.get("mixture", {}))
+    }
     (folder / "suite.yaml").write_text(yaml.safe_dump(document))
     return folder
