@@ -28,7 +28,8 @@ AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
 AMOUNTS |= dict.fromkeys(("f_irl", "ml_irl"), 8000)
 AMOUNTS |= {"gaifo": 160_000, "bco": 2000, "dac_obs": 6000, "ls_iq_obs": 3000}
 AMOUNTS |= {"pwil_obs": 6000, "opolo": 6000}
-AMOUNTS |= dict.fromkeys(("bc_all", "dwbc", "iswbc", "demodice", "smodice"), 1500)
+AMOUNTS |= {"bc_all": 1500, "demodice": 1500}
+AMOUNTS |= dict.fromkeys(("dwbc", "iswbc", "smodice"), 4000)
 # Those of a card suit a training that is many times as long.
 SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
@@ -45,8 +46,7 @@ SETTINGS = {
     "opolo": SOON,
     "pwil": {**FASTER, "prefill": "1000"},
     "pwil_obs": FASTER,
-    # Their supplement has the expert's states, so that only actions tell who acted.
-    "smodice": {"disc_use_action": "true", "disc_batches": "300"},
+    "smodice": {"disc_batches": "300", "divergence": "kl"},
 }
 TRAINED = [
     name
