@@ -509,6 +509,7 @@ SETTINGS = {
     "total_comparisons": "12", "num_iterations": "2", "fragment_length": "10",
     "reward_epochs": "2", "learning_starts": "100", "batch_size": "32",
     "bc_updates": "50", "critic_updates": "50", "exploration_steps": "50", "bc_batches": "20",
+    "model_updates": "20", "model_pretraining": "20", "pairs": "20",
 }  # fmt: skip
 AMOUNTS = {"env_steps": 1200, "replay_steps": 400, "batches": 60, "none": None}
 METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "method"]
@@ -520,7 +521,8 @@ def test_every_bundled_method_conforms(name, in_this_process):
     card = load_algorithm(name)
     overrides = {k: v for k, v in SETTINGS.items() if k in card.hyperparameters}
     # A step of the last two takes two updates, or the checks train long before the first step.
-    other = {"preference_comparisons": 6000, "pebble": 1600, "value_dice": 200, "csil": 200}
+    other = {"preference_comparisons": 6000, "pebble": 1600, "value_dice": 200, "csil": 200,
+             "drex": 2400}  # fmt: skip
     amount = other.get(name, AMOUNTS[card.budget_unit])
     report = check_method(name, amount=amount, overrides=overrides)
     assert report.conforms, [each for each in report.findings if each.verdict == "failed"]
