@@ -12,6 +12,7 @@ from imitbench.algorithms.bc import BC
 from imitbench.algorithms.bc_loss import BehaviorCloningLossCalculator
 from imitbench.bench.curve import CurveWriter, curve_logger
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.batch_learner import CURVE_POINTS
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.records.runs import Budget
@@ -51,9 +52,6 @@ def network_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
         arguments["features_extractor_class"] = NormalizeFeaturesExtractor
         arguments["features_extractor_kwargs"] = {"normalize_class": RunningNorm}
     return arguments
-
-
-CURVE_POINTS = 20
 
 
 class BCLearner(Learner):

@@ -20,7 +20,8 @@ from imitbench.algorithms.preference_comparisons import (
 )
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.batch_learner import BatchLearner
 from imitbench.bench.learners.bc import make_clone_policy, network_arguments
 from imitbench.bench.learners.preference_answers import available_comparisons, make_gatherer
 from imitbench.bench.seeding import derive_seed
@@ -29,20 +30,15 @@ from imitbench.data.observations import assert_not_dictobs
 from imitbench.errors import InputError
 from imitbench.policies.action_heads import DeterministicPolicy
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
-from imitbench.records.runs import Budget
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
     from imitbench.data.types import TrajectoryWithRew
 
 RANDOM_RATES = (0.25, 0.5, 0.75)
 """Shares of random actions in the expert's episodes, so that none is as good as the expert."""
 
-CURVE_POINTS = 20
 
-
-class CPLLearner(Learner):
+class CPLLearner(BatchLearner):
     """Trains a policy on comparisons of fragments of the expert's spoilt episodes."""
 
     def setup(
@@ -55,7 +51,7 @@ class CPLLearner(Learner):
         """Gathers episodes and answers, and builds the policy; `demos` is not used."""
         del demos
         options: dict[str, Any] = dict(task.hyperparameters)
-        self._cpl = CPL(
+        self.trainer = CPL(
             policy=_make_policy(task),
             dataset=self._compare(task, options, rng),
             rng=rng,
@@ -94,30 +90,6 @@ class CPLLearner(Learner):
         if not len(dataset):
             raise InputError(f"all {len(pairs)} comparisons were skipped; choose another teacher")
         return dataset
-
-    def train(
-        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
-    ) -> int:
-        """Trains for `budget.amount` batches, without steps in the environment."""
-        cpl = self._cpl
-        stretch = max(1, budget.amount // CURVE_POINTS)
-        while cpl.n_batches < budget.amount:
-            logged = cpl.train(min(stretch, budget.amount - cpl.n_batches))
-            callback(cpl.n_batches, logged)
-            checkpoint()
-        return 0
-
-    def policy(self) -> BasePolicy:
-        """The trained policy."""
-        return self._cpl.policy
-
-    def state_dict(self) -> dict[str, Any]:
-        """State between two batches."""
-        return self._cpl.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        self._cpl.load_state_dict(state)
 
 
 def spoilt_episodes(task: Task, episodes: int) -> list[TrajectoryWithRew]:

@@ -19,13 +19,12 @@ from imitbench.algorithms.offline.weighted_cloning import (
     WeightedCloning,
 )
 from imitbench.bench.curve import silent_logger
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.bc import CURVE_POINTS, BCLearner, make_clone_policy
-from imitbench.records.runs import Budget, EnvironmentSpec
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.batch_learner import BatchLearner
+from imitbench.bench.learners.bc import BCLearner, make_clone_policy
+from imitbench.records.runs import EnvironmentSpec
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
     from imitbench.data.types import TrajectoryWithRew
 
 
@@ -49,7 +48,7 @@ class BCOnAllLearner(BCLearner):
         super().setup(task, [*demos, *supplement_of(task)], rng, device)
 
 
-class WeightedCloningLearner(Learner):
+class WeightedCloningLearner(BatchLearner):
     """Trains one method that clones transitions with weights; the budget is in batches.
 
     Attributes:
@@ -102,30 +101,6 @@ class WeightedCloningLearner(Learner):
             device=device,
             custom_logger=silent_logger(),
         )
-
-    def train(
-        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
-    ) -> int:
-        """Trains for `budget.amount` batches, without steps in the environment."""
-        trainer = self.trainer
-        stretch = max(1, budget.amount // CURVE_POINTS)
-        while trainer.n_batches < budget.amount:
-            logged = trainer.train(min(stretch, budget.amount - trainer.n_batches))
-            callback(trainer.n_batches, logged)
-            checkpoint()
-        return 0
-
-    def policy(self) -> BasePolicy:
-        """Returns the cloned policy."""
-        return self.trainer.policy
-
-    def state_dict(self) -> dict[str, Any]:
-        """State between two batches."""
-        return self.trainer.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        self.trainer.load_state_dict(state)
 
 
 def _time_limit(environment: EnvironmentSpec) -> int | None:

@@ -115,7 +115,7 @@ def test_training_uses_recorded_answers_with_their_weights(ready, tmp_path, name
     learner = ready(name, **recorded(tmp_path / "answers"))
     train(learner, name)
     if name == "cpl":
-        np.testing.assert_allclose(learner._cpl._data.weights, np.arange(1, 5) / 2.5)
+        np.testing.assert_allclose(learner.trainer._data.weights, np.arange(1, 5) / 2.5)
     else:
         dataset = learner._algorithm.dataset
         assert dataset.preferences.tolist() == [1, 0, 1, 0]
@@ -163,11 +163,11 @@ def test_people_answer_through_a_folder_and_a_file_repeats_them(ready, tmp_path,
     monkeypatch.setattr("time.sleep", lambda _: people_answer(folder, asked))
     learner = ready("cpl", gatherer="human", answers=str(folder))
     assert len(set(asked)) == 6
-    assert len(learner._cpl._data) == 5
+    assert len(learner.trainer._data) == 5
     answered_pairs(folder).save(tmp_path / "set")
     digest = hashlib.sha256((tmp_path / "set").read_bytes()).hexdigest()
     again = ready("cpl", gatherer="file", answers=str(tmp_path / "set"), answers_sha256=digest)
-    np.testing.assert_equal(again._cpl._data.preferences, learner._cpl._data.preferences)
+    np.testing.assert_equal(again.trainer._data.preferences, learner.trainer._data.preferences)
     # Answers that are there are not asked for again.
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("waits for answers"))
     ready("cpl", gatherer="human", answers=str(folder))
@@ -202,7 +202,7 @@ def test_cpl_compares_fragments_of_the_experts_spoilt_episodes(ready):
     learner = ready("cpl", episodes="2")
     spent, points = train(learner, "cpl")
     assert spent == 0  # the episodes are data that is there before training
-    lengths = [len(fragment) for pair in learner._cpl._data.pairs for fragment in pair]
+    lengths = [len(fragment) for pair in learner.trainer._data.pairs for fragment in pair]
     assert set(lengths) == {5}
     assert set(points[0][1]) == {"bc_loss"}
     assert {"cpl_loss", "accuracy"} < points[-1][1].keys()
@@ -224,7 +224,7 @@ def test_a_round_whose_comparisons_are_all_skipped_goes_on(ready):
 
 
 def test_teachers_may_compare_by_the_experts_log_probabilities(ready):
-    first, second = (ready("cpl", labels=labels)._cpl._data for labels in ("return", "regret"))
+    first, second = (ready("cpl", labels=labels).trainer._data for labels in ("return", "regret"))
     expert = load_policy(find_expert("sac-Pendulum-v1"))
     pair = second.pairs[0]
     np.testing.assert_array_equal(pair[0].obs, first.pairs[0][0].obs)
