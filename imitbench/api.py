@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 from imitbench.api_arguments import (
     algorithm_list,
     call_text,
+    check_choice,
     demo_choice,
     make_request,
     planned_race,
@@ -92,6 +93,8 @@ def run(
     n_demos: int | Sequence[int | None] | None = None,
     demo_every: int | None = None,
     regime: str | Sequence[str] | None = None,
+    actions: Literal["shown", "hidden"] | None = None,
+    mixture: Mapping[str, int] | None = None,
     source: str = "bundled",
     config: Literal["default", "tuned"] = "default",
     overrides: Mapping[str, Scalar] | None = None,
@@ -115,6 +118,10 @@ def run(
             the suite's default regime, which are all unless its card says otherwise.
         demo_every: Keep one step out of so many of each demonstration; `None` for all steps.
         regime: Name of a regime of the suite's card, or several, in place of both.
+        actions: `hidden` to learn from observations only, `shown` for the opposite; `None` for what
+            the regime says.
+        mixture: Numbers of trajectories of other sets that methods get besides, by the set's name;
+            `None` for what the regime says.
         source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR`, `minari` or
             `minari:NAME`.
         config: `tuned` for hyper-parameters tuned per environment, where there are any.
@@ -154,9 +161,8 @@ def run(
         make_request(**settings | {"suite": name, "environment": environment})
         for name, environment in by_suite.items()
     ]
-    plans = plan_requests(
-        requests, demo_choice(n_demos, demo_every, regime), note if progress else silent
-    )
+    demos = demo_choice(n_demos, demo_every, regime, actions, mixture)
+    plans = plan_requests(requests, demos, note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
             plans, resolved, out=Path(out), command=call_text("run", given), observer=observer
@@ -180,6 +186,8 @@ def race(
     n_demos: int | None = None,
     demo_every: int | None = None,
     regime: str | None = None,
+    actions: Literal["shown", "hidden"] | None = None,
+    mixture: Mapping[str, int] | None = None,
     source: str = "bundled",
     config: Literal["default", "tuned"] = "default",
     overrides: Mapping[str, Scalar] | None = None,
@@ -207,6 +215,8 @@ def race(
         n_demos: Number of demonstrations; `None` for those of the suite's default regime.
         demo_every: Keep one step out of so many of each demonstration.
         regime: Name of a regime of the suite's card, in place of both.
+        actions: `hidden` to learn from observations only.
+        mixture: Numbers of trajectories of other sets, by name.
         source: Source of experts and demonstrations.
         config: `tuned` for hyper-parameters tuned per environment.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
@@ -228,7 +238,7 @@ def race(
     from imitbench.race.driver import run_race
     from imitbench.race.reporting import RaceNotes, RaceSummary
 
-    _choice("acting", acting, (*get_args(ActingChoice), None))
+    check_choice("acting", acting, (*get_args(ActingChoice), None))
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     command = call_text("race", given)
     planned = planned_race(given, resolved, command, note if progress else silent)
@@ -374,9 +384,9 @@ def report(
     from imitbench.report.plots import check_figures
     from imitbench.stats.coverage import FailurePolicy
 
-    _choice("format", format, (*get_args(formats.ReportFormat), None))
-    _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
-    _choice("acting", acting, (*get_args(ActingChoice), None))
+    check_choice("format", format, (*get_args(formats.ReportFormat), None))
+    check_choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
+    check_choice("acting", acting, (*get_args(ActingChoice), None))
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
@@ -491,8 +501,10 @@ def compare(
     from imitbench.report.pairwise import PairwiseOptions
     from imitbench.stats.coverage import FailurePolicy
 
-    _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
-    _choice("acting", acting, (*get_args(ActingChoice), None))
+    check_choice(
+        "failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)]
+    )
+    check_choice("acting", acting, (*get_args(ActingChoice), None))
     _check_statistics(replicates, level)
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     options = PairwiseOptions(policy=policy, acting=acting, level=level, replicates=replicates)
@@ -565,12 +577,6 @@ def _results_paths(given: ResultsPaths) -> list[Path]:
 
     paths = [given] if isinstance(given, (str, PathLike)) else given
     return [results_location(path) for path in paths]
-
-
-def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
-    if value not in accepted:
-        known = [choice for choice in accepted if choice is not None]
-        raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
 
 
 def _check_statistics(replicates: int, level: float = 0.95) -> None:

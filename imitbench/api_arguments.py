@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
 from imitbench.util.name_lists import join_names, split_names
 
 if TYPE_CHECKING:
@@ -63,10 +63,23 @@ def seed_list(seeds: int | Sequence[int] | str) -> list[int]:
     return chosen
 
 
+def check_choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
+    """Checks that an argument has one of the accepted values.
+
+    Raises:
+        InputError: It has another.
+    """
+    if value not in accepted:
+        known = [choice for choice in accepted if choice is not None]
+        raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
+
+
 def demo_choice(
     n_demos: int | Sequence[int | None] | None,
     demo_every: int | None,
     regime: str | Sequence[str] | None,
+    actions: Literal["shown", "hidden"] | None,
+    mixture: Mapping[str, int] | None,
 ) -> DemoChoice:
     """Returns how much of the demonstrations was requested.
 
@@ -74,13 +87,16 @@ def demo_choice(
         InputError: A number is not positive, or arguments exclude each other.
     """
     from imitbench.bench.plan import DemoChoice
+    from imitbench.cards.demonstrations import mixture_text
 
+    check_choice("actions", actions, ("shown", "hidden", None))
     text = None
     if n_demos is not None:
         counts = [n_demos] if isinstance(n_demos, int) else list(n_demos)
         text = ",".join("all" if count is None else str(count) for count in counts)
     names = regime if regime is None or isinstance(regime, str) else ",".join(regime)
-    return DemoChoice.parse(text, demo_every, names)
+    parts = None if mixture is None else mixture_text(mixture)
+    return DemoChoice.parse(text, demo_every, names, actions, parts)
 
 
 def shared_settings(given: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
@@ -121,7 +137,8 @@ def planned_race(
     """
     from imitbench.race.planning import RaceOptions, plan_race
 
-    demos = demo_choice(given["n_demos"], given["demo_every"], given["regime"])
+    choice = ("n_demos", "demo_every", "regime", "actions", "mixture")
+    demos = demo_choice(*(given[name] for name in choice))
     own = demos.only(str(given["suite"]), "a race").recorded
     rules = ("batch", "max_seeds", "alpha", "margin", "failed_runs", "acting")
     return plan_race(

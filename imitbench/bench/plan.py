@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
@@ -18,7 +19,7 @@ from imitbench.cards.catalog import (
     select_environments,
     suite_names,
 )
-from imitbench.cards.demonstrations import Regime
+from imitbench.cards.demonstrations import Regime, parse_mixture
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import ATARI, EnvironmentCard, SuiteCard, mismatch, regime_mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
@@ -314,15 +315,26 @@ class DemoChoice:
         counts: Numbers of demonstrations, `None` for all; empty if none were requested.
         every: One step is kept out of so many of each; `None` for all steps.
         regimes: Names of regimes of the suite's card, in place of both.
+        actions: Whether methods see actions; `None` for what the regime says.
+        mixture: Further trajectories by the name of their set; `None` for what the regime says.
     """
 
     counts: tuple[int | None, ...] = ()
     every: int | None = None
     regimes: tuple[str, ...] = ()
+    actions: Literal["shown", "hidden"] | None = None
+    mixture: Mapping[str, int] | None = None
 
     @classmethod
-    def parse(cls, n_demos: str | None, demo_every: int | None, regime: str | None) -> DemoChoice:
-        """Parses the values of `--n-demos`, `--demo-every` and `--regime`.
+    def parse(
+        cls,
+        n_demos: str | None,
+        demo_every: int | None,
+        regime: str | None,
+        actions: Literal["shown", "hidden"] | None = None,
+        mixture: str | None = None,
+    ) -> DemoChoice:
+        """Parses `--n-demos`, `--demo-every`, `--regime`, `--actions` and `--mixture`.
 
         Raises:
             InputError: One of them is wrong, or they exclude each other.
@@ -330,14 +342,20 @@ class DemoChoice:
         if demo_every is not None and demo_every < 1:
             raise InputError(f"--demo-every {demo_every}: must be 1 or more")
         every = None if demo_every == 1 else demo_every
+        try:
+            parts = None if mixture is None else parse_mixture(mixture)
+        except ValueError as error:
+            raise InputError(f"--mixture {error}") from None
         if regime is None:
             counts = () if n_demos is None else tuple(parse_demo_counts(n_demos))
             # Steps of all demonstrations, not of those of the suite's default regime.
-            return cls(counts or ((None,) if demo_every is not None else ()), every)
+            counts = counts or ((None,) if demo_every is not None else ())
+            return cls(counts, every, actions=actions, mixture=parts)
         if n_demos is not None or demo_every is not None:
             other = "--n-demos" if n_demos is not None else "--demo-every"
             raise InputError(f"--regime {regime}: says what {other} says; give one of them")
-        return cls(regimes=tuple(dict.fromkeys(name.strip() for name in regime.split(","))))
+        names = tuple(dict.fromkeys(name.strip() for name in regime.split(",")))
+        return cls(regimes=names, actions=actions, mixture=parts)
 
     def only(self, suite: str, what: str) -> Regime:
         """Returns the only regime.
@@ -360,12 +378,22 @@ class DemoChoice:
         Raises:
             InputError: The suite has no regime with that name.
         """
+        own = {"actions": self.actions, "mixture": self.mixture}
+        given = {name: value for name, value in own.items() if value is not None}
         if self.counts:
-            return [Regime(n_demos=count, demo_every=self.every) for count in self.counts]
-        try:
-            return [suite.regime(name) for name in self.regimes or (suite.default_regime,)]
-        except ValueError as error:
-            raise InputError(f"--regime: suite {suite.name} {error}") from None
+            regimes = [Regime(n_demos=count, demo_every=self.every) for count in self.counts]
+        else:
+            try:
+                names = self.regimes or (suite.default_regime,)
+                regimes = [suite.regime(name) for name in names]
+            except ValueError as error:
+                raise InputError(f"--regime: suite {suite.name} {error}") from None
+        found: list[Regime] = []
+        for regime in regimes:
+            changed = regime.model_copy(update=given)
+            if changed not in found:
+                found.append(changed)
+        return found
 
 
 def parse_overrides(settings: Iterable[str]) -> dict[str, str]:

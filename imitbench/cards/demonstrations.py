@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -175,6 +176,26 @@ class Regime(Card):
 def mixture_text(mixture: Mapping[str, int]) -> str:
     """Returns a mixture as records and tables of runs have it, such as `medium:10,random:10`."""
     return ",".join(f"{name}:{count}" for name, count in sorted(mixture.items()))
+
+
+def parse_mixture(text: str) -> dict[str, int]:
+    """Parses a mixture such as `medium:10,random:10`.
+
+    Raises:
+        ValueError: It has no such form, or names a set twice.
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, count = (word.strip() for word in part.partition(":"))
+        if not re.match(SET_NAME, name) or not re.fullmatch(r"[1-9]\d{0,8}", count):
+            raise ValueError(
+                f"{part.strip() or repr(part)}: must be a set and its number of trajectories, "
+                "such as medium:10"
+            )
+        if name in found:
+            raise ValueError(f"{name}: named twice")
+        found[name] = int(count)
+    return found
 
 
 def in_words(

@@ -96,6 +96,8 @@ def race(
     n_demos: run_options.Demos = None,
     demo_every: run_options.DemoEvery = None,
     regime: run_options.Regime = None,
+    actions: run_options.Actions = None,
+    mixture: run_options.MixtureOption = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     dry_run: run_options.DryRun = False,
@@ -122,7 +124,7 @@ def race(
     if scores is not None and not simulate:
         raise InputError(f"--scores {scores}: works only with --simulate")
     resolved = resolve(context.obj)
-    demos = DemoChoice.parse(n_demos, demo_every, regime).only(suite, "a race")
+    demos = DemoChoice.parse(n_demos, demo_every, regime, actions, mixture).only(suite, "a race")
     planned = plan_race(
         _named([*new, *also_new], baseline),
         split_names("--baseline", baseline),

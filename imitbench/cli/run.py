@@ -40,6 +40,8 @@ def run(
     n_demos: run_options.Demos = None,
     demo_every: run_options.DemoEvery = None,
     regime: run_options.Regime = None,
+    actions: run_options.Actions = None,
+    mixture: run_options.MixtureOption = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     reward_board: Annotated[
@@ -64,7 +66,8 @@ def run(
 
     resolved, folder = resolve(context.obj), Path.cwd()
     algorithms, seed_list = split_names("--algo", algo), parse_seeds(seeds)
-    overrides, demos = parse_overrides(set_), DemoChoice.parse(n_demos, demo_every, regime)
+    overrides = parse_overrides(set_)
+    demos = DemoChoice.parse(n_demos, demo_every, regime, actions, mixture)
     by_suite = environments_by_suite(split_names("--suite", suite), env, folder)
     requests = [
         SweepRequest(

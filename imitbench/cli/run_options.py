@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from imitbench.cards.suite import BudgetName
 from imitbench.cli import completion
@@ -50,6 +50,16 @@ Regime = Annotated[
     str | None,
     option(
         "--regime", "Regime of the suite, such as full or few: how many demonstrations.", "NAME"
+    ),
+]
+Actions = Annotated[
+    Literal["shown", "hidden"] | None,
+    option("--actions", "Hide the demonstrations' actions, or show them against the regime."),
+]
+MixtureOption = Annotated[
+    str | None,
+    option(
+        "--mixture", "Trajectories of other sets besides, e.g. medium:10,random:10.", "SET:N,..."
     ),
 ]
 Source = Annotated[

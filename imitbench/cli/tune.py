@@ -93,6 +93,8 @@ def tune(
     n_demos: run_options.Demos = None,
     demo_every: run_options.DemoEvery = None,
     regime: run_options.Regime = None,
+    actions: run_options.Actions = None,
+    mixture: run_options.MixtureOption = None,
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     json: options.Json = False,
@@ -123,7 +125,7 @@ def tune(
     if not executor_class(given.executor).distributed:
         given = given.model_copy(update={"jobs": jobs})
     resolved = resolve(given)
-    demos = DemoChoice.parse(n_demos, demo_every, regime)
+    demos = DemoChoice.parse(n_demos, demo_every, regime, actions, mixture)
     plan = plan_tuning(
         resolved, algo, suite, env, set_, budget, demos, source, lock, make_notifier(quiet=quiet)
     )

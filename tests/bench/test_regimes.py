@@ -129,6 +129,17 @@ def test_cards_name_their_regimes(name):
         ((None, 20, None), [Regime(demo_every=20)]),
         (("2", 1, None), [Regime(n_demos=2)]),
         ((None, None, "few, full"), [Regime(n_demos=1, demo_every=20), Regime()]),
+        ((None, None, None, "hidden"), [Regime(actions="hidden")]),
+        (
+            (None, None, "few", "hidden", "medium:2, random:1"),
+            [
+                Regime(
+                    n_demos=1, demo_every=20, actions="hidden", mixture={"medium": 2, "random": 1}
+                )
+            ],
+        ),
+        ((None, None, "few, few-no-actions", "shown"), [Regime(n_demos=1, demo_every=20)]),
+        (("2", None, None, None, "medium:3"), [Regime(n_demos=2, mixture={"medium": 3})]),
     ],
 )
 def test_options_choose_regimes(given, regimes):
@@ -148,9 +159,13 @@ def test_a_suite_has_a_default_regime():
         ((None, 0, None), "--demo-every 0: must be 1 or more"),
         (("2", None, "few"), "--regime few: says what --n-demos says; give one of them"),
         ((None, 3, "few"), "--regime few: says what --demo-every says; give one of them"),
+        ((None, None, None, None, "medium"), "--mixture medium: must be a set and its number"),
+        ((None, None, None, None, "medium:0"), "--mixture medium:0: must be a set and its number"),
+        ((None, None, None, None, ""), "--mixture '': must be a set and its number"),
+        ((None, None, None, None, "medium:1,medium:2"), "--mixture medium: named twice"),
     ],
 )
-def test_options_that_exclude_each_other_are_refused(given, line):
+def test_wrong_options_are_refused(given, line):
     with pytest.raises(InputError, match=line):
         DemoChoice.parse(*given)
 
