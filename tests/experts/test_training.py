@@ -95,7 +95,7 @@ def test_an_argument_that_the_environment_lacks_is_reported(where, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-OFF_POLICY = {"learning_starts": 40, "batch_size": 16}
+OFF_POLICY = {"learning_starts": 300, "batch_size": 16}
 RECIPES = {
     "ppo": {
         "normalize_observations": True,
@@ -105,7 +105,8 @@ RECIPES = {
             "n_steps": 16, "batch_size": 32, "n_epochs": 1, "learning_rate": 0.001,
         },
     },
-    "lean sac": {"algo": "sac", "lean": True, "environments": 1, "hyperparameters": OFF_POLICY},
+    "lean sac": {"algo": "sac", "lean": True, "environments": 1,
+                 "hyperparameters": {**OFF_POLICY, "train_freq": 4}},
     "ppo method": {
         "algo": "ppo_true_reward",
         "environments": 2,
@@ -116,7 +117,7 @@ RECIPES = {
         "algo": "sac_true_reward",
         "environments": 1,
         "net_arch": [64, 64],
-        "hyperparameters": {**OFF_POLICY, "hidden_size": 8},
+        "hyperparameters": {**OFF_POLICY, "hidden_size": 8, "steps_per_update": 4},
     },
 }  # fmt: skip
 

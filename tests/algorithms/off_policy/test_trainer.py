@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch as th
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.evaluation import evaluate_policy
 from support.off_policy import DISCRETE, METHODS, small_options, vectors
-from support.permutations import permutation_p_value
 
 from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.data import rollout, types
@@ -183,30 +181,3 @@ def test_updates_are_as_frequent_as_asked(make, pendulum_demos):
     logged = trainer.train(60)
     assert trainer.n_updates == 5 * 3  # after 20, 30, 40, 50 and 60 steps
     assert {"critic_loss", "actor_loss", "discriminator/accuracy"} <= logged.keys()
-
-
-@pytest.mark.slow
-def test_packs_score_like_single_runs(make, pendulum_demos):
-    options = small_options(
-        agent={"hidden_sizes": (32, 32), "actor_learning_rate": 3e-3, "critic_learning_rate": 3e-3},
-        batch_size=32,
-        buffer_size=3000,
-        learning_starts=200,
-        steps_per_update=2,
-    )
-
-    def scores(groups):
-        found = []
-        for seeds in groups:
-            trainer = make(DAC, "Pendulum-v1", pendulum_demos, seeds=seeds, options=options)
-            trainer.train(3000)
-            venv = make_vec_env("Pendulum-v1", 5, seed=0)
-            found += [evaluate_policy(each, venv, 5)[0] for each in trainer.policies]
-        return {"Pendulum-v1": found}
-
-    # A pack of ten takes as long as two seeds alone, so the packed ones are more.
-    alone = scores([(seed,) for seed in range(8)])
-    packed = scores([tuple(range(start, start + 10)) for start in (20, 30)])
-    assert permutation_p_value(alone, packed) > 0.05
-    best = max(alone["Pendulum-v1"] + packed["Pendulum-v1"])
-    assert best > -900  # about -1,200 by random actions: training has an effect to compare
