@@ -118,12 +118,9 @@ def run(
             the suite's default regime, which are all unless its card says otherwise.
         demo_every: Keep one step out of so many of each demonstration; `None` for all steps.
         regime: Name of a regime of the suite's card, or several, in place of both.
-        actions: `hidden` to learn from observations only, `shown` for the opposite; `None` for what
-            the regime says.
-        mixture: Numbers of trajectories of other sets that methods get besides, by the set's name;
-            `None` for what the regime says.
-        source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR`, `minari` or
-            `minari:NAME`.
+        actions: `hidden` to learn from observations only; `None` for what the regime says.
+        mixture: Numbers of further trajectories by the name of their set; `None` as well.
+        source: Of experts and demonstrations: `bundled`, `hub`, `path:DIR`, `minari[:NAME]`.
         config: `tuned` for hyper-parameters tuned per environment, where there are any.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
         lock: Lock file with commits of hub repositories.
@@ -157,10 +154,8 @@ def run(
         "pack": resolved.pack,
     }
     by_suite = environments_by_suite(split_names("--suite", suite), env, Path.cwd())
-    requests = [
-        make_request(**settings | {"suite": name, "environment": environment})
-        for name, environment in by_suite.items()
-    ]
+    parts = [{"suite": name, "environment": own} for name, own in by_suite.items()]
+    requests = [make_request(**settings | part) for part in parts]
     demos = demo_choice(n_demos, demo_every, regime, actions, mixture)
     plans = plan_requests(requests, demos, note if progress else silent)
     with make_observer(quiet=not progress) as observer:
@@ -264,8 +259,8 @@ def results(
     The columns of `scores`, one row per completed run: run_id, suite, env, algo, seed, budget,
     n_demos, all_demos, demo_every, demo_actions, mixture, source, uses_reward, role, raw_return,
     score, score_deterministic, score_likely, mean_length, env_steps, train_s, wall_s, finished_at,
-    termination_rate, score_one, path. Scores are 0 for random actions and 1 for the expert,
-    `score_likely` for its most likely actions; `path` is the folder that `imitbench.load_policy`
+    termination_rate, success_rate, score_one, path. Scores are 0 for random actions and 1 for the
+    expert, `score_likely` for its most likely actions; `path` is the folder that `imitbench.load_policy`
     takes, empty where the policy was not published. `failures` has the failed runs, with phase,
     error_type, message.
 

@@ -15,7 +15,7 @@ SCORES = [
     "run_id", "suite", "env", "algo", "seed", "budget", "n_demos", "all_demos", "demo_every",
     "demo_actions", "mixture", "source", "uses_reward", "role", "raw_return", "score",
     "score_deterministic", "score_likely", "mean_length", "env_steps", "train_s", "wall_s",
-    "finished_at", "termination_rate", "score_one", "path",
+    "finished_at", "termination_rate", "success_rate", "score_one", "path",
 ]  # fmt: skip
 SCRIPT = """
 import imitbench

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.cards.success import SuccessRule
 
 Array = npt.NDArray[Any]
 _ACTIONS = "evaluation actions"  # purpose of a seed
@@ -71,7 +73,8 @@ class Evaluator:
         self._progress = progress
         self._count = environments
         first = make_environment(spec)
-        self._batched = wrap is None and stepped_in_batches(first, spec)
+        # The simulator's batches have no infos, which say what a success is.
+        self._batched = wrap is None and spec.success is None and stepped_in_batches(first, spec)
         # In a batch, one environment resets all simulations: episodes have seeds of their own.
         others = 0 if self._batched else environments - 1
         made = [first, *(make_environment(spec) for _ in range(others))]
@@ -116,7 +119,7 @@ class Evaluator:
 
         Raises:
             InputError: Episode lengths differ though the environment is declared to have a
-                fixed horizon.
+                fixed horizon, or its infos do not say what a success is.
         """
         total, ended = sum(each.episodes for each in asked), 0
 
@@ -153,13 +156,14 @@ class Evaluator:
                 count_ended(ended)
         for run in runs:
             self._check_horizon(run.lengths)
+        lanes.check_success()
         return [run.episodes() for run in runs]
 
     def _lanes_for(self, count: int) -> _Lanes:
         if not self._batched:
-            self._lanes = self._lanes or _Lanes(self._environments)
+            self._lanes = self._lanes or _Lanes(self._environments, self.spec)
         elif self._lanes is None or len(self._lanes) != count:
-            self._lanes = _BatchLanes(self._environments[0], count)
+            self._lanes = _BatchLanes(self._environments[0], count, self.spec)
         return self._lanes
 
     def _check_horizon(self, lengths: Array) -> None:
@@ -172,11 +176,35 @@ class Evaluator:
 
 
 class _Lanes:
-    """Environments that are each in an episode of their own."""
+    """Environments that are each in an episode of their own.
 
-    def __init__(self, environments: list[gym.Env[Any, Any]]) -> None:
+    Args:
+        environments: The environments.
+        spec: Their specification.
+    """
+
+    def __init__(self, environments: list[gym.Env[Any, Any]], spec: EnvironmentSpec) -> None:
         self._environments = environments
         self._obs: list[Any] = [None] * len(environments)
+        self._spec = spec
+        self._told = False  # whether an info has said something of success
+
+    @property
+    def success(self) -> SuccessRule | None:
+        """How episodes are judged; `None` if success is not measured."""
+        return self._spec.success
+
+    def check_success(self) -> None:
+        """Checks that infos say what a success is, where it is measured.
+
+        Raises:
+            InputError: No info had the entry that the card names.
+        """
+        if self.success is not None and not self._told:
+            raise InputError(
+                f"environment {self._spec.id}: its infos have no '{self.success.key}', which the "
+                "suite's card says tells success; correct success.key"
+            )
 
     def __len__(self) -> int:
         return len(self._obs)
@@ -192,7 +220,7 @@ class _Lanes:
             return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
         return np.stack(rows)
 
-    def step(self, lanes: Array, actions: Array) -> tuple[Array, Array, Array]:
+    def step(self, lanes: Array, actions: Array) -> tuple[Array, ...]:
         """Steps some environments.
 
         Args:
@@ -200,14 +228,26 @@ class _Lanes:
             actions: An action for each.
 
         Returns:
-            Reward, and whether the episode has terminated and was truncated, for each.
+            For each its reward, and whether the episode has terminated, was truncated and is a
+            success by this step.
         """
         found = []
         for lane, action in zip(lanes, actions, strict=True):
-            self._obs[lane], reward, ended, cut, _ = self._environments[lane].step(action)
-            found.append((float(reward), bool(ended), bool(cut)))
-        rewards, ended_, cut_ = zip(*found, strict=True)
-        return np.array(rewards), np.array(ended_), np.array(cut_)
+            self._obs[lane], reward, ended, cut, info = self._environments[lane].step(action)
+            found.append((float(reward), bool(ended), bool(cut), self._succeeded(info)))
+        return tuple(map(np.array, zip(*found, strict=True)))
+
+    def _succeeded(self, info: Mapping[str, Any]) -> bool:
+        if self.success is None:
+            return False
+        try:
+            said = self.success.read(info)
+        except ValueError as error:
+            raise InputError(
+                f"environment {self._spec.id}: {error}; correct success.key on the suite's card"
+            ) from None
+        self._told |= said is not None
+        return bool(said)
 
 
 class _BatchLanes(_Lanes):
@@ -216,12 +256,13 @@ class _BatchLanes(_Lanes):
     Args:
         environment: Resets all of them.
         count: Number of simulations.
+        spec: Specification of the environment, which measures no success.
     """
 
-    def __init__(self, environment: gym.Env[Any, Any], count: int) -> None:
+    def __init__(self, environment: gym.Env[Any, Any], count: int, spec: EnvironmentSpec) -> None:
         from imitbench.envs.mujoco_batch import MujocoBatch, time_limit
 
-        super().__init__([environment] * count)
+        super().__init__([environment] * count, spec)
         self._batch = MujocoBatch([environment.unwrapped] * count, simulator_threads())
         self._limit = time_limit(environment) or np.inf
         self._lengths = np.zeros(count, dtype=np.int64)
@@ -236,11 +277,12 @@ class _BatchLanes(_Lanes):
     def observations(self, lanes: Array) -> Any:
         return self._rows[lanes]
 
-    def step(self, lanes: Array, actions: Array) -> tuple[Array, Array, Array]:
+    def step(self, lanes: Array, actions: Array) -> tuple[Array, ...]:
         self._lengths[lanes] += 1
         results = self._batch.step(actions, lanes if len(lanes) < len(self) else None)
         self._rows[lanes] = results.obs
-        return results.rewards, results.terminated, self._lengths[lanes] >= self._limit
+        cut = self._lengths[lanes] >= self._limit
+        return results.rewards, results.terminated, cut, np.zeros(len(lanes), dtype=bool)
 
 
 class _Run:
@@ -267,6 +309,7 @@ class _Run:
         self._returns = np.zeros(asked.episodes)
         self.lengths = np.zeros(asked.episodes, dtype=np.int64)
         self._terminated = np.zeros(asked.episodes, dtype=bool)
+        self._success = np.zeros(asked.episodes, dtype=bool)
         self._current = np.arange(len(own))  # the episode that each lane is in
         self.live = np.array(own)
         for lane in own:
@@ -285,7 +328,7 @@ class _Run:
         self._generator = th.get_rng_state()
         return actions
 
-    def take(self, rewards: Array, terminated: Array, truncated: Array) -> int:
+    def take(self, rewards: Array, terminated: Array, truncated: Array, success: Array) -> int:
         """Records a step of the live lanes, and starts the next episodes of those that ended.
 
         Returns:
@@ -294,6 +337,10 @@ class _Run:
         episodes = self._current[self.live - self._first]
         self._returns[episodes] += rewards
         self.lengths[episodes] += 1
+        rule = self._lanes.success
+        if rule is not None:
+            before = self._success[episodes] if rule.when == "ever" else False
+            self._success[episodes] = success | before
         ended = terminated | truncated
         if not ended.any():
             return 0
@@ -314,7 +361,8 @@ class _Run:
 
     def episodes(self) -> Episodes:
         """Returns the episodes in order of their number."""
-        return Episodes(self._returns, self.lengths, self._terminated, self._deterministic)
+        success = None if self._lanes.success is None else self._success
+        return Episodes(self._returns, self.lengths, self._terminated, self._deterministic, success)
 
 
 class _Actor:

@@ -205,6 +205,7 @@ class Trained:
             "deterministic_return": float(self.deterministic.returns.mean()),
             "mean_length": float(self.stochastic.lengths.mean()),
             "termination_rate": float(self.stochastic.terminated.mean()),
+            "success_rate": self.stochastic.success_rate,
             "episodes": len(self.stochastic.returns),
             "env_steps": self.env_steps,
             "train_s": self.train_s,

@@ -304,6 +304,8 @@ class _RunAttempt(Monitor):
             references=self.job.references,
             provenance=self._provenance(spec),
             measures={name: value for name, value in measures.items() if math.isfinite(value)},
+            success_rate=stochastic.success_rate,
+            deterministic_success_rate=trained.deterministic.success_rate,
         )
 
     def _provenance(self, spec: RunSpec) -> Provenance:

@@ -23,6 +23,7 @@ from imitbench.cards.demonstrations import (
     Regime,
     SetName,
 )
+from imitbench.cards.success import CardSuccess
 from imitbench.cards.wrappers import EnvironmentWrapper
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
@@ -30,8 +31,9 @@ from imitbench.util.numbers import Count
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
 
-ScoreOne = Literal["expert", "demonstrations", "card"]
-"""Whose mean return is score 1: the expert's, the demonstrators', or a number on the card."""
+ScoreOne = Literal["expert", "demonstrations", "card", "success"]
+"""What is score 1: the mean return of the expert or of the demonstrators, a number on the card, or
+success in every episode."""
 
 
 _MEASURE_LIKELY = "remove it, and add it by `imitbench suites measure --likely`"
@@ -69,12 +71,12 @@ class References(Card):
 
 
 class ScoreScale(NamedTuple):
-    """The returns that are scores 0 and 1 in an environment.
+    """The returns that are scores 0 and 1 in an environment, or the shares of successes.
 
     Attributes:
         random: Return of score 0.
         one: Return of score 1.
-        score_one: Whose return `one` is.
+        score_one: What `one` is.
         demonstrations: Mean return of the demonstrators, where there is no expert and rewards were
             recorded.
     """
@@ -243,6 +245,8 @@ class EnvironmentCard(Card):
             `mujoco/hopper/expert-v0`; `null` for none.
         score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
             return of the demonstrators.
+        success: When an episode is a success; `null` where returns say all. As the headline, it
+            takes the place of returns in scores.
         references: `null` only until `imitbench suites measure` has run.
         variant_of: Environment of the suite that this entry changes. It takes over all keys that
             the entry does not state, except title, probes, optimum and references.
@@ -270,6 +274,7 @@ class EnvironmentCard(Card):
     sets: dict[SetName, PolicySet] = Field(default_factory=dict)
     minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
+    success: CardSuccess | None = None
     budgets: dict[BudgetName, BudgetAmounts]
     earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None
@@ -332,13 +337,22 @@ class EnvironmentCard(Card):
             )
         if self.expert is not None and found.demonstrations is not None:
             raise ValueError("references.demonstrations: the expert has score 1; remove it")
+        if self.scored_by_success:
+            return self
         if self.expert is None and self.score_one is None and found.demonstrations is None:
             raise ValueError("score_one: must be a number, as the demonstrations have no rewards")
         return self
 
     @property
+    def scored_by_success(self) -> bool:
+        """Whether scores are shares of successful episodes."""
+        return self.success is not None and self.success.headline
+
+    @property
     def scale(self) -> ScoreScale | None:
-        """Returns of the scores 0 and 1; `None` until they are measured."""
+        """Returns of the scores 0 and 1, or the same shares; `None` until they are measured."""
+        if self.scored_by_success:
+            return ScoreScale(0.0, 1.0, "success", None)
         found = self.references
         if found is None:
             return None
@@ -448,6 +462,15 @@ class SuiteCard(LocatedCard):
                 for env_id, card in self.ordinary.items():
                     if name in card.sets and (why := card.sets[name].why_too_small(count)):
                         raise ValueError(f"{where}: {env_id}: {why}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_headline(self) -> SuiteCard:
+        by_success = {name: card.scored_by_success for name, card in self.environments.items()}
+        if len(set(by_success.values())) > 1:
+            other = next(name for name, own in by_success.items() if not own)
+            raise ValueError(f"environments.{other}.success: must be the headline, as in other "
+                             "environments; a suite has one")  # fmt: skip
         return self
 
     @property

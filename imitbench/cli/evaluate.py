@@ -46,7 +46,7 @@ TrustPlugins = Annotated[
 
 OtherPolicy = Annotated[
     str | None,
-    argument("[OTHER]", "With --race: the policy to compare it with.", completion.policies),
+    argument("[OTHER]", "The policy to compare it with.", completion.policies),
 ]
 OneEnv = Annotated[
     str | None,
@@ -108,10 +108,11 @@ def evaluate(
     episodes. Where a plug-in defines the policy's class, name the plug-in with --algo. Videos need
     the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines without a screen.
 
-    With --race and two policies, batches of episodes are run until the first is better, worse or
-    equivalent, or --max-episodes is reached. The design is registered in the results folder before
-    the first episode, and the same command goes on with an interrupted race. It says nothing about
-    the methods that made the policies: `imitbench race` compares these.
+    Two policies are compared over the same start states: returns by a permutation test, successes
+    by Barnard's exact test. With --race, batches of episodes are run until the first is better,
+    worse or equivalent, or --max-episodes is reached. The design is registered in the results
+    folder before the first episode, and the same command goes on with an interrupted race. Neither
+    says anything about the methods that made the policies: `imitbench race` compares these.
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
@@ -138,6 +139,9 @@ def evaluate(
     if race:
         _race(subjects, request, looks, out, json=json)
         return
+    if other is not None:
+        _compare([_measure(subject, request) for subject in subjects], request.seed, json=json)
+        return
     document = _measure(subjects[0], request)
     if json:
         print_json(document)
@@ -154,8 +158,8 @@ def _check_words(
     if race and other is None:
         raise InputError("--race: needs two policies; name the one to compare with as well")
     if not race:
-        if other is not None:
-            raise InputError(f"{other}: a second policy works only with --race")
+        if other is not None and alone["--video"] is not None:
+            raise InputError(f"--video {alone['--video']}: records one policy; name one")
         for name, value in looks.items():
             if value is not None:
                 raise InputError(f"--{name.replace('_', '-')} {value}: works only with --race")
@@ -261,11 +265,53 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     return document
 
 
+def _compare(documents: Sequence[dict[str, Any]], seed: int, *, json: bool) -> None:
+    """Prints two measurements, and whether their difference could be chance."""
+    import numpy as np
+
+    from imitbench.stats.mean_test import mean_test
+    from imitbench.stats.proportions import exact_p_value
+
+    if len({document["env"] for document in documents}) > 1:
+        names = ", ".join(f"{each['policy']} in {each['env']}" for each in documents)
+        raise InputError(f"{names}: were trained in different environments; name one by --env")
+    first, second = ({document["env"]: document["returns"]} for document in documents)
+    p_value = mean_test(first, second, rng=np.random.default_rng(seed))
+    found = {"return": {"difference": _difference(documents, "mean_return"), "p": p_value}}
+    counts = [
+        (document["success"]["episodes"], document["episodes"])
+        for document in documents
+        if document["success"] is not None
+    ]
+    if len(counts) == 2:
+        rates = [successes / episodes for successes, episodes in counts]
+        found["success"] = {"difference": rates[0] - rates[1], "p": exact_p_value(*counts)}
+    if json:
+        print_json({"policies": list(documents), "difference": found})
+        return
+    for document in documents:
+        _print(document)
+    for what, each in found.items():
+        print_text(f"difference in {what}: {each['difference']:+.3f}, p {each['p']:.3f}")
+
+
+def _difference(documents: Sequence[dict[str, Any]], name: str) -> float:
+    first, second = (float(document[name]) for document in documents)
+    return first - second
+
+
 def _document(
     label: str, env_id: str, episodes: Episodes, references: ReferenceScores | None
 ) -> dict[str, Any]:
+    from imitbench.stats.proportions import wilson_interval
+
     returns, lengths = episodes.returns, episodes.lengths
     mean = float(returns.mean())
+    success: dict[str, Any] | None = None
+    if episodes.success is not None:
+        count = int(episodes.success.sum())
+        rate = wilson_interval(count, len(returns))
+        success = {"episodes": count, "rate": rate.point, "low": rate.low, "high": rate.high}
     return {
         "policy": label,
         "env": env_id,
@@ -279,7 +325,10 @@ def _document(
         "min_length": int(lengths.min()),
         "max_length": int(lengths.max()),
         "termination_rate": float(episodes.terminated.mean()),
-        "score": references.score(mean) if references else None,
+        "success": success,
+        "score": references.score(references.headline(mean, episodes.success_rate))
+        if references
+        else None,
         "references": references.model_dump() if references else None,
         "returns": returns.tolist(),
         "lengths": lengths.tolist(),
@@ -308,8 +357,14 @@ def _print(document: dict[str, Any]) -> None:
         ],
     ]
     print_table(["", "mean", "std", "min", "max"], rows)
+    success = document["success"]
+    if success is not None:
+        print_text(
+            f"success in {success['episodes']} of {document['episodes']} episodes: "
+            f"{success['rate']:.3f} [{success['low']:.3f}, {success['high']:.3f}] (95% interval)"
+        )
     references = document["references"]
-    if references is not None:
+    if references is not None and references.get("score_one") != "success":
         score = document["score"]
         owner = score_one_owner([references.get("score_one", "expert")])
         print_text(

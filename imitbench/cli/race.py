@@ -110,8 +110,7 @@ def race(
     """Train batches of seeds until each comparison is decided: better, worse or equivalent.
 
     After each batch, what is decided stops; the rest goes on, up to --max-seeds. The design is
-    registered in the results folder before the first run, and cannot change afterwards. The same
-    command goes on with an interrupted race, and comes to the same decisions.
+    registered before the first run, and cannot change. The same command resumes a race.
 
     Example: imitbench race sqil --baseline bc --env Pendulum-v1 --budget quick --batch 3 --jobs 2
     """

@@ -345,7 +345,7 @@ def _seed_band(returns: Sequence[float]) -> float | None:
 
 
 def _equal(one: EpisodeTable, other: EpisodeTable) -> bool:
-    names = ("returns", "lengths", "terminated", "deterministic")
+    names = ("returns", "lengths", "terminated", "deterministic", "success")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 

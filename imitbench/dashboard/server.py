@@ -234,8 +234,8 @@ def _document(
 ) -> dict[str, Any]:
     score = deterministic = None
     if result is not None:
-        score = result.references.score(result.raw_return)
-        deterministic = result.references.score(result.deterministic_return)
+        score = result.score()
+        deterministic = result.score("likely")
     return {
         "spec": spec.model_dump() if spec else None,
         "result": result.model_dump() if result else None,

@@ -344,6 +344,6 @@ def find_references(spec: EnvironmentSpec, suite: str | None = None) -> Referenc
         for env_id, card in found.environments.items():
             own = EnvironmentSpec.of_card(env_id, card).evaluated
             same = (own.id, own.kwargs, own.wrappers) == (spec.id, spec.kwargs, spec.wrappers)
-            if same and card.references is not None:
+            if same and card.scale is not None:
                 return reference_scores(found, env_id, "bundled")
     return None

@@ -316,19 +316,17 @@ def episodes_text(episodes: EpisodeTable) -> str:
     """Returns evaluation episodes as CSV, with the columns `EPISODE_COLUMNS`."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(EPISODE_COLUMNS)
-    columns = zip(
-        _words(episodes.deterministic),
-        episodes.returns.tolist(),
-        episodes.lengths.tolist(),
-        _words(episodes.terminated),
-        strict=True,
-    )
-    # The shortest text that is read as exactly the same number.
-    writer.writerows(
-        (number, deterministic, repr(value), length, terminated)
-        for number, (deterministic, value, length, terminated) in enumerate(columns)
-    )
+    columns = {
+        "episode": map(str, range(len(episodes.returns))),
+        "deterministic": _words(episodes.deterministic),
+        "raw_return": map(repr, episodes.returns.tolist()),  # the shortest text of that number
+        "length": episodes.lengths.tolist(),
+        "terminated": _words(episodes.terminated),
+    }
+    if episodes.success is not None:
+        columns["success"] = _words(episodes.success)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
     return sink.getvalue()
 
 
@@ -337,12 +335,14 @@ def _words(flags: Any) -> Iterator[str]:
 
 
 def episode_table(columns: Mapping[str, Sequence[Any]]) -> EpisodeTable:
-    """Returns an episode table from columns by name."""
+    """Returns an episode table from columns by name; success is in it if all episodes have it."""
+    success = columns.get("success", [None])
     return EpisodeTable(
         returns=np.array(columns["raw_return"], dtype=np.float64),
         lengths=np.array(columns["length"], dtype=np.int64),
         terminated=np.array(columns["terminated"], dtype=np.bool_),
         deterministic=np.array(columns["deterministic"], dtype=np.bool_),
+        success=None if None in success else np.array(success, dtype=np.bool_),
     )
 
 
@@ -354,19 +354,20 @@ def parse_episodes(text: str) -> EpisodeTable:
     """
     lines = csv.reader(io.StringIO(text))
     try:
-        if tuple(next(lines, ())) != EPISODE_COLUMNS:
-            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
+        names = tuple(next(lines, ()))
+        if names not in (EPISODE_COLUMNS, (*EPISODE_COLUMNS, "success")):
+            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}, and may be success")
         rows = [row for row in lines if row]
         for number, row in enumerate(rows):
-            if len(row) > len(EPISODE_COLUMNS) or int(row[0]) != number:
+            if len(row) > len(names) or int(row[0]) != number:
                 raise InputError(f"row {number + 1} is not that of episode {number}")
-        _, deterministic, returns, lengths, terminated = zip(*rows, strict=True)
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        flags = set(names) & {"terminated", "deterministic", "success"}
         return episode_table(
             {
-                "raw_return": list(map(float, returns)),
-                "length": list(map(int, lengths)),
-                "terminated": [_FLAGS[word] for word in terminated],
-                "deterministic": [_FLAGS[word] for word in deterministic],
+                "raw_return": list(map(float, columns["raw_return"])),
+                "length": list(map(int, columns["length"])),
+                **{name: [_FLAGS[word] for word in columns[name]] for name in flags},
             }
         )
     except InputError:

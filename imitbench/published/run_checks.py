@@ -104,6 +104,8 @@ _NUMBERS = {
     "deterministic_return": "the mean of its deterministic episodes",
     "mean_length": "the mean length of its episodes",
     "termination_rate": "the share of its episodes that ended by termination",
+    "success_rate": "the share of its episodes that succeeded",
+    "deterministic_success_rate": "the share of its deterministic episodes that succeeded",
 }
 
 
@@ -114,8 +116,12 @@ def recompute(episodes: EpisodeTable) -> dict[str, float]:
         episodes: Episodes of both policies, at least one each.
     """
     stochastic = ~episodes.deterministic
+    rates: dict[str, float] = {}
+    if episodes.success is not None:
+        rates["success_rate"] = float(episodes.success[stochastic].mean())
+        rates["deterministic_success_rate"] = float(episodes.success[~stochastic].mean())
     with np.errstate(over="ignore", invalid="ignore"):
-        return {
+        return rates | {
             "raw_return": float(episodes.returns[stochastic].mean()),
             "return_std": float(episodes.returns[stochastic].std()),
             "deterministic_return": float(episodes.returns[episodes.deterministic].mean()),
@@ -133,6 +139,16 @@ def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
         if count != wanted:
             findings.fail(
                 "episodes", where, f"{count} episodes, and the specification says {wanted}"
+            )
+            return
+    told = run.spec.environment.success is not None
+    for name in ("success_rate", "deterministic_success_rate"):
+        if {getattr(run.result, name) is not None, run.episodes.success is not None} != {told}:
+            findings.fail(
+                "scores",
+                where,
+                f"{name}, or the success of its episodes, is {'not ' * told}there, though the "
+                f"specification says {'how' if told else 'nothing of how'} it is measured",
             )
             return
     for name, found in recompute(run.episodes).items():
@@ -174,7 +190,7 @@ def check_rewards(run: PublishedRun, where: str, findings: Findings) -> None:
     if run.result is None:
         findings.fail("rewards", where, f"run {run.spec.run_id} failed; it has no reward")
         return
-    due = run.result.references.score(run.result.raw_return)
+    due = run.result.score()
     for score in run.rewards.scores:
         if score.key != ("score", "learner", None):
             continue

@@ -249,7 +249,11 @@ def _evaluate(design: PolicyDesign, policy: BasePolicy, side: str, look: int) ->
             # Another design has other episodes: what it decides does not follow from the first.
             seed=derive_seed(design.seed, f"{design.digest} {side} {look}"),
         )
-    returns = [float(value) for value in measured.episodes.returns]
+    episodes = measured.episodes
+    by_success = design.references is not None and design.references.score_one == "success"
+    values = episodes.success if by_success else episodes.returns
+    assert values is not None, "the environment of the design has success"
+    returns = [float(value) for value in values]
     if not all(map(math.isfinite, returns)):
         label = design.policies[SIDES.index(side)].label
         raise InputError(f"{label}: an episode in {design.environment.id} has no finite return")

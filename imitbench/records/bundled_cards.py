@@ -65,6 +65,8 @@ def likely_expert(suite: str, env: str, scores: ReferenceScores | ReferenceRow) 
     Returns:
         `None` if it is unknown, see `measured_references`, or not above that of random actions.
     """
+    if scores.score_one == "success":
+        return scores.expert  # a share of episodes, whoever acts
     likely = scores.expert_likely
     if likely is None:
         found = measured_references(suite, env, scores)

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import Scalar
+from imitbench.cards.success import SuccessRule
 from imitbench.cards.wrappers import EnvironmentWrapper
 from imitbench.util.numbers import Count
 
@@ -67,6 +68,7 @@ class EnvironmentSpec(AbbreviatedRecord):
             serialized only then, as are the other two.
         wrappers: Wrappers of a variant, from the innermost to the outermost.
         evaluation_only: Whether only evaluations have these wrappers.
+        success: When an evaluation episode is a success; serialized only if it is measured.
     """
 
     optional = (
@@ -76,6 +78,7 @@ class EnvironmentSpec(AbbreviatedRecord):
         "variant_of",
         "wrappers",
         "evaluation_only",
+        "success",
     )
 
     id: str
@@ -88,6 +91,7 @@ class EnvironmentSpec(AbbreviatedRecord):
     variant_of: str | None = None
     wrappers: list[EnvironmentWrapper] | None = None
     evaluation_only: Literal[True] | None = None
+    success: SuccessRule | None = None
 
     @property
     def gym_id(self) -> str:
@@ -135,4 +139,5 @@ class EnvironmentSpec(AbbreviatedRecord):
             variant_of=card.variant_of,
             wrappers=list(card.wrappers) or None,
             evaluation_only=True if card.evaluation_only else None,
+            success=None if card.success is None else card.success.rule,
         )

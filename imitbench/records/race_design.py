@@ -212,11 +212,11 @@ class RaceDesign(_Design):
         """Returns the score of a run of the design; `None` if it failed or its return diverged."""
         if run.result is None:
             return None
-        scale, raw = self.references[run.spec.environment.id], run.result.raw_return
+        scale, raw = self.references[run.spec.environment.id], run.result.headline(acting)
         one = scale.expert
         if acting == "likely":
             assert scale.expert_likely is not None, "the design was validated"
-            one, raw = scale.expert_likely, run.result.deterministic_return
+            one = scale.expert_likely
         score = normalize(raw, scale.random, one)
         return score if math.isfinite(score) else None
 

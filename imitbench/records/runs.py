@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 RUN_ID_LENGTH = 12
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
 DeviceClass = Literal["cpu", "cuda", "hybrid"]
 """Processors of a run: the CPU, a GPU, or a GPU that trains and a CPU that evaluates."""
 
@@ -284,7 +286,8 @@ class ReferenceScores(_WithScoreOne):
 
     Attributes:
         random: Mean return of uniformly random actions.
-        expert: Mean return of score 1: of the expert in use, or what `score_one` says.
+        expert: Mean return of score 1: of the expert in use, or what `score_one` says. Where that
+            is success, both are shares of successful episodes.
         version: Version of the suite card that they come from.
     """
 
@@ -295,6 +298,12 @@ class ReferenceScores(_WithScoreOne):
     def score(self, raw_return: float) -> float:
         """Returns the score of a mean return; NaN if it is undefined, see `normalize`."""
         return normalize(raw_return, self.random, self.expert)
+
+    def headline(self, mean_return: float, success_rate: float | None) -> float:
+        """Returns what a score is computed from: the share of successes where that is the score."""
+        if self.score_one != "success":
+            return mean_return
+        return math.nan if success_rate is None else success_rate
 
     def agrees(self, other: ReferenceScores) -> bool:
         """Whether both are the same, as far as both state the expert's most likely actions."""
@@ -331,7 +340,7 @@ class Provenance(AbbreviatedRecord):
     isolation: Isolation | None = None
 
 
-class RunResult(Record):
+class RunResult(AbbreviatedRecord):
     """The outcome of a completed run; returns are undiscounted sums of the true reward.
 
     Attributes:
@@ -345,7 +354,12 @@ class RunResult(Record):
         wall_s: Seconds of the whole run, evaluation included.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
         measures: Other measurements of the method, by name.
+        success_rate: Share of successful episodes of the stochastic policy; `None`, and not
+            serialized, if it is not measured, as is the other one.
+        deterministic_success_rate: Share of successful episodes of the deterministic policy.
     """
+
+    optional = ("success_rate", "deterministic_success_rate")
 
     schema_version: Literal[1] = 1
     run_id: str
@@ -362,6 +376,19 @@ class RunResult(Record):
     references: ReferenceScores
     provenance: Provenance
     measures: dict[str, float] = Field(default_factory=dict)
+    success_rate: Share | None = None
+    deterministic_success_rate: Share | None = None
+
+    def headline(self, acting: Acting = "sampled") -> float:
+        """Returns what the score of a way of acting is computed from."""
+        measured = (self.raw_return, self.success_rate)
+        if acting == "likely":
+            measured = (self.deterministic_return, self.deterministic_success_rate)
+        return self.references.headline(*measured)
+
+    def score(self, acting: Acting = "sampled") -> float:
+        """Returns the score of a way of acting on the scale of `references`; NaN if undefined."""
+        return self.references.score(self.headline(acting))
 
 
 class RunTime(Record):
@@ -447,6 +474,7 @@ class ScoreRow(RunRow):
             `imitbench.records.bundled_cards.likely_score`; NaN if their return is unknown.
         termination_rate: Share of episodes that ended by termination, not truncation.
         score_one: Whose return is score 1.
+        success_rate: Share of successful episodes with sampled actions; `None` if not measured.
     """
 
     raw_return: float
@@ -460,6 +488,7 @@ class ScoreRow(RunRow):
     termination_rate: float
     score_one: ScoreOne = "expert"
     score_likely: Score = math.nan
+    success_rate: float | None = None
 
     def score_by(self, acting: Acting) -> float:
         """Returns the score of one way of acting; NaN if it is unknown."""

@@ -46,10 +46,11 @@ class LoggedCurve:
         """Final numbers by name; empty for an incomplete run."""
         if self.result is None:
             return {}
-        score = self.result.references.score(self.result.raw_return)
+        score, rate = self.result.score(), self.result.success_rate
         return {
             "result/raw_return": self.result.raw_return,
             **({} if math.isnan(score) else {"result/score": score}),
+            **({} if rate is None else {"result/success_rate": rate}),
             "result/deterministic_return": self.result.deterministic_return,
             "result/mean_length": self.result.mean_length,
             **{f"result/{name}": value for name, value in self.result.measures.items()},

@@ -35,7 +35,7 @@ COLUMNS = (
     "reference_expert", "reference_version", "episodes", "replicates", "bootstrap_seed", "level",
     "score_one", "baseline", "verdict", "difference", "difference_low", "difference_high",
     "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high", "score_likely_mean",
-    "demo_every", "demo_actions", "mixture",
+    "demo_every", "demo_actions", "mixture", "success_rate",
     "regime", "other_regime", "rank", "other_rank", "other_difference", "kendall_tau", "p_value",
     "p_interaction",
 )  # fmt: skip
@@ -65,10 +65,12 @@ def render_csv(report: Report) -> str:
     `raw_return_std` is the sample standard deviation over runs. `failed` is the number of failed
     runs, and `failed_runs` says how they count. `core_hours` (of training), `env_steps` and `demos`
     are means over environments of means over completed runs. `termination_rate` is the share of
-    episodes that ended before a time limit. `role` is method, reference, control or anchor.
+    episodes that ended before a time limit, and `success_rate` of those that succeeded, where that
+    is measured. `role` is method, reference, control or anchor.
     `score_one` says whose return is score 1: expert, demonstrations, or card for a number on the
-    suite's card. `score_iqm_likely` and `score_likely_mean` are of the same policies' most likely
-    actions, with those of the expert as score 1.
+    suite's card; with success, scores are shares of successful episodes. `score_iqm_likely` and
+    `score_likely_mean` are of the same policies' most likely actions, with those of the expert as
+    score 1.
 
     Lines end in single newlines. Numbers have ten significant digits; missing values are empty.
     """
@@ -219,6 +221,7 @@ def _cell(result: AlgorithmResult, cell: CellResult) -> dict[str, Value]:
         "score_likely_mean": cell.score_likely,
         "mean_length": cell.mean_length,
         "termination_rate": cell.termination_rate,
+        "success_rate": cell.success_rate,
         "uses_reward": result.uses_reward,
         "role": result.role,
     }

@@ -199,8 +199,7 @@ def _reading(report: Report) -> Markup:
     entries = [
         (
             "Scores",
-            f"0 is the random reference, 1 the {text.score_one_owner(kinds)}. References are mean "
-            "raw returns, measured once per version of the suite; scores are linear between.",
+            text.scale(kinds),
         ),
         (
             "Intervals",

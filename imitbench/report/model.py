@@ -74,6 +74,7 @@ class CellResult:
         score_likely: The same on the scale of the expert's most likely actions, if it is known.
         mean_length: Mean episode length in steps.
         termination_rate: Share of episodes that ended by termination, not by a time limit.
+        success: Shares of successful episodes of its runs, where all measured them; else `None`.
     """
 
     environment: str
@@ -88,6 +89,12 @@ class CellResult:
     score_likely: float | None = None
     mean_length: float | None = None
     termination_rate: float | None = None
+    success: tuple[float, ...] | None = None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Mean share of successful episodes over runs; `None` if it is not measured."""
+        return None if self.success is None else sum(self.success) / len(self.success)
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,8 @@ def _count(runs: int, failed: int) -> str:
 
 def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = ()) -> str:
     """Returns one line on the methods behind the verdicts of these comparisons."""
-    formula = text.score_formula(kind for comparison in found for kind in comparison.score_one)
+    kinds = {kind for comparison in found for kind in comparison.score_one}
+    formula, likely = text.score_formula(kinds), f"most likely actions{text.likely_scale(kinds)}"
     policy = (
         "a verdict must hold whether failed runs count as random or are left out"
         if options.policy is None
@@ -207,10 +208,9 @@ def method_text(options: PairwiseOptions, found: Sequence[PairwiseComparison] = 
     )
     ways = {way for comparison in found for way in comparison.by_acting}
     acting = (
-        "sampled actions, and most likely actions with those of the expert as score 1: a verdict "
-        "must hold for both"
+        f"sampled actions, and {likely}: a verdict must hold for both"
         if len(ways) > 1
-        else "most likely actions, those of the expert as score 1"
+        else likely
         if ways == {"likely"}
         else "stochastic policy"
     )

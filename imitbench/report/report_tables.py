@@ -30,6 +30,7 @@ from imitbench.report.model import (
     make_columns,
 )
 from imitbench.report.reward_board import reward_table
+from imitbench.report.success_table import success_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.rank_changes import RankChanges
 from imitbench.store.external_results import ExternalScoreRow
@@ -37,7 +38,8 @@ from imitbench.store.external_results import ExternalScoreRow
 MILLION = 1e6
 LIKELY = (
     "IQM, likely",
-    "The same policies take their most likely actions, and those of the expert have score 1.",
+    "The same policies take their most likely actions. Where scores are of returns, those of the "
+    "expert have score 1.",
 )
 """Heading of a column, and what it means."""
 _UNKNOWN = Cell(text.NOTHING)
@@ -67,6 +69,7 @@ def extra_tables(
     results: Sequence[AlgorithmResult],
     references: Sequence[ReferenceRow],
     imported: Sequence[ExternalScoreRow],
+    episodes: int | None,
 ) -> tuple[Table, ...]:
     """Returns the tables that a section has where there is something to show.
 
@@ -74,10 +77,12 @@ def extra_tables(
         results: Algorithms of the section.
         references: References of the section.
         imported: Runs of other tools under the conditions of the section.
+        episodes: Evaluation episodes of each run and way of acting; `None` if runs differ in it.
     """
     kinds = [row.score_one for row in references]
     tables = [_flagged(table, kinds) for table in (_further_aggregates(results), _costs(results))]
-    return tuple(filter(_has_rows, [*tables, _imported_results(imported)]))
+    success = success_table(results, episodes)
+    return tuple(filter(_has_rows, [success, *tables, _imported_results(imported)]))
 
 
 def spanning_tables(imported: Sequence[ExternalScoreRow]) -> tuple[Table, ...]:
@@ -258,6 +263,7 @@ def _references(section: Section) -> Table:
                 Cell(text.score_one_return(row), row.expert),
             )
             for row in section.references
+            if row.score_one != "success"
         ),
         print_caption="References: mean raw returns that are scores 0 and 1.",
         label="references",

@@ -194,7 +194,10 @@ def _suite_sections(
                 ),
                 runs=_ordered(ranked, shown, environments),
                 extra=extra_tables(
-                    ranked, inside, [row for row in imported if _fits(row, conditions)]
+                    ranked,
+                    inside,
+                    [row for row in imported if _fits(row, conditions)],
+                    method.episodes,
                 ),
                 acting=ways,
                 rewards=reward_board(row for row in rewards if is_in_group(row, conditions)),
@@ -418,6 +421,7 @@ def _cell(
         return CellResult(
             env, "reference", failures=failures, raw_mean=raw, score=known, score_likely=likely
         )
+    success = tuple(row.success_rate for row in runs if row.success_rate is not None)
     columns = np.array([
         (row.raw_return, row.score, row.score_deterministic, row.mean_length, row.termination_rate,
          row.score_likely)
@@ -437,11 +441,14 @@ def _cell(
         score_likely=likely * len(runs) / (len(runs) + counted) if math.isfinite(likely) else None,
         mean_length=length,
         termination_rate=ended,
+        success=success if len(success) == len(runs) else None,
     )
 
 
 def _reference_return(name: str, reference: ReferenceRow) -> float | None:
     """Returns the return that a reference states for a row; `None` if it states none."""
+    if reference.score_one == "success":
+        return None
     if name == RANDOM:
         return reference.random
     if name == DEMONSTRATIONS:

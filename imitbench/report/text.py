@@ -147,11 +147,13 @@ _OWNERS: dict[ScoreOne, str] = {
     "expert": "expert",
     "demonstrations": "demonstrations",
     "card": "number on the card",
+    "success": "success in every episode",
 }
 _FLAGS: dict[ScoreOne, str] = {
     "expert": "of the expert",
     "demonstrations": "of the demonstrations",
     "card": "as the suite's card states",
+    "success": "for success in every episode",
 }
 
 
@@ -161,7 +163,34 @@ def score_formula(kinds: Iterable[ScoreOne]) -> str:
     Args:
         kinds: Whose returns are score 1; the expert's if empty.
     """
-    return f"score = (return - random) / ({score_one_owner(kinds)} - random)"
+    known = _ordered(kinds)
+    of_returns = [kind for kind in known if kind != "success"]
+    formulas = []
+    if of_returns or not known:
+        formulas.append(f"(return - random) / ({score_one_owner(of_returns)} - random)")
+    if "success" in known:
+        formulas.append("share of successful episodes")
+    return f"score = {', or '.join(formulas)}"
+
+
+def scale(kinds: Iterable[ScoreOne]) -> str:
+    """Returns what the scores 0 and 1 are, in whole sentences."""
+    known = _ordered(kinds)
+    of_returns = [kind for kind in known if kind != "success"]
+    sentences = []
+    if of_returns or not known:
+        sentences.append(
+            f"0 is the random reference, 1 the {score_one_owner(of_returns)}. References are mean "
+            "raw returns, measured once per version of the suite; scores are linear between."
+        )
+    if "success" in known:
+        sentences.append("Where success is the headline, scores are shares of successful episodes.")
+    return " ".join(sentences)
+
+
+def likely_scale(kinds: Iterable[ScoreOne]) -> str:
+    """Returns what most likely actions are scored by, as the end of a phrase; may be empty."""
+    return "" if set(kinds) == {"success"} else " with those of the expert as score 1"
 
 
 def score_one_owner(kinds: Iterable[ScoreOne]) -> str:

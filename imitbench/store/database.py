@@ -49,7 +49,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -62,7 +62,8 @@ CREATE TABLE runs (
     source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE,
     score DOUBLE, score_deterministic DOUBLE, score_likely DOUBLE, mean_length DOUBLE,
-    termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
+    termination_rate DOUBLE, success_rate DOUBLE, deterministic_success_rate DOUBLE,
+    env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
     reference_score_one VARCHAR, reference_demonstrations DOUBLE,
@@ -77,7 +78,7 @@ CREATE TABLE reward_scores (
 );
 CREATE TABLE episodes (
     run_id VARCHAR, episode BIGINT, deterministic BOOLEAN, raw_return DOUBLE, length BIGINT,
-    terminated BOOLEAN, truncated BOOLEAN
+    terminated BOOLEAN, truncated BOOLEAN, success BOOLEAN
 );
 CREATE TABLE failures (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
@@ -117,7 +118,7 @@ CREATE VIEW "references" AS
 CREATE VIEW scores AS
     SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic, score_likely,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,
-           reference_score_one AS score_one,
+           success_rate, reference_score_one AS score_one,
            coalesce(getvariable('{FOLDER_VARIABLE}') || '/', '') || path AS path
     FROM runs;
 CREATE VIEW external_scores AS

@@ -39,8 +39,10 @@ EPISODES = pa.schema(
         ("length", pa.int64()),
         ("terminated", pa.bool_()),
         ("truncated", pa.bool_()),
+        ("success", pa.bool_()),  # null where it is not measured; files may lack it
     ]
 )
+_ALWAYS = EPISODES.names[:-1]
 # A page states its unpacked size, which only these two bound by the bytes that are there.
 _CODECS = {"SNAPPY", "UNCOMPRESSED"}
 
@@ -122,7 +124,7 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
         reward_scores=() if run.rewards is None else run.rewards.scores,
-        episodes=pa.table(run.episodes.columns, schema=EPISODES),
+        episodes=_all_columns(pa.table(run.episodes.columns)),
         curve=_published_curve(run.curve),
     )
 
@@ -152,7 +154,7 @@ def _failed(spec: RunSpec, failure: RunFailure, path: str | None) -> dict[str, A
 
 def _completed(spec: RunSpec, result: RunResult, path: str | None) -> dict[str, Any]:
     references = result.references
-    deterministic = references.score(result.deterministic_return)
+    deterministic = result.score("likely")
     likely = likely_score(spec.suite, spec.environment.id, references, deterministic)
     return _identity(spec, path) | {
         "budget_unit": spec.budget.unit,
@@ -160,7 +162,7 @@ def _completed(spec: RunSpec, result: RunResult, path: str | None) -> dict[str, 
         **result.model_dump(
             exclude={"schema_version", "run_id", "references", "provenance", "measures"}
         ),
-        "score": _known(references.score(result.raw_return)),
+        "score": _known(result.score()),
         "score_deterministic": _known(deterministic),
         "score_likely": _known(likely),
         **_reference_columns(references),
@@ -260,11 +262,19 @@ def read_episode_file(path: Path) -> pa.Table:
         # From memory, because opening the path through Arrow's file systems is slower.
         with pq.ParquetFile(pa.BufferReader(read_content(path))) as file:
             _check_sizes(file, path)
-            table = file.read(columns=EPISODES.names, use_threads=False)
-        table = table.select(EPISODES.names)
-        return table if table.schema.equals(EPISODES) else table.cast(EPISODES)
+            known = [name for name in EPISODES.names if name in file.schema_arrow.names]
+            table = file.read(columns=known, use_threads=False)
+        return _all_columns(table)
     except (OSError, pa.ArrowException, KeyError, MemoryError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+
+
+def _all_columns(table: pa.Table) -> pa.Table:
+    """Returns evaluation episodes in the columns `EPISODES`."""
+    if "success" not in table.column_names:
+        table = table.append_column("success", pa.nulls(table.num_rows, pa.bool_()))
+    table = table.select(EPISODES.names)
+    return table if table.schema.equals(EPISODES) else table.cast(EPISODES)
 
 
 def _check_sizes(file: pq.ParquetFile, path: Path) -> None:
@@ -274,7 +284,8 @@ def _check_sizes(file: pq.ParquetFile, path: Path) -> None:
     rows = max(declared.num_rows, sum(group.num_rows for group in groups))
     if rows > limits().run_episodes:
         raise InputError(f"{path}: {beyond('run_episodes', f'declares {rows:,} episodes')}")
-    for name in EPISODES.names:
+    measured = [name for name in ("success",) if name in file.schema_arrow.names]
+    for name in (*_ALWAYS, *measured):
         kind = file.schema_arrow.field(name).type
         if not (
             pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)

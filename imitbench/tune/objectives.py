@@ -205,7 +205,9 @@ class ReturnObjective(Objective):
 
     def at(self, moment: EvaluationPoint) -> float:
         """Returns the score of a few episodes."""
-        return moment.references.score(float(moment.act().returns.mean()))
+        episodes, references = moment.act(), moment.references
+        headline = references.headline(float(episodes.returns.mean()), episodes.success_rate)
+        return references.score(headline)
 
     def measures(self, moment: EvaluationPoint) -> dict[str, float]:
         """Returns no measures: the result has the return."""
@@ -213,7 +215,7 @@ class ReturnObjective(Objective):
 
     def of(self, result: RunResult) -> float:
         """Returns the score of the run."""
-        return result.references.score(result.raw_return)
+        return result.score()
 
 
 class _HeldOutDemos(Objective):

@@ -138,7 +138,7 @@ def test_files_edited_by_hand_are_refused_and_kept(whole, trained, tmp_path):
     ("arguments", "said"),
     [
         ((EXPERT, "--race"), "--race: needs two policies"),
-        ((EXPERT, EXPERT), "a second policy works only with --race"),
+        ((EXPERT, EXPERT, "--video", "a.mp4"), "--video a.mp4: records one policy; name one"),
         ((EXPERT, "--margin", "0.1"), "--margin 0.1: works only with --race"),
         ((EXPERT, EXPERT, "--race"), "has the same files as the first policy"),
         ((EXPERT, "ppo-seals-CartPole-v0", "--race"), "was made for another environment"),

@@ -54,8 +54,8 @@ def test_finished_runs_become_rows(tmp_path, finished):
     content = dump(tmp_path)
     assert content["curves"] == [(spec.run_id, 1, "loss", 2.0), (spec.run_id, 2, "loss", 1.0)]
     assert [episode[1:] for episode in content["episodes"]] == [
-        (0, False, 50.0, 200, False, True),
-        (1, True, 50.0, 200, True, False),
+        (0, False, 50.0, 200, False, True, None),
+        (1, True, 50.0, 200, True, False, None),
     ]
 
 

@@ -430,12 +430,12 @@ def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
 def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
     result = run.result
     assert result is not None
-    deterministic = result.references.score(result.deterministic_return)
+    deterministic = result.score("likely")
     return ScoreRow.model_validate(
         {
             **columns,
             **result.model_dump(include=_MEASURED),
-            "score": result.references.score(result.raw_return),
+            "score": result.score(),
             "score_deterministic": deterministic,
             "score_likely": likely_score(
                 run.spec.suite, run.spec.environment.id, result.references, deterministic
