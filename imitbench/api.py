@@ -260,9 +260,9 @@ def results(
     n_demos, all_demos, demo_every, demo_actions, mixture, source, uses_reward, role, raw_return,
     score, score_deterministic, score_likely, mean_length, env_steps, train_s, wall_s, finished_at,
     termination_rate, success_rate, score_one, path. Scores are 0 for random actions and 1 for the
-    expert, `score_likely` for its most likely actions; `path` is the folder that `imitbench.load_policy`
-    takes, empty where the policy was not published. `failures` has the failed runs, with phase,
-    error_type, message.
+    expert, `score_likely` for its most likely actions; `path` is the folder that
+    `imitbench.load_policy` takes, empty where the policy was not published. `failures` has the
+    failed runs, with phase, error_type, message.
 
     Args:
         out: Results folder or published results, or several of them; `published` for the results
