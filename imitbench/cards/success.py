@@ -22,6 +22,10 @@ class SuccessRule(Card):
     key: Annotated[str, Field(min_length=1, max_length=80)]
     when: Literal["ever", "end"]
 
+    def __str__(self) -> str:
+        at = "a step says" if self.when == "ever" else "the last step says"
+        return f"{at} {self.key}"
+
     def read(self, info: Mapping[str, Any]) -> bool | None:
         """Returns what a step says; `None` if its info has no such entry.
 
@@ -48,6 +52,10 @@ class CardSuccess(SuccessRule):
     """
 
     headline: bool = True
+
+    def __str__(self) -> str:
+        shown = "the score" if self.headline else "beside the score"
+        return f"{super().__str__()}; the share of episodes is {shown}"
 
     @property
     def rule(self) -> SuccessRule:

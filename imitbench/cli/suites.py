@@ -102,6 +102,9 @@ def show(name: Name, json: options.Json = False) -> None:
     for env_id, environment in card.environments.items():
         if environment.probes is not None:
             print_text(error_line(f"{env_id} probes: {environment.probes}"))
+    for env_id, environment in card.environments.items():
+        if environment.success is not None:
+            print_text(error_line(f"{env_id} success: {environment.success}"))
     if card.controls:
         print_text(f"controls: {', '.join(card.controls)}")
     told = [

@@ -209,6 +209,12 @@ def test_success_beside_scores_of_returns(tmp_path):
     assert "score = (return - random) / (expert - random)" in shown
 
 
+def test_the_card_is_shown_in_words(ran):
+    shown = call_imitbench("suites", "show", "./low", cwd=ran).out
+    line = "lab/Low-v0 success: a step says low; the share of episodes is the score"
+    assert line in " ".join(shown.split())
+
+
 def test_a_suite_has_one_headline(tmp_path):
     write_suite(tmp_path / "low")
     path = tmp_path / "low/suite.yaml"
