@@ -15,6 +15,7 @@ from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.comparison_runs import ComparableRun, ways_of_acting
 from imitbench.stats.coverage import FailurePolicy, count_failures
+from imitbench.stats.perturbations import PerturbationEffect, perturbation_effects
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, in_all_views, verdicts
 from imitbench.store.comparability import Conditions
@@ -55,6 +56,8 @@ class PairwiseComparison:
         score_one: Whose returns are score 1, as far as known.
         by_acting: Verdicts of each way of acting that was compared.
         lacking: Why most likely actions are not compared, though `options.acting` allows it.
+        perturbations: By baseline, what variants of environments change, with the first way of
+            acting and completed runs.
     """
 
     conditions: Conditions
@@ -65,6 +68,7 @@ class PairwiseComparison:
     score_one: tuple[ScoreOne, ...] = ()
     by_acting: Mapping[Acting, tuple[Verdict, ...]] = field(default_factory=dict)
     lacking: str | None = None
+    perturbations: Mapping[str, list[PerturbationEffect]] = field(default_factory=dict)
 
     def ways(self, verdict: Verdict) -> dict[Acting, Verdict]:
         """Returns what each way of acting says about the question of one of `verdicts`."""
@@ -233,7 +237,31 @@ def _comparison(
         ),
         by_acting=by_acting,
         lacking=lacking,
+        perturbations=_perturbations(algorithm, sides, ways[0], options),
     )
+
+
+def _perturbations(
+    algorithm: str,
+    sides: Mapping[str, Sequence[ComparableRun]],
+    acting: Acting,
+    options: PairwiseOptions,
+) -> dict[str, list[PerturbationEffect]]:
+    """Returns what variants of environments, `ID+NAME`, change for the algorithm and baselines."""
+    cells = {name: _scores(runs, acting) for name, runs in sides.items()}
+    own = cells.pop(algorithm)
+    controls = {env: base for env in own if (base := env.partition("+")[0]) != env and base in own}
+    return {
+        name: perturbation_effects(
+            own,
+            other,
+            controls,
+            level=options.level,
+            replicates=options.replicates,
+            seed=options.seed,
+        )
+        for name, other in cells.items()
+    }
 
 
 def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> tuple[str, str] | None:

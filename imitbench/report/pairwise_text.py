@@ -14,6 +14,7 @@ from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.collapses import COLLAPSE_SCORE, CollapseComparison
 from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.perturbations import PerturbationEffect
 from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
 from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict
@@ -97,7 +98,23 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
         "no runs"
         for cell in verdict.coverage.missing
     ]
-    return lines
+    effects = comparison.perturbations.get(verdict.second, [])
+    if effects:
+        lines.append("  changes under perturbation, and their difference:")
+    return lines + [f"    {_effect(effect, names)}" for effect in effects]
+
+
+def _effect(found: PerturbationEffect, names: tuple[str, str]) -> str:
+    """Returns what a perturbation changes: `ENV+noise: bc -0.200, gail -0.050, ...`."""
+    changes = ", ".join(
+        f"{name} {_signed(change)}" for name, change in zip(names, found.changes, strict=True)
+    )
+    ends = f"[{text.score(found.low)}, {text.score(found.high)}]"
+    shown = ends if math.isfinite(found.low) else "[n/a]"
+    return (
+        f"{text.one_line(found.perturbed)}: {changes}; {_signed(found.difference)} {shown}, "
+        f"p {_p_value(found.adjusted)}"
+    )
 
 
 def _numbers(verdict: Verdict, names: tuple[str, str]) -> list[str]:
@@ -259,6 +276,9 @@ def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]
             for way, found in comparison.ways(verdict).items()
         },
         "missing": [asdict(cell) for cell in verdict.coverage.missing],
+        "perturbations": [
+            asdict(effect) for effect in comparison.perturbations.get(verdict.second, [])
+        ],
         "environments": [
             {
                 **asdict(found),

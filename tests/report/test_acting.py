@@ -294,3 +294,31 @@ def test_a_name_without_runs_stands_for_its_only_variant():
     packed = [replace(run, algo="dac[pack=5]") for run in runs if run.algo == "dac[tuned]"]
     with pytest.raises(InputError, match=r"name one of dac\[pack=5\], dac\[tuned\]"):
         compared([*runs, *packed])
+
+
+def perturbed_runs(algo, plain, noisy):
+    rng = np.random.default_rng(0)
+    return [
+        ComparableRun(CONDITIONS, env, algo, float(score), score_likely=float(score))
+        for env, mean in (("Pendulum-v1", plain), ("Pendulum-v1+noise", noisy))
+        for score in rng.normal(mean, 0.02, 6)
+    ]
+
+
+def test_comparisons_tell_what_perturbations_change():
+    entries = [*perturbed_runs("bc", 0.9, 0.6), *perturbed_runs("gail", 0.8, 0.75)]
+    [found] = compare_pairwise("bc", entries, entries, ["gail"], PairwiseOptions(replicates=200))
+    [effect] = found.perturbations["gail"]
+    assert (effect.perturbed, effect.control) == ("Pendulum-v1+noise", "Pendulum-v1")
+    assert effect.difference == pytest.approx(-0.25, abs=0.03)
+    lines = summary(found, found.verdicts[0])
+    assert "  changes under perturbation, and their difference:" in lines
+    assert lines[-1].startswith("    Pendulum-v1+noise: bc -0.")
+    assert "; -0.2" in lines[-1]
+    [contest] = pairwise_document([found], PairwiseOptions())["contests"]
+    assert contest["verdicts"][0]["perturbations"][0]["adjusted"] < 0.05
+    [plain] = compare_pairwise(
+        "bc", [run for run in entries if "+" not in run.env], entries, ["gail"], PairwiseOptions()
+    )
+    assert plain.perturbations == {"gail": []}
+    assert not any("perturbation" in line for line in summary(plain, plain.verdicts[0]))
