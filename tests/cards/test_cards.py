@@ -204,7 +204,7 @@ def test_absolute_positions_are_those_that_mujoco_environments_exclude_by_defaul
 
 
 def test_all_tasks_with_absolute_positions_declare_them():
-    assert len(PLACED) == 11  # four are in the suite transfer, one is in two versions
+    assert len(PLACED) == 14  # seven are in the suite transfer, one is in two versions
     for suite, env_id in CELLS:
         env = make_environment(
             EnvironmentSpec.of_card(env_id, load_suite(suite).environments[env_id])
