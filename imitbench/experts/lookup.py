@@ -344,6 +344,8 @@ def find_references(spec: EnvironmentSpec, suite: str | None = None) -> Referenc
         for env_id, card in found.environments.items():
             own = EnvironmentSpec.of_card(env_id, card).evaluated
             same = (own.id, own.kwargs, own.wrappers) == (spec.id, spec.kwargs, spec.wrappers)
+            # A share of successes is a score only where success is measured as the card says.
+            same &= not card.scored_by_success or own.success == spec.success
             if same and card.scale is not None:
                 return reference_scores(found, env_id, "bundled")
     return None

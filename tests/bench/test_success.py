@@ -13,8 +13,10 @@ from support.command import call_imitbench, refusal
 from support.short_suite import write_short_suite
 
 from imitbench.bench.protocol import Evaluator
+from imitbench.cards.plugins import find_suite
 from imitbench.cards.success import SuccessRule
 from imitbench.errors import InputError
+from imitbench.experts.lookup import find_references
 from imitbench.policies.base import RandomPolicy
 from imitbench.records.runs import EnvironmentSpec
 
@@ -243,6 +245,15 @@ def test_two_policies_are_compared_exactly(ran):
     told = call_imitbench(*words, cwd=ran).out
     assert told.count("success in") == 2
     assert "difference in success: " in told
+
+
+def test_shares_are_no_scores_of_an_environment_without_success(ran):
+    suite = find_suite("./low", ran)
+    [(env_id, card)] = suite.environments.items()
+    spec = EnvironmentSpec.of_card(env_id, card)
+    assert find_references(spec, str(ran / "low")).score_one == "success"
+    unjudged = spec.model_copy(update={"success": None})
+    assert find_references(unjudged, str(ran / "low")) is None
 
 
 def test_two_policies_race_by_success(ran):
