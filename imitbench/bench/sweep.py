@@ -198,6 +198,8 @@ def run_sweeps(
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
             remove_orphans(out)
             open_ids -= sweep.take_over(open_ids)
+            if executor.outlives and not options.force:
+                open_ids -= sweep.count_ended([distinct[key] for key in sorted(open_ids)])
             for plan, runs in sweeps:
                 own = [run for run in runs if run.run_id in open_ids]
                 open_ids.difference_update(run.run_id for run in own)
@@ -297,6 +299,16 @@ class _Sweep:
                 taken |= ids
         return taken
 
+    def count_ended(self, runs: Iterable[RunSpec]) -> set[str]:
+        """Counts runs that jobs of an earlier process have completed; returns their ids.
+
+        Such a job may end after the runs were listed, and before it could be taken over.
+        """
+        ended = [run for run in runs if _is_done(self._out, run)]
+        for run in ended:
+            self._finished(run, None)
+        return {run.run_id for run in ended}
+
     def submit(
         self, plan: Plan, groups: Iterable[_Group], command: str, options: JobOptions
     ) -> None:
@@ -367,7 +379,9 @@ class _Sweep:
         self._jobs.clear()
 
     def _handle(self, event: JobEvent, *, ending: bool = False) -> None:
-        job = self._jobs[event.job]
+        job = self._jobs.get(event.job)
+        if job is None:  # of an earlier process; it ended before it was taken over, or is not ours
+            return
         if event.kind == "started":
             self._observer.started(job.runs)
             return

@@ -14,12 +14,13 @@ import pytest
 import torch as th
 from support.command import Started
 from support.observer import Recorder
+from support.synthetic_runs import write_finished
 
 from imitbench.bench.job import Job
 from imitbench.bench.sweep import run_sweeps
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
-from imitbench.executors.base import Executor
+from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import RunOptions
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
@@ -114,6 +115,41 @@ class Submissions(Executor):
 
     def close(self):
         pass
+
+
+class Ended(Submissions):
+    """Has a job of an earlier process in its queue, which ends as soon as it is asked for."""
+
+    detached = False
+
+    def __init__(self, job, complete):
+        super().__init__()
+        self.job, self.complete = job, complete
+        self.paths = []
+
+    def adopt(self):
+        self.complete()
+        return [self.job]
+
+    def submit(self, jobs, expected_s=()):
+        super().submit(jobs)
+        self.paths += jobs
+
+    def poll(self, timeout):
+        lost = [JobEvent(path, "lost") for path in self.paths]
+        return [JobEvent(self.job, "finished"), *lost]
+
+
+def test_a_job_that_ends_before_it_is_taken_over_is_not_done_again(tmp_path, plan_of):
+    plan = plan_of(seeds=[0, 1])
+    first = next(iter(plan))
+    executor = Ended(tmp_path / ".jobs/gone.json", lambda: write_finished(tmp_path, first))
+    outcome = run_sweeps(
+        [plan], executor, out=tmp_path, command="imitbench run", observer=Recorder(),
+        options=RunOptions(),
+    )  # fmt: skip
+    assert [run.seed for job in executor.jobs for run in job.runs] == [1]
+    assert (outcome.done, outcome.lost, outcome.failed) == (1, 1, [])
 
 
 @pytest.mark.usefixtures("short_runs")
