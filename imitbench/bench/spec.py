@@ -137,7 +137,7 @@ def reference_scores(
     recipe = card.demos if card.expert is None else card.expert
     lacks = source == artifacts.HUB and recipe.hub is None
     lacks = lacks or (source == artifacts.MINARI_SETS and card.minari is None)
-    if source != "bundled" and not lacks:
+    if source != "bundled" and not lacks and not card.scored_by_success:
         root = artifacts.source_root(source, suite.origin.folder, folder)
         shows = card.expert is None or source == artifacts.MINARI_SETS
         part: artifacts.Part = "demos" if shows else "experts"

@@ -277,7 +277,8 @@ def _compare(documents: Sequence[dict[str, Any]], seed: int, *, json: bool) -> N
         raise InputError(f"{names}: were trained in different environments; name one by --env")
     first, second = ({document["env"]: document["returns"]} for document in documents)
     p_value = mean_test(first, second, rng=np.random.default_rng(seed))
-    found = {"return": {"difference": _difference(documents, "mean_return"), "p": p_value}}
+    means = [float(document["mean_return"]) for document in documents]
+    found = {"return": {"difference": means[0] - means[1], "p": p_value}}
     counts = [
         (document["success"]["episodes"], document["episodes"])
         for document in documents
@@ -293,11 +294,6 @@ def _compare(documents: Sequence[dict[str, Any]], seed: int, *, json: bool) -> N
         _print(document)
     for what, each in found.items():
         print_text(f"difference in {what}: {each['difference']:+.3f}, p {each['p']:.3f}")
-
-
-def _difference(documents: Sequence[dict[str, Any]], name: str) -> float:
-    first, second = (float(document[name]) for document in documents)
-    return first - second
 
 
 def _document(

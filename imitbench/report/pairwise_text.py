@@ -109,11 +109,9 @@ def _effect(found: PerturbationEffect, names: tuple[str, str]) -> str:
     changes = ", ".join(
         f"{name} {_signed(change)}" for name, change in zip(names, found.changes, strict=True)
     )
-    ends = f"[{text.score(found.low)}, {text.score(found.high)}]"
-    shown = ends if math.isfinite(found.low) else "[n/a]"
     return (
-        f"{text.one_line(found.perturbed)}: {changes}; {_signed(found.difference)} {shown}, "
-        f"p {_p_value(found.adjusted)}"
+        f"{text.one_line(found.perturbed)}: {changes}; {_signed(found.difference)} "
+        f"{_ends(found)}, p {_p_value(found.adjusted)}"
     )
 
 
@@ -337,7 +335,7 @@ def _signed(value: float) -> str:
     return shown if shown.startswith("-") or math.isnan(value) else f"+{shown}"
 
 
-def _ends(interval: Interval | MeanDifference) -> str:
+def _ends(interval: Interval | MeanDifference | PerturbationEffect) -> str:
     if math.isnan(interval.low) or math.isnan(interval.high):
         return "[n/a]"
     return f"[{text.score(interval.low)}, {text.score(interval.high)}]"

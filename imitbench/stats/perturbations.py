@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +90,4 @@ def perturbation_effects(
             )
         )
     adjusted = holm({effect.perturbed: effect.p_value for effect in found})
-    return [
-        PerturbationEffect(**{**vars(effect), "adjusted": adjusted[effect.perturbed]})
-        for effect in found
-    ]
+    return [replace(effect, adjusted=adjusted[effect.perturbed]) for effect in found]

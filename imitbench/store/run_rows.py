@@ -42,7 +42,6 @@ EPISODES = pa.schema(
         ("success", pa.bool_()),  # null where it is not measured; files may lack it
     ]
 )
-_ALWAYS = EPISODES.names[:-1]
 # A page states its unpacked size, which only these two bound by the bytes that are there.
 _CODECS = {"SNAPPY", "UNCOMPRESSED"}
 
@@ -284,8 +283,9 @@ def _check_sizes(file: pq.ParquetFile, path: Path) -> None:
     rows = max(declared.num_rows, sum(group.num_rows for group in groups))
     if rows > limits().run_episodes:
         raise InputError(f"{path}: {beyond('run_episodes', f'declares {rows:,} episodes')}")
-    measured = [name for name in ("success",) if name in file.schema_arrow.names]
-    for name in (*_ALWAYS, *measured):
+    for name in EPISODES.names:
+        if name == "success" and name not in file.schema_arrow.names:
+            continue
         kind = file.schema_arrow.field(name).type
         if not (
             pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)

@@ -13,6 +13,7 @@ from support.command import call_imitbench, refusal
 from support.short_suite import write_short_suite
 
 from imitbench.bench.protocol import Evaluator
+from imitbench.bench.spec import reference_scores
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.success import SuccessRule
 from imitbench.errors import InputError
@@ -254,6 +255,26 @@ def test_shares_are_no_scores_of_an_environment_without_success(ran):
     assert find_references(spec, str(ran / "low")).score_one == "success"
     unjudged = spec.model_copy(update={"success": None})
     assert find_references(unjudged, str(ran / "low")) is None
+
+
+def test_an_expert_of_another_source_does_not_change_the_scale(ran, monkeypatch):
+    monkeypatch.chdir(ran)
+    suite = find_suite("./low")
+    [env_id] = suite.environments
+    found = reference_scores(suite, env_id, "path:low", ran)
+    assert (found.random, found.expert, found.score_one) == (0.0, 1.0, "success")
+
+
+def test_boards_follow_success_too(ran, tmp_path):
+    results = tmp_path / "results"
+    assert call_imitbench("results", "export", results / "sent", cwd=ran).code == 0
+    words = ("leaderboard", "build", "--results", results, "--out", tmp_path / "site", "--quiet")
+    assert call_imitbench(*words, cwd=ran).code == 0
+    shown = (tmp_path / "site/leaderboard.md").read_text()
+    assert "for success in every episode" in shown
+    assert "do not follow" not in shown
+    pages = "".join(path.read_text() for path in (tmp_path / "site").rglob("*.html"))
+    assert "do not follow from the references" not in pages
 
 
 def test_two_policies_race_by_success(ran):

@@ -335,8 +335,8 @@ def _run(row: ScoreRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> B
     return BoardRun(row, entry.run, name, f"{folder}/{entry.run.spec.run_id}.csv")
 
 
-_MEASURED = {"raw_return", "termination_rate", "mean_length", "env_steps", "train_s", "wall_s",
-             "finished_at"}  # fmt: skip
+_MEASURED = {"raw_return", "termination_rate", "success_rate", "mean_length", "env_steps",
+             "train_s", "wall_s", "finished_at"}  # fmt: skip
 _Scale = tuple[str, str, int]
 _Reference = tuple[str, float, float]
 
