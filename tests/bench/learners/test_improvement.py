@@ -23,11 +23,11 @@ AMOUNTS |= dict.fromkeys(("trex", "drex"), 160_000)
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
 AMOUNTS |= dict.fromkeys(("ls_iq", "value_dice"), 3000)
-AMOUNTS |= dict.fromkeys(("hype", "iq_learn"), 8000)
-AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 4000, "pwil": 4000}
+AMOUNTS |= {"hype": 5000, "iq_learn": 3500}
+AMOUNTS |= {"cpl": 2000, "csil": 1000, "adril": 3500, "dac": 3500, "pwil": 4000}
 AMOUNTS |= dict.fromkeys(("f_irl", "ml_irl"), 8000)
-AMOUNTS |= {"gaifo": 160_000, "bco": 2000, "dac_obs": 6000, "ls_iq_obs": 3000}
-AMOUNTS |= {"pwil_obs": 6000, "opolo": 6000}
+AMOUNTS |= {"gaifo": 160_000, "bco": 2000, "dac_obs": 3500, "ls_iq_obs": 3000}
+AMOUNTS |= {"pwil_obs": 4000, "opolo": 3500}
 AMOUNTS |= {"bc_all": 1500, "demodice": 1500}
 AMOUNTS |= dict.fromkeys(("dwbc", "iswbc", "smodice"), 4000)
 # Those of a card suit a training that is many times as long.
@@ -39,11 +39,13 @@ SETTINGS = {
     "adril": FASTER,
     "bco": {"learning_starts": "1000"},
     "csil": {"bc_updates": "1000", "critic_updates": "500"},
-    "dac": SOON,
-    "dac_obs": SOON,
+    "dac": FASTER,
+    "dac_obs": FASTER,
     "f_irl": SOON,
+    "hype": SOON,
+    "iq_learn": FASTER,
     "ml_irl": SOON,
-    "opolo": SOON,
+    "opolo": FASTER,
     "pwil": {**FASTER, "prefill": "1000"},
     "pwil_obs": FASTER,
     "smodice": {"disc_batches": "300", "divergence": "kl"},
