@@ -147,10 +147,11 @@ def _measured(
         deterministic=card.demos.deterministic,
         seed=measurement.REFERENCE_SEED,
     )
-    measurement.write_measurement(directory, measured)
+    measurement.write_measurement(directory, card, measured)
     write_expert_card(env_id, card, directory)
-    returns, ended = measured.episodes.returns, measured.episodes.terminated
-    weak = card.expert_in(env_id).why_too_weak(float(returns.mean()), float(ended.mean()))
+    returns = measured.episodes.returns
+    ended = measured.endings(card)["termination_rate"]
+    weak = card.expert_in(env_id).why_too_weak(float(returns.mean()), ended)
     note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
     if weak is not None:
         note(f"{directory}: too weak for its card: {weak}")

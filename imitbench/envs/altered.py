@@ -4,14 +4,15 @@ A reward that explains an expert should also be worth optimizing where the world
 (Fu et al. 2018, "Learning Robust Rewards with Adversarial Inverse Reinforcement Learning"). Every
 task here has the observations, actions and reward function of the task it is named after, and with
 its default arguments the same steps, bit for bit; its arguments change gravity, masses, lengths,
-forces or friction. `imitbench/PointMaze-v0` has no model elsewhere: it is a point that must pass a
-wall, whose opening can be on either side.
+forces, friction or walls. `imitbench/PointMaze-v0` has no model elsewhere: it is a point that must
+pass a wall, whose opening can be on either side.
 
 Importing this module registers the tasks with Gymnasium.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -20,8 +21,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.classic_control import PendulumEnv
 from seals import classic_control
+from seals.diagnostics.cliff_world import CliffWorldEnv
 
-__all__ = ["CartPole", "Pendulum", "PointMaze", "mountain_car"]
+__all__ = ["CartPole", "CliffWorld", "Pendulum", "PointMaze", "mountain_car"]
 
 
 class Pendulum(PendulumEnv):
@@ -63,6 +65,39 @@ class CartPole(classic_control.FixedHorizonCartPole):
         self.length *= pole
         self.polemass_length = self.masspole * self.length
         self.force_mag *= force
+
+
+class CliffWorld(CliffWorldEnv):
+    """The `seals/CliffWorld7x4-v0` of seals with a wall across.
+
+    Args:
+        wall: Whether the two middle fields of column 4 are closed: a step that would end there, by
+            intention or by the wind, does not move the agent. It can pass below, or over the cliff.
+    """
+
+    WALL = (1 * 7 + 4, 2 * 7 + 4)
+    """Numbers of the closed states, seven to a row."""
+
+    def __init__(self, wall: bool = False) -> None:
+        super().__init__(width=7, height=4, horizon=9, use_xy_obs=False)
+        if wall:
+            close(self.transition_matrix, self.WALL)
+
+
+def close(transitions: npt.NDArray[Any], closed: Sequence[int]) -> None:
+    """Closes states: steps that would lead there stay where they are.
+
+    Args:
+        transitions: Probabilities of next states, shape (states, actions, states); changed in
+            place.
+        closed: Numbers of the states.
+    """
+    states = np.arange(len(transitions))
+    stopped = transitions[:, :, closed].sum(axis=-1)
+    transitions[:, :, closed] = 0
+    transitions[states, :, states] += stopped
+    for state in closed:
+        transitions[state] = states == state
 
 
 def mountain_car(
@@ -179,6 +214,7 @@ _HOME = "imitbench.envs.altered"
 for _name, _entry, _steps in (
     ("Pendulum", f"{_HOME}:Pendulum", 200),
     ("CartPole", f"{_HOME}:CartPole", 500),
+    ("CliffWorld", f"{_HOME}:CliffWorld", None),
     ("MountainCar", f"{_HOME}:mountain_car", 200),
     ("PointMaze", f"{_HOME}:PointMaze", 100),
     ("Ant", f"{_HOME}_mujoco:Ant", 1000),

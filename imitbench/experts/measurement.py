@@ -55,18 +55,22 @@ class PolicyMeasurement:
     episodes: Episodes
     steps_per_second: float
 
-    def as_measurement(self, command: str, revision: str | None) -> Measurement:
+    def as_measurement(
+        self, card: EnvironmentCard, command: str, revision: str | None
+    ) -> Measurement:
         """Converts it to the entry of a suite card."""
         episodes = self.episodes
         entry = _entry(episodes.returns, episodes.deterministic, command, revision)
-        return entry.model_copy(update=self.endings)
+        return entry.model_copy(update=self.endings(card))
 
-    @property
-    def endings(self) -> dict[str, float]:
+    def endings(self, card: EnvironmentCard) -> dict[str, float]:
         """Share of the episodes that ended before the time limit, and their mean length."""
+        lengths = self.episodes.lengths
+        # At the limit, too: tabular environments report their horizon as a termination.
+        early = self.episodes.terminated & (lengths < card.max_episode_steps)
         return {
-            "termination_rate": round(float(self.episodes.terminated.mean()), 4),
-            "mean_length": round(float(self.episodes.lengths.mean()), 2),
+            "termination_rate": round(float(early.mean()), 4),
+            "mean_length": round(float(lengths.mean()), 2),
         }
 
 
@@ -142,7 +146,7 @@ def measure_references(
     """
     spec = EnvironmentSpec.of_card(env_id, card)
     by_random = measure(spec, None, deterministic=False, episodes=episodes, seed=REFERENCE_SEED)
-    random = by_random.as_measurement(command, None)
+    random = by_random.as_measurement(card, command, None)
     if card.expert is None:
         shown = _measure_demonstrations(env_id, card, root, command)
         return References(random=random, demonstrations=shown), by_random.steps_per_second
@@ -192,7 +196,7 @@ def _measure_expert(
     measured = measure(
         spec, expert, deterministic=deterministic, episodes=episodes, seed=REFERENCE_SEED
     )
-    return measured.as_measurement(command, revision)
+    return measured.as_measurement(card, command, revision)
 
 
 def _measure_demonstrations(
@@ -227,7 +231,7 @@ def measure_set(
     return _entry(returns, False, command, revision)
 
 
-def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
+def write_measurement(directory: Path, card: EnvironmentCard, measured: PolicyMeasurement) -> None:
     """Writes `results.json` to an expert's folder, in the format of hub repositories."""
     returns = measured.episodes.returns
     results = {
@@ -236,7 +240,7 @@ def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
         "is_deterministic": measured.episodes.deterministic,
         "n_eval_episodes": len(returns),
         "eval_datetime": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        **measured.endings,
+        **measured.endings(card),
     }
     atomic_write_text(directory / "results.json", json.dumps(results, indent=1) + "\n")
 

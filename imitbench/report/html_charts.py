@@ -171,13 +171,20 @@ def _break(at: str, height: str = "50%") -> Markup:
     return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y=height)
 
 
+_OUTLINES = {
+    "triangle": "M0-5.5L5 4H-5Z",
+    "cross": "M-5-2.5L-2.5-5L0-2.5L2.5-5L5-2.5L2.5 0L5 2.5L2.5 5L0 2.5L-2.5 5L-5 2.5L-2.5 0Z",
+}
+"""Paths of shapes that are no basic ones of SVG."""
+
+
 def _dot(at: str, color: int | None, height: str = "50%") -> Markup:
     """Draws the point of a strip, at a position in percent, in the shape of its method."""
     shape = "circle" if color is None else shape_of(color)
     if shape == "circle":
         return tag("circle", cx=at, cy=height, r="4.5", class_="dot")
-    if shape == "triangle":
-        drawn = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
+    if path := _OUTLINES.get(shape):
+        drawn = tag("path", d=path, class_="dot")
     else:
         turned = "rotate(45)" if shape == "diamond" else None
         drawn = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")

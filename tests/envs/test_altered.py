@@ -12,6 +12,7 @@ from imitbench.envs.mujoco_batch import agrees, knows
 PAIRS = {
     "imitbench/Pendulum-v0": "Pendulum-v1",
     "imitbench/CartPole-v0": "seals/CartPole-v0",
+    "imitbench/CliffWorld-v0": "seals/CliffWorld7x4-v0",
     "imitbench/MountainCar-v0": "seals/MountainCar-v0",
     "imitbench/Ant-v0": "seals/Ant-v1",
     "imitbench/HalfCheetah-v0": "seals/HalfCheetah-v1",
@@ -23,6 +24,7 @@ ALTERED = [
     ("imitbench/Pendulum-v0", {"gravity": 12.0}),
     ("imitbench/CartPole-v0", {"pole": 2.0}),
     ("imitbench/CartPole-v0", {"force": 0.5}),
+    ("imitbench/CliffWorld-v0", {"wall": True}),
     ("imitbench/MountainCar-v0", {"gravity": 1.2}),
     ("imitbench/MountainCar-v0", {"engine": 0.8}),
     ("imitbench/Ant-v0", {"front_legs": 0.5}),
@@ -75,6 +77,18 @@ def test_batches_of_the_simulator_step_altered_robots(own, changed):
     env = gym.make(own, disable_env_checker=True, **changed)
     assert knows(env)
     assert agrees(env)
+
+
+def test_steps_into_the_wall_of_the_cliff_world_stay_where_they_are():
+    free, walled = (gym.make("imitbench/CliffWorld-v0", wall=wall).unwrapped for wall in (0, 1))
+    beside, behind = 2 * 7 + 3, 1 * 7 + 4
+    up_right = 1  # to row 1, column 4; blown up with probability 0.3: to the cliff above
+    np.testing.assert_allclose(free.transition_matrix[beside, up_right, [behind, 4]], [0.7, 0.3])
+    moved = walled.transition_matrix[beside, up_right]
+    np.testing.assert_allclose(moved[[beside, behind, 4]], [0.7, 0, 0.3])
+    np.testing.assert_allclose(walled.transition_matrix.sum(axis=-1), 1)
+    outside = np.setdiff1d(np.arange(28), (11, 18))
+    assert not walled.transition_matrix[outside][:, :, [11, 18]].any()
 
 
 def test_a_pendulum_by_hand():

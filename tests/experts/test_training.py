@@ -81,7 +81,7 @@ def test_the_expert_s_card_describes_its_training(given, told, tmp_path):
     directory = train(card, tmp_path)
     spec = EnvironmentSpec.of_card("Pendulum-v1", card)
     measured = measure(spec, load_policy(directory), episodes=1, deterministic=False, seed=0)
-    write_measurement(directory, measured)
+    write_measurement(directory, card, measured)
     write_expert_card("Pendulum-v1", card, directory)
     assert told in (directory / "README.md").read_text()
 

@@ -1,4 +1,4 @@
-"""The learner for maximum causal entropy IRL."""
+"""The learners for IRL by maximum causal entropy, and by maximum entropy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch as th
 
+from imitbench.algorithms.maxent_irl import MaxEntIRL
 from imitbench.algorithms.mce_irl import MCEIRL, TabularRewardNet
 from imitbench.algorithms.mce_planning import policy_value_regret, reward_rank_correlation
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.cards.algorithm import Scalar
 from imitbench.data.tabular import TabularModel
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.records.runs import Budget
@@ -33,6 +35,9 @@ class MCEIRLLearner(Learner):
     correlation of the learned reward.
     """
 
+    METRICS = "mce_irl"
+    """First part of the names of its metrics."""
+
     def setup(
         self,
         task: Task,
@@ -49,18 +54,21 @@ class MCEIRLLearner(Learner):
         self._env = make_environment(task.environment)
         self._model = TabularModel.of(self._env, "task")
         self._iterations = 0
-        self._irl = MCEIRL(
-            list(demos),
-            self._env,
-            _make_reward_net(self._env, task).to(device),
-            rng,
+        self._irl = self._make_irl(
+            options,
+            demonstrations=list(demos),
+            env=self._env,
+            reward_net=_make_reward_net(self._env, task).to(device),
+            rng=rng,
             optimizer_kwargs={"lr": options["learning_rate"]},
-            discount=float(options["discount"] or 0.0),
             linf_eps=float(options["linf_eps"] or 0.0),
             grad_l2_eps=float(options["grad_l2_eps"] or 0.0),
             log_interval=None,
             custom_logger=configure(format_strs=[]),
         )
+
+    def _make_irl(self, options: Mapping[str, Scalar], **given: Any) -> MCEIRL:
+        return MCEIRL(**given, discount=float(options["discount"] or 0.0))
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -79,16 +87,17 @@ class MCEIRLLearner(Learner):
         wanted = self._irl.demo_state_om
         assert wanted is not None, "setup() passes demonstrations"
         difference = np.abs(visits - wanted)
+        name = self.METRICS
         metrics = {
-            "mce_irl/linf_delta": float(difference.max()),
-            "mce_irl/visit_distance": float(difference.sum() / wanted.sum() / 2),
-            "mce_irl/regret": policy_value_regret(self._env, self._irl.policy.pi),
+            f"{name}/linf_delta": float(difference.max()),
+            f"{name}/visit_distance": float(difference.sum() / wanted.sum() / 2),
+            f"{name}/regret": policy_value_regret(self._env, self._irl.policy.pi),
         }
         if self._model.rewards.ndim == 1:
             rewards = self._irl.rewards()
             correlation = reward_rank_correlation(rewards, self._model.rewards, wanted)
             if np.isfinite(correlation):
-                metrics["mce_irl/reward_rank_correlation"] = correlation
+                metrics[f"{name}/reward_rank_correlation"] = correlation
         return metrics
 
     def policy(self) -> BasePolicy:
@@ -107,6 +116,15 @@ class MCEIRLLearner(Learner):
         """Restores what `state_dict` returned."""
         self._irl.load_state_dict(state["irl"])
         self._iterations = state["iterations"]
+
+
+class MaxEntIRLLearner(MCEIRLLearner):
+    """The same for maximum entropy over paths, which has no discount."""
+
+    METRICS = "maxent_irl"
+
+    def _make_irl(self, options: Mapping[str, Scalar], **given: Any) -> MCEIRL:
+        return MaxEntIRL(**given)
 
 
 def _make_reward_net(env: Any, task: Task) -> RewardNet:
