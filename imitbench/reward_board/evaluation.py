@@ -8,7 +8,9 @@ are compared with others where there are any.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
@@ -17,6 +19,7 @@ from imitbench.bench.learners.reward_agreement import held_out_trajectories, rew
 from imitbench.bench.seeding import derive_seed
 from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
+from imitbench.data.tabular import TabularModel
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.envs.equations import equations_of
 from imitbench.errors import InputError
@@ -31,7 +34,13 @@ from imitbench.records.reward_scores import RewardProtocol, RewardScore, RewardS
 from imitbench.records.runs import EnvironmentSpec, RunSpec
 from imitbench.reward_board.optimization import Optimizations
 from imitbench.reward_board.outcomes import optimization_scores
-from imitbench.rewards.agreement import agreement, distances, undefined_measures
+from imitbench.rewards.agreement import (
+    Estimate,
+    agreement,
+    distances,
+    tabular_distances,
+    undefined_measures,
+)
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.distances import Steps
 from imitbench.store.run_dir import RunDirectory
@@ -41,6 +50,7 @@ from imitbench.version import __version__
 _CLOSED_FORM = (
     "the true reward of {env} is not known in closed form, as it must be for any pair of states"
 )
+_MOST_TRANSITIONS = 100_000  # of a tabular environment with exact distances
 
 
 def evaluate_reward(
@@ -171,8 +181,11 @@ def _distances(
 ) -> tuple[list[RewardScore], dict[str, str]]:
     """Returns EPIC and DARD distance, and why there is none of them."""
     env = make_environment(spec.environment)
-    equations = equations_of(env)
+    equations, table = equations_of(env), _small_table(env)
     env.close()
+    if table is not None:
+        exact = tabular_distances(net.predict, table, protocol.discount)
+        return _distance_scores(exact)
     if equations is None:
         why = _CLOSED_FORM.format(env=spec.environment.id)
         return [], {"epic": why, "dard": why}
@@ -193,6 +206,20 @@ def _distances(
         samples=protocol.samples,
         seed=derive_seed(spec.seed, "reward board, distances"),
     )
+    return _distance_scores(found)
+
+
+def _small_table(env: gym.Env[Any, Any]) -> TabularModel | None:
+    """The model of a tabular environment whose transitions can all be compared; or `None`."""
+    try:
+        model = TabularModel.of(env)
+    except ValueError:
+        return None
+    return model if model.transitions.size <= _MOST_TRANSITIONS else None
+
+
+def _distance_scores(found: Sequence[Estimate]) -> tuple[list[RewardScore], dict[str, str]]:
+    """Returns distances, and why others are undefined."""
     known = {each.measure for each in found}
     constant = "a reward is constant, or becomes so without its shaping"
     without = {name: constant for name in ("epic", "dard") if name not in known}

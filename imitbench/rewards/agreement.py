@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from imitbench.data.tabular import TabularModel
 from imitbench.rewards.distances import (
     Steps,
     canonical_distance,
     canonical_rewards,
     dard_rewards,
+    dard_tabular,
+    epic_tabular,
     step_rewards,
 )
 from imitbench.rewards.reward_function import RewardFn
@@ -260,6 +264,41 @@ def distances(
         _distance("dard", (dard[0], dard[1]), (plain[0], plain[1]), numbers),
     ]
     return [each for each in found if each is not None]
+
+
+def tabular_distances(reward_fn: RewardFn, model: TabularModel, discount: float) -> list[Estimate]:
+    """Exact EPIC and DARD distance of a reward from the true one of a tabular environment.
+
+    The transitions that are compared are, for EPIC, those of independent states and actions, all
+    equally likely; for DARD, those that the model takes from such states by such actions.
+
+    Args:
+        reward_fn: The reward.
+        model: The environment.
+        discount: Discount factor of the shaping that is removed.
+
+    Returns:
+        Both distances, whose intervals are points; one that is undefined, because a reward is
+        constant, is omitted.
+    """
+    shape = model.states, model.actions, model.states
+    state, action, following = (grid.ravel() for grid in np.indices(shape))
+    known = np.arange(model.states) if model.observations is None else model.observations
+    none = np.zeros(state.size, dtype=bool)
+    learned = np.asarray(reward_fn(known[state], action, known[following], none), np.float64)
+    both = learned.reshape(shape), model.rewards
+    measures: dict[Measure, Callable[[], float]] = {
+        "epic": partial(epic_tabular, *both, discount),
+        "dard": partial(dard_tabular, *both, discount, model.transitions),
+    }
+    found = []
+    for measure, compute in measures.items():
+        try:
+            value = compute()
+        except ValueError:  # a reward is constant
+            continue
+        found.append(Estimate(measure, ALL, value, value, value))
+    return found
 
 
 def _distance(

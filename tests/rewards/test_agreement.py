@@ -6,10 +6,19 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
+from support.tabular import small_model, state_numbers
 
+from imitbench.data.tabular import TabularModel
 from imitbench.envs.equations import equations_of
-from imitbench.rewards.agreement import ALL, agreement, correlation, distances, pair_accuracy
-from imitbench.rewards.distances import Steps
+from imitbench.rewards.agreement import (
+    ALL,
+    agreement,
+    correlation,
+    distances,
+    pair_accuracy,
+    tabular_distances,
+)
+from imitbench.rewards.distances import Steps, dard_tabular, epic_tabular
 from imitbench.rewards.reward_nets import BasicRewardNet
 
 GAMMA = 0.99
@@ -138,3 +147,36 @@ def test_the_distance_of_a_random_network_is_between(pendulum):
 
 def test_a_reward_that_is_only_shaping_has_no_distance(pendulum):
     assert of(lambda *step: GAMMA * potential(step[2]) - potential(step[0]), pendulum) == {}
+
+
+@pytest.mark.parametrize("make_env", [small_model, lambda **of: state_numbers(small_model(**of))])
+def test_distances_of_tables_are_exact(make_env):
+    model = TabularModel.of(make_env(deterministic=False))
+    rewards, number = model.rewards, {}
+    for state in range(model.states):
+        seen = state if model.observations is None else tuple(model.observations[state])
+        number[seen] = state
+
+    def states(obs):
+        return np.array([number[tuple(each) if each.ndim else int(each)] for each in obs])
+
+    def shaped(obs, acts, next_obs, dones):
+        potential = np.array([3.0, -2.0, 0.5])
+        before, after = states(obs), states(next_obs)
+        return 4 * rewards[before] + GAMMA * potential[after] - potential[before]
+
+    def other(obs, acts, next_obs, dones):
+        return rewards[states(obs)] + acts
+
+    def found(reward):
+        return by_measure(tabular_distances(reward, model, GAMMA))
+
+    for measure, estimate in found(shaped).items():
+        assert estimate.value == pytest.approx(0, abs=1e-6), measure
+    table = rewards[:, None] + np.arange(model.actions)
+    same = found(other)
+    assert same["epic", ALL].value == pytest.approx(epic_tabular(table, rewards, GAMMA))
+    exact = dard_tabular(table, rewards, GAMMA, model.transitions)
+    assert same["dard", ALL].value == pytest.approx(exact)
+    assert same["epic", ALL].low == same["epic", ALL].high == same["epic", ALL].value > 0.1
+    assert found(lambda obs, *_: np.ones(len(obs))) == {}
