@@ -45,6 +45,7 @@ class Tuning(Card):
         actions: Whether the actions of the demonstrations were hidden.
         mixture: Further trajectories in training, by the name of their set.
         trials: Number of trials of the search.
+        search_share: Share of the budget that each trial trained; `null` for all of it.
         env_steps: Environment steps of all completed runs of the search and of the held-out
             comparison; `null` in files of earlier versions.
         search_seeds: Seeds of the trials' runs.
@@ -67,6 +68,7 @@ class Tuning(Card):
     actions: Literal["shown", "hidden"] = "shown"
     mixture: Mixture = Field(default_factory=dict)
     trials: int = Field(ge=1)
+    search_share: float | None = Field(default=None, gt=0, le=1)
     env_steps: int | None = Field(default=None, ge=0)
     search_seeds: list[int]
     held_out_seeds: list[int]

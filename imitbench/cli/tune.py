@@ -42,9 +42,19 @@ HeldOutSeeds = Annotated[
     str, option("--held-out-seeds", "Seeds of the held-out comparison.", "SEEDS")
 ]
 Seed = Annotated[int, option("--seed", "Seed of the proposals.", min=0)]
+SearchShare = Annotated[
+    float,
+    option(
+        "--search-share",
+        "Share of the budget that each trial trains; the comparison trains all of it.",
+        "SHARE",
+        min=0.01,
+        max=1.0,
+    ),
+]
 Points = Annotated[
     int,
-    option("--points", "Number of equal parts of the budget; each ends with a measurement.", min=1),
+    option("--points", "Number of equal parts of a trial; each ends with a measurement.", min=1),
 ]
 Prune = Annotated[bool, option("--prune/--no-prune", "Stop bad trials early.")]
 Storage = Annotated[
@@ -84,6 +94,7 @@ def tune(
     search_seeds: SearchSeeds = "100,101,102",
     held_out_seeds: HeldOutSeeds = "200-204",
     seed: Seed = 0,
+    search_share: SearchShare = 1.0,
     points: Points = 5,
     prune: Prune = True,
     storage: Storage = "auto",
@@ -131,7 +142,7 @@ def tune(
     )
     request = make_tune_request(
         plan, resolved, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
-        held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
-        storage=storage,
+        held_out_seeds=held_out_seeds, best=best, search_share=search_share, points=points,
+        prune=prune, seed=seed, storage=storage,
     )  # fmt: skip
     run_tuning(request, resolved, target, jobs, json=json, quiet=quiet)

@@ -212,6 +212,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
             budget=settings.budget,
             **settings.regime.recorded,
             trials=comparison.trials,
+            **request.recorded_share,
             env_steps=comparison.env_steps,
             search_seeds=list(request.search_seeds),
             held_out_seeds=list(request.held_out_seeds),

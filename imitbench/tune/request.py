@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -115,7 +115,9 @@ class TuneRequest:
         search_seeds: Seeds of a trial's runs.
         held_out_seeds: Seeds of the held-out comparison with the defaults.
         best: Number of best trials in that comparison.
-        points: Number of equal parts of the budget, after each of which the objective is measured.
+        search_share: Share of the budget that each trial trains, in (0, 1]; the comparison trains
+            all of it.
+        points: Number of equal parts of a trial, after each of which the objective is measured.
         episodes: Episodes of a measurement during training.
         prune: Whether trials that are worse than the median are pruned.
         seed: Seed of the sampler.
@@ -131,6 +133,7 @@ class TuneRequest:
     search_seeds: tuple[int, ...] = (100, 101, 102)
     held_out_seeds: tuple[int, ...] = (200, 201, 202, 203, 204)
     best: int = 3
+    search_share: float = 1.0
     points: int = 5
     episodes: int = 10
     prune: bool = True
@@ -185,6 +188,11 @@ class TuneRequest:
         return [StudyScope(env_id, (env_id,)) for env_id in found]
 
     @property
+    def recorded_share(self) -> dict[str, Any]:
+        """`search_share` as files have it: left out if it is 1."""
+        return {} if self.search_share == 1 else {"search_share": self.search_share}
+
+    @property
     def goal(self) -> Objective:
         """The objective."""
         return OBJECTIVES[self.objective]
@@ -203,6 +211,17 @@ class TuneRequest:
         """
         plan, every = self.plan, {**self.base, **values}
         return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.request)
+
+    def trial_spec(self, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
+        """Returns the specification of a trial's run: that of `spec`, with its share of the budget.
+
+        Raises:
+            InputError: As `spec`.
+        """
+        spec = self.spec(env_id, values, seed)
+        amount = max(1, round(spec.budget.amount * self.search_share))
+        budget = spec.budget.model_copy(update={"amount": amount})
+        return spec.model_copy(update={"budget": budget})
 
     @property
     def defaults(self) -> dict[str, Scalar]:
@@ -225,10 +244,12 @@ class StudySettings(AbbreviatedRecord):
     Attributes:
         env: The environment's id, or the suite's name for a study of the whole suite.
         environments: Environments of a whole suite; empty for one environment.
+        search_share: As in `TuneRequest`; `None`, and not serialized, for 1.
         first_run: Id of the first trial's first run on each environment, which depends on all
             inputs of a run, such as the content of demonstrations or the code of a plug-in.
     """
 
+    optional = ("search_share",)
     schema_version: Literal[1] = 1
     algo: str
     implementation: str
@@ -248,6 +269,7 @@ class StudySettings(AbbreviatedRecord):
     episodes: int
     prune: bool
     sampler_seed: int
+    search_share: float | None = None
     storage: StorageKind
     space: dict[str, SearchSpace]
     values: dict[str, Scalar]
@@ -258,7 +280,7 @@ class StudySettings(AbbreviatedRecord):
         """Returns the settings of a request."""
         settings = request.plan.request
         seed = request.search_seeds[0]
-        first = [request.spec(env_id, {}, seed).run_id for env_id in scope.environments]
+        first = [request.trial_spec(env_id, {}, seed).run_id for env_id in scope.environments]
         return cls(
             algo=request.algorithm.name,
             implementation=request.algorithm.implementation,
@@ -279,6 +301,7 @@ class StudySettings(AbbreviatedRecord):
             space=request.space,
             values=request.base,
             first_run=" ".join(first),
+            **request.recorded_share,
         )
 
     @classmethod

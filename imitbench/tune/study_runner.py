@@ -284,7 +284,7 @@ class StudyRunner:
 
     def _specs(self, trial: Trial, env_id: str) -> list[RunSpec]:
         seeds = self._request.search_seeds
-        return [self._request.spec(env_id, trial.values, seed) for seed in seeds]
+        return [self._request.trial_spec(env_id, trial.values, seed) for seed in seeds]
 
     def _trial_job(self, trial: Trial) -> TrialJob:
         """Creates the job of a trial's runs on the first environment with missing runs."""

@@ -20,6 +20,19 @@ def test_an_algorithm_without_search_space_is_refused(make_request):
         make_request("random")
 
 
+def test_trials_train_their_share_of_the_budget(make_request):
+    request, half = make_request(), make_request(search_share=0.5)
+    whole, trial = (each.trial_spec("Pendulum-v1", {}, 100) for each in (request, half))
+    assert whole == request.spec("Pendulum-v1", {}, 100)
+    assert trial.budget.amount * 2 == whole.budget.amount
+    assert (trial.budget.name, trial.budget.unit) == (whole.budget.name, whole.budget.unit)
+    assert half.spec("Pendulum-v1", {}, 200).budget == whole.budget
+    assert trial.run_id != whole.run_id
+    settings = [StudySettings.of(each, PENDULUM) for each in (request, half)]
+    assert [each.model_dump().get("search_share") for each in settings] == [None, 0.5]
+    assert "search_share" not in settings[0].model_dump()
+
+
 def test_values_from_set_are_not_searched(make_request):
     request = make_request(plan=small_plan(overrides={"batch_size": "16", "bc.hidden_size": "8"}))
     assert "batch_size" not in request.space
@@ -52,6 +65,7 @@ def test_objectives_without_a_common_scale_are_not_averaged(make_request):
     ("change", "said"),
     [
         ({"search_seeds": (7,)}, r"another search seeds \(\[100\], not \[7\]\)"),
+        ({"search_share": 0.5}, r"another search share \(None, not 0.5\)"),
         ({"points": 4}, r"another points \(2, not 4\)"),
         ({"storage": "journal"}, r"another storage"),
         ({"plan": small_plan(budget="full")}, r"another budget \(quick, not full\)"),
