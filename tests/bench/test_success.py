@@ -272,9 +272,15 @@ def test_boards_follow_success_too(ran, tmp_path):
     assert call_imitbench(*words, cwd=ran).code == 0
     shown = (tmp_path / "site/leaderboard.md").read_text()
     assert "for success in every episode" in shown
+    assert "### Success" in shown
+    assert "Wilson" in shown
+    [table] = json.loads((tmp_path / "site/leaderboard.json").read_text())["tables"]
+    rates = {run["run_id"]: run["success_rate"] for row in table["rows"] for run in row["runs"]}
+    assert rates == {each["run_id"]: each["success_rate"] for each in documents(ran / "runs")}
     assert "do not follow" not in shown
     pages = "".join(path.read_text() for path in (tmp_path / "site").rglob("*.html"))
     assert "do not follow from the references" not in pages
+    assert "<h3>Success</h3>" in pages
 
 
 def test_two_policies_race_by_success(ran):

@@ -15,6 +15,7 @@ from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import render_json as board_json
+from imitbench.report.leaderboard.data_formats import render_markdown as board_markdown
 from imitbench.report.leaderboard.suite_page import render_suite
 from imitbench.report.markdown import render_markdown
 from imitbench.report.plots import check_figures, write_plots
@@ -205,5 +206,9 @@ def test_a_board_shows_them_on_the_page_of_the_suite(tmp_path, monkeypatch):
     page = render_suite(board, "classic")
     assert 'id="regimes-1"' in page
     assert "ranks by regime" in page
+    text = board_markdown(board)
+    assert "## Score by regime: classic" in text
+    ranks = text.partition("ranks by regime")[2].splitlines()
+    assert "| 1 | 10 | bc | gail | 2 | 1 | +1 |" in ranks
     [document] = json.loads(board_json(board))["regimes"]
     assert document["changes"][0]["ranks"][1]["overtakes"] == ["gail"]

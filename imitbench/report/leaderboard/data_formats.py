@@ -17,10 +17,11 @@ from imitbench.report.leaderboard.answers import answer_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.row_facts import package_versions, values_text
 from imitbench.report.markdown import escape, laid_out, table
-from imitbench.report.model import CellResult, Report, RewardBoardRow, StatisticsSettings
+from imitbench.report.model import CellResult, Report, RewardBoardRow, StatisticsSettings, Table
 from imitbench.report.regimes import regime_document
-from imitbench.report.report_tables import LIKELY
+from imitbench.report.report_tables import LIKELY, regime_tables
 from imitbench.report.reward_board import reward_table
+from imitbench.report.success_table import success_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
 from imitbench.util.quantities import json_value
@@ -201,7 +202,13 @@ def _cell(cell: CellResult) -> dict[str, Any]:
         "score_deterministic_mean": cell.score_deterministic,
         "score_likely_mean": cell.score_likely,
         "mean_length": cell.mean_length,
+        **_measured("success_rate", cell.success_rate),
     }
+
+
+def _measured(name: str, value: float | None) -> dict[str, float]:
+    """Returns an entry of what is measured in some environments only."""
+    return {} if value is None else {name: value}
 
 
 def _runs(row: BoardRow) -> list[dict[str, Any]]:
@@ -214,6 +221,7 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
             "submitted_by": run.submitter,
             **_columns(run.row, "env", "seed", "raw_return", "score", "score_deterministic",
                        "score_likely", "mean_length", "env_steps", "wall_s", "finished_at"),
+            **_measured("success_rate", run.row.success_rate),
             "episodes": run.episodes,
             "isolated": run.run.isolated,
         }
@@ -239,7 +247,15 @@ def render_markdown(board: Board) -> str:
         blocks.append(text.EMPTY)
     for part in board.sections:
         blocks += render_section(part, board)
+    for comparison in board.regimes:
+        blocks.append(f"## {escape(f'Score by regime: {comparison.title}')}")
+        for each in regime_tables(comparison, board.method.level):
+            blocks += _under(each.title.removeprefix(f"{comparison.title}, "), each)
     return "\n\n".join(blocks) + "\n"
+
+
+def _under(heading: str, given: Table) -> list[str]:
+    return [f"### {escape(heading)}", *laid_out(given)]
 
 
 def render_section(part: BoardSection, board: Board) -> list[str]:
@@ -258,6 +274,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         if row.kind == "run"
     ]
     environments = [escape(env) for env in section.environments]
+    success = success_table([row.result for row in part.rows], board.method.episodes)
     return [
         f"## {escape(part.title)}",
         "\n".join(f"- {escape(each)}" for each in answer_of(part, board.method).sentences),
@@ -266,6 +283,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
         *([table(("Algorithm", *environments), quiet, names=1), _QUIET] if quiet else []),
+        *(_under("Success", success) if success.rows else []),
         *(laid_out(reward_table(section.rewards)) if section.rewards else []),
         *(["\n".join(f"- {escape(note)}" for note in section.notes)] if section.notes else []),
     ]

@@ -21,6 +21,7 @@ from imitbench.report.leaderboard.row_facts import level_text, package_versions
 from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
 from imitbench.report.reward_board import REWARDS, reward_table
 from imitbench.report.score_axis import AxisScale, marks
+from imitbench.report.success_table import success_table
 
 _EXTERNAL = (
     "Numbers of other tools or papers, as they were imported. They are neither ranked, nor "
@@ -190,6 +191,9 @@ def _table(part: BoardSection, board: Board) -> Markup:
     if imported:
         heading_there = tag("h3", "External, imported numbers")
         parts += [heading_there, table(imported, "external", "external", _EXTERNAL)]
+    success = success_table([row.result for row in part.rows], board.method.episodes)
+    if success.rows:
+        parts += [tag("h3", success.title), html_tables.laid_out(success)]
     if section.rewards:
         heading_there = tag("h3", "Reward board", id=_rewards_id(part))
         drawn = html_tables.laid_out(reward_table(section.rewards))
