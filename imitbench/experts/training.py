@@ -1,6 +1,7 @@
 """Trains or computes the experts of a suite by the recipes on its card.
 
-During a training, the expert's folder has `checkpoint/` with the state to resume from.
+Until it is trained and measured, the expert's folder has `checkpoint/`, with its recipe and the
+state to resume from.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ Progress = Callable[[int, float], None]
 """Called with (environment steps so far, mean return of the episodes since the last call)."""
 
 _RETURN = "rollout/return_mean"
+_CHECKPOINTS, _CLAIM, _RESULTS = "checkpoint", "recipe.json", "results.json"
 _CURVE_POINTS = 100
 
 
@@ -102,7 +104,8 @@ def train_expert(
 ) -> None:
     """Trains one expert and writes it, without pickle, in the layout of a hub repository.
 
-    A training that was stopped or killed resumes from its last checkpoint.
+    A training that was stopped or killed resumes from its last checkpoint. One that ended, and was
+    never measured, is not repeated.
 
     Args:
         env_id: Gymnasium id.
@@ -119,13 +122,16 @@ def train_expert(
     """
     recipe = card.expert_in(env_id)
     target = directory / recipe.repo
-    checkpoints = target / "checkpoint"
+    checkpoints = target / _CHECKPOINTS
+    if _is_only_unmeasured(target, recipe):
+        return
     if recipe.algo == "exact":
         made = _compute(env_id, card)
     else:
         with catch_interrupts() as interruption:
             monitor = _Monitor(progress, interruption)
             made = _train(env_id, card, device, checkpoints, checkpoint_s, monitor)
+    (target / _RESULTS).unlink(missing_ok=True)  # of an earlier policy
     save_policy(made.policy, target)
     settings = {
         "algo": recipe.algo,
@@ -143,7 +149,12 @@ def train_expert(
         wall_s=round(made.wall_s, 1),
         curve=made.curve,
     ).write(target)
-    shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def _is_only_unmeasured(target: Path, recipe: ExpertRecipe) -> bool:
+    claim = target / _CHECKPOINTS / _CLAIM
+    trained = ExpertTraining.read(target) is not None and not (target / _RESULTS).exists()
+    return trained and claim.is_file() and claim.read_text() == _record(recipe)
 
 
 def train_until(
@@ -178,15 +189,18 @@ def train_until(
 
 def _claim(checkpoints: Path, recipe: ExpertRecipe) -> None:
     """Creates the folder of a training's checkpoints, which belongs to one recipe."""
-    # `home` says where an expert is, not how it is trained.
-    record = json.dumps(recipe.model_dump(mode="json", exclude={"home"}), indent=1) + "\n"
-    path = checkpoints / "recipe.json"
-    if path.is_file() and path.read_text() != record:
+    path = checkpoints / _CLAIM
+    if path.is_file() and path.read_text() != _record(recipe):
         raise InputError(
             f"{checkpoints}: holds a training by another recipe; delete it, or name a new folder"
         )
     checkpoints.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, record)
+    atomic_write_text(path, _record(recipe))
+
+
+def _record(recipe: ExpertRecipe) -> str:
+    # `home` says where an expert is, not how it is trained.
+    return json.dumps(recipe.model_dump(mode="json", exclude={"home"}), indent=1) + "\n"
 
 
 def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
@@ -288,6 +302,8 @@ class _Monitor(Monitor):
 def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> None:
     """Writes `README.md` from `training.json` and `results.json`, in the expert's folder.
 
+    Its checkpoints are not needed any more, and are deleted.
+
     Args:
         env_id: Gymnasium id.
         card: The environment's card.
@@ -295,7 +311,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     """
     training = ExpertTraining.read(directory)
     assert training is not None, "it is written after training"
-    results = json.loads((directory / "results.json").read_text())
+    results = json.loads((directory / _RESULTS).read_text())
     mean, std = results["mean_reward"], results["std_reward"]
     recipe = card.expert_in(env_id)
     exact = recipe.algo == "exact"
@@ -328,6 +344,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         "neither is a pickle.\n"
     )
     atomic_write_text(directory / "README.md", text)
+    shutil.rmtree(directory / _CHECKPOINTS, ignore_errors=True)
 
 
 def _aids(recipe: ExpertRecipe) -> str:

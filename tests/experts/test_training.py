@@ -84,6 +84,7 @@ def test_the_expert_s_card_describes_its_training(given, told, tmp_path):
     write_measurement(directory, card, measured)
     write_expert_card("Pendulum-v1", card, directory)
     assert told in (directory / "README.md").read_text()
+    assert not (directory / "checkpoint").exists()
 
 
 @pytest.mark.parametrize("where", ["kwargs", "training_kwargs"])
@@ -151,7 +152,9 @@ def test_a_killed_training_resumes_and_gives_the_same_expert(recipe, tmp_path):
     curves = [json.loads((folder / "training.json").read_text()) for folder in (killed, whole)]
     assert curves[0]["curve"] == curves[1]["curve"]
     assert len(curves[0]["curve"]) >= 2
-    assert not (killed / "checkpoint").exists()
+    unmeasured = (killed / "policy.safetensors").stat().st_mtime_ns
+    train(card, tmp_path / "killed", kill)  # nothing is left to train
+    assert (killed / "policy.safetensors").stat().st_mtime_ns == unmeasured
 
 
 def test_checkpoints_belong_to_one_recipe(tmp_path):
