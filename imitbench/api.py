@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
-    from imitbench.cards.suite import BudgetName
     from imitbench.race.reporting import RaceSummary
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
@@ -89,7 +88,7 @@ def run(
     env: Names = None,
     *,
     seeds: int | Sequence[int] | str = 3,
-    budget: BudgetName = "default",
+    budget: str = "default",
     n_demos: int | Sequence[int | None] | None = None,
     demo_every: int | None = None,
     regime: str | Sequence[str] | None = None,
@@ -113,7 +112,7 @@ def run(
         suite: Name of a suite of environments, or its folder; or several.
         env: Selects environments whose id matches one of these shell-style patterns.
         seeds: Number of seeds (`3` for 0, 1, 2), or the seeds.
-        budget: Amount of training: `quick`, `default` or `full`.
+        budget: Amount of training: `quick`, `default`, `full`, or a part such as `default/10`.
         n_demos: Number of demonstrations, or several, each for its own runs; `None` for those of
             the suite's default regime, which are all unless its card says otherwise.
         demo_every: Keep one step out of so many of each demonstration; `None` for all steps.
@@ -177,7 +176,7 @@ def race(
     margin: float = 0.05,
     failed_runs: Literal["either", "count-as-random", "exclude"] = "either",
     acting: ActingChoice | None = None,
-    budget: BudgetName = "default",
+    budget: str = "default",
     n_demos: int | None = None,
     demo_every: int | None = None,
     regime: str | None = None,

@@ -11,7 +11,8 @@ from typing import Literal
 from imitbench.bench import artifacts
 from imitbench.bench.supplement import check_ranking, pin_supplement
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
-from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
+from imitbench.cards.budgets import recorded_budget
+from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
 from imitbench.hub.reported_results import read_reported_return
 from imitbench.records.bundled_cards import bundled_suite
@@ -164,9 +165,9 @@ def reference_scores(
     )
 
 
-def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
-    unit = environment.budgets[name].recorded_unit(algorithm.budget_unit)
-    return Budget(name=name, unit=unit, amount=environment.amount(name, unit))
+def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: str) -> Budget:
+    unit, amount = recorded_budget(environment.budgets, name, algorithm.budget_unit)
+    return Budget(name=name, unit=unit, amount=amount)
 
 
 def _pin_demos(

@@ -14,6 +14,7 @@ from imitbench.cards.algorithm import (
     LocatedCard,
     Scalar,
 )
+from imitbench.cards.budgets import BUDGET_NAMES, BudgetAmounts, WholeBudget, split_budget
 from imitbench.cards.demonstrations import (
     FULL,
     DemoSet,
@@ -27,9 +28,6 @@ from imitbench.cards.success import CardSuccess
 from imitbench.cards.wrappers import EnvironmentWrapper
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
-
-BudgetName = Literal["quick", "default", "full"]
-BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
 
 ScoreOne = Literal["expert", "demonstrations", "card", "success"]
 """What is score 1: the mean return of the expert or of the demonstrators, a number on the card, or
@@ -187,32 +185,6 @@ class ExpertRecipe(Card):
         return {name: getattr(self, name) for name in names}
 
 
-class BudgetAmounts(Card):
-    """Training amount in each unit.
-
-    Attributes:
-        replay_steps: `None` if methods with a replay buffer have as many steps as others.
-    """
-
-    env_steps: int = Field(ge=1)
-    replay_steps: int | None = Field(default=None, ge=1)
-    batches: int = Field(ge=1)
-
-    def in_unit(self, unit: BudgetUnit) -> int:
-        """Returns the amount in a unit; 0 for methods that do not train."""
-        if unit == "none":
-            return 0
-        if unit == "replay_steps" and self.replay_steps is not None:
-            return self.replay_steps
-        return self.batches if unit == "batches" else self.env_steps
-
-    def recorded_unit(self, unit: BudgetUnit) -> BudgetUnit:
-        """Returns the unit that a method with this unit is recorded with."""
-        if unit == "replay_steps" and self.replay_steps is None:
-            return "env_steps"
-        return unit
-
-
 ATARI = "ALE/"
 """Beginning of the ids of Atari games, which the extra `atari` installs."""
 
@@ -275,8 +247,8 @@ class EnvironmentCard(Card):
     minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
     success: CardSuccess | None = None
-    budgets: dict[BudgetName, BudgetAmounts]
-    earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
+    budgets: dict[WholeBudget, BudgetAmounts]
+    earlier_budgets: dict[WholeBudget, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None
     variant_of: str | None = None
     wrappers: list[EnvironmentWrapper] = Field(default_factory=list)
@@ -381,21 +353,26 @@ class EnvironmentCard(Card):
             )
         return self.expert
 
-    def amount(self, budget: BudgetName, unit: BudgetUnit) -> int:
-        """Returns the amount of a budget in the unit of a method."""
-        return self.budgets[budget].in_unit(unit)
+    def amount(self, budget: str, unit: BudgetUnit) -> int:
+        """Returns the amount of a budget, or of a part of one, in the unit of a method."""
+        whole, part = split_budget(budget)
+        return self.budgets[whole].in_unit(unit, part)
 
-    def was_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> bool:
+    def was_amount(self, budget: str, unit: BudgetUnit, amount: int) -> bool:
         """Whether this was an earlier amount of a budget, and is not the current one."""
-        amounts = [earlier.in_unit(unit) for earlier in self.earlier_budgets.get(budget, ())]
-        return amount in amounts and amount != self.amount(budget, unit)
+        return amount != self.amount(budget, unit) and self._earlier(budget, unit, amount) != []
 
-    def with_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> EnvironmentCard:
+    def with_amount(self, budget: str, unit: BudgetUnit, amount: int) -> EnvironmentCard:
         """Returns the card with an earlier amount of a budget; itself if it never had it."""
         if not self.was_amount(budget, unit, amount):
             return self
-        then = next(e for e in self.earlier_budgets[budget] if e.in_unit(unit) == amount)
-        return self.model_copy(update={"budgets": {**self.budgets, budget: then}})
+        then = self._earlier(budget, unit, amount)[0]
+        whole = split_budget(budget)[0]
+        return self.model_copy(update={"budgets": {**self.budgets, whole: then}})
+
+    def _earlier(self, budget: str, unit: BudgetUnit, amount: int) -> list[BudgetAmounts]:
+        whole, part = split_budget(budget)
+        return [e for e in self.earlier_budgets.get(whole, ()) if e.in_unit(unit, part) == amount]
 
 
 class SuiteCard(LocatedCard):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from imitbench.cards.suite import BudgetName
     from imitbench.experts.lookup import ListedEnvironment
     from imitbench.report.survival import Audit
 
@@ -87,7 +86,7 @@ def _run(
     listed: ListedEnvironment,
     algo: str,
     seeds: Sequence[int],
-    budget: BudgetName,
+    budget: str,
     resolved: RunOptions,
     out: Path,
     *,
@@ -122,7 +121,7 @@ def _trained(
     env: str,
     algo: str,
     seeds: Sequence[int],
-    budget: BudgetName,
+    budget: str,
     demos: str | None,
     *,
     quiet: bool,

@@ -53,6 +53,13 @@ def demos(incomplete: str) -> list[str]:
     return _beginning(incomplete, {card.demos.repo: None for _, card in _environments(None)})
 
 
+def budgets(incomplete: str) -> list[str]:
+    """Returns names of budgets."""
+    from imitbench.cards.budgets import BUDGET_NAMES
+
+    return _beginning(incomplete, BUDGET_NAMES)
+
+
 def executors(incomplete: str) -> list[str]:
     """Returns names of executors."""
     from imitbench.executors.registry import executor_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from imitbench.cards.suite import BudgetName
+from imitbench.cards.budgets import parse_budget
 from imitbench.cli import completion
 from imitbench.cli.options import option
 
@@ -39,7 +39,16 @@ Config = Annotated[
         "default|tuned|FILE",
     ),
 ]
-Budget = Annotated[BudgetName, option("--budget", "Amount of training.")]
+Budget = Annotated[
+    str,
+    option(
+        "--budget",
+        "Amount of training: quick, default, full, or a part of one, such as default/10.",
+        "NAME",
+        complete=completion.budgets,
+        parser=parse_budget,
+    ),
+]
 Demos = Annotated[
     str | None, option("--n-demos", "Demonstrations to learn from: 10, or 1,3,all.", "N")
 ]

@@ -22,7 +22,7 @@ from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.provenance import describe_provenance, now
 from imitbench.bench.request import PluginSelection
 from imitbench.cards.algorithm import setting_text
-from imitbench.cards.suite import BUDGET_NAMES
+from imitbench.cards.budgets import is_budget
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
 from imitbench.published.results_folder import read_run
@@ -246,8 +246,8 @@ def _plan(spec: RunSpec, seeds: Sequence[int], plugins: PluginSelection, notify:
         )
     if spec.implementation_digest != card.origin.digest:
         raise InputError(f"the named source of {card.name} differs from that of the run")
-    budget = next((name for name in BUDGET_NAMES if name == spec.budget.name), None)
-    if budget is None:
+    budget = spec.budget.name
+    if not is_budget(budget):
         raise InputError(f"this package has no budget {one_line(spec.budget.name, 40)!r}")
     env_id, unit, amount = spec.environment.id, spec.budget.unit, spec.budget.amount
     if env_id in suite.environments:

@@ -16,9 +16,10 @@ from imitbench.bench.monitor import Monitor
 from imitbench.bench.plan import Plan, plan_request
 from imitbench.bench.single_run import TrainingSetup, train_single
 from imitbench.cards.algorithm import AlgorithmCard, Scalar, setting_text
+from imitbench.cards.budgets import BudgetAmounts, WholeBudget, recorded_budget
 from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.plugins import find_algorithm
-from imitbench.cards.suite import BudgetAmounts, BudgetName, mismatch
+from imitbench.cards.suite import mismatch
 from imitbench.errors import InputError
 from imitbench.experts.lookup import ListedEnvironment
 from imitbench.experts.measurement import REFERENCE_SEED, measure
@@ -37,7 +38,7 @@ _ON_POLICY = {"plus": "constant_plus", "minus": "constant_minus", "zero": "zero_
 _OFF_POLICY = "constant_reward"
 CONTROLS = tuple(_REWARDS)
 
-BUDGETS: dict[BudgetName, BudgetAmounts] = {
+BUDGETS: dict[WholeBudget, BudgetAmounts] = {
     "quick": BudgetAmounts(env_steps=50_000, replay_steps=20_000, batches=5_000),
     "default": BudgetAmounts(env_steps=500_000, replay_steps=200_000, batches=20_000),
     "full": BudgetAmounts(env_steps=2_000_000, replay_steps=1_000_000, batches=80_000),
@@ -105,7 +106,7 @@ def plan_audit(
     listed: ListedEnvironment,
     algo: str,
     seeds: Sequence[int],
-    budget: BudgetName,
+    budget: str,
     device: DeviceChoice,
     notify: Notify,
 ) -> dict[str, Plan]:
@@ -160,7 +161,7 @@ def train_audit(
     env: str,
     algo: str,
     seeds: Sequence[int],
-    budget: BudgetName,
+    budget: str,
     demos: str | None,
     command: str,
     watch: Watch,
@@ -221,10 +222,10 @@ def train_audit(
 
 
 def _request(
-    env: str, control: Control, seed: int, budget: BudgetName, demos: str | None
+    env: str, control: Control, seed: int, budget: str, demos: str | None
 ) -> TrainingRequest:
     card = control.card
-    amount = BUDGETS[budget].in_unit(card.budget_unit)
+    _, amount = recorded_budget(BUDGETS, budget, card.budget_unit)
     of_steps = card.budget_unit != "batches"
     return TrainingRequest(
         algo=card.name,

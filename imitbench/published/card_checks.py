@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from imitbench.cards.algorithm import STEP_UNITS, Scalar
+from imitbench.cards.budgets import BUDGET_NAMES, is_budget
 from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.cards.demonstrations import DemoSet, PolicySet
 from imitbench.cards.suite import (
-    BUDGET_NAMES,
     EnvironmentCard,
     ExpertRecipe,
     ScoreOne,
@@ -101,9 +101,9 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
     card, budget = environment_of(spec), spec.budget
     if card is None:
         return
-    if budget.name not in BUDGET_NAMES:
+    if not is_budget(budget.name):
         known = ", ".join(BUDGET_NAMES)
-        what = f"budget {one_line(budget.name, 40)!r} is not one of {known}"
+        what = f"budget {one_line(budget.name, 40)!r} is not one of {known}, nor a part"
         findings.fail("budget", where, what, _RERUN)
         return
     due = card.amount(budget.name, budget.unit)

@@ -6,8 +6,9 @@ import math
 from functools import cache
 
 from imitbench.cards.algorithm import AlgorithmCard, Role
+from imitbench.cards.budgets import is_budget
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
-from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, References, SuiteCard
+from imitbench.cards.suite import EnvironmentCard, References, SuiteCard
 from imitbench.records.runs import Isolation, ReferenceRow, ReferenceScores, RunSpec
 from imitbench.stats.normalization import has_scale, normalize
 
@@ -98,9 +99,9 @@ def budget_label(spec: RunSpec) -> str:
     """Returns the label of a run's budget: its name, with the amount if it was changed since."""
     name, amount = spec.budget.name, spec.budget.amount
     card = environment_of(spec)
-    for known in BUDGET_NAMES:
-        if card is not None and known == name and card.was_amount(known, spec.budget.unit, amount):
-            return f"{name}-{amount}"
+    known = card is not None and is_budget(name)
+    if card is not None and known and card.was_amount(name, spec.budget.unit, amount):
+        return f"{name}-{amount}"
     return name
 
 

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from imitbench.cards.algorithm import Role
+from imitbench.cards.budgets import budget_order
 from imitbench.records.bundled_cards import bundled_suite, likely_score, measured_references
 from imitbench.records.reward_scores import RewardScoreRow
 from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
@@ -49,7 +50,6 @@ from imitbench.store.external_results import ExternalScoreRow
 
 LEVEL = 0.95
 SECONDS_PER_HOUR = 3600.0
-BUDGET_ORDER = ("quick", "default", "full")
 
 Aggregate = Literal["mean", "iqm", "median", "gap"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "iqm", "median", "gap")
@@ -243,14 +243,23 @@ def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Condi
     return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=conditions_order)
 
 
-def conditions_order(conditions: Conditions) -> tuple[int, str, float, int, bool, str, str]:
+def conditions_order(
+    conditions: Conditions,
+) -> tuple[tuple[int, int], str, float, int, bool, str, str]:
     """Returns a key that sorts by budget and regime, from small to large ones, then by source."""
     budget, n_demos = conditions.budget, conditions.n_demos
-    rank = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
     demos = math.inf if n_demos == "all" else n_demos or -1
     hidden = conditions.demo_actions == "hidden"
     every, mixture = -(conditions.demo_every or 1), conditions.mixture or ""
-    return rank, budget or "", demos, every, hidden, mixture, conditions.source or ""
+    return (
+        budget_order(budget),
+        budget or "",
+        demos,
+        every,
+        hidden,
+        mixture,
+        conditions.source or "",
+    )
 
 
 def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:

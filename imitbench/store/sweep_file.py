@@ -17,8 +17,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from imitbench.cards.budgets import BudgetName
 from imitbench.cards.demonstrations import Mixture, Regime
-from imitbench.cards.suite import BudgetName
 from imitbench.errors import InputError
 from imitbench.records.runs import (
     RUN_ID_LENGTH,

@@ -234,7 +234,7 @@ def default_name(algo: str, suite: str, per: Per, objective: str, budget: str) -
     parts = [algo, suite]
     parts += [f"per-{per}"] * (per != "environment")
     parts += [objective] * (objective != "return")
-    parts += [budget] * (budget != "default")
+    parts += [budget.replace("/", "-")] * (budget != "default")
     return "-".join(parts)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from imitbench.bench.request import PluginSelection
+from imitbench.cards.budgets import BudgetAmounts
 from imitbench.cards.catalog import load_algorithm, load_suite
-from imitbench.cards.suite import BudgetAmounts
 from imitbench.conformance import reproduction
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Findings

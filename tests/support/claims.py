@@ -16,8 +16,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from imitbench.cards.budgets import BudgetName
 from imitbench.cards.catalog import algorithm_names, suite_names
-from imitbench.cards.suite import BudgetName, mismatch
+from imitbench.cards.suite import mismatch
 from imitbench.errors import InputError, did_you_mean
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.published import PublishedRun

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from imitbench.cards.suite import BudgetAmounts
+from imitbench.cards.budgets import BudgetAmounts
 from support.plans import make_plan
 
 AMOUNTS = BudgetAmounts(env_steps=4096, batches=40)

@@ -54,6 +54,7 @@ def test_default_names_distinguish_tunings():
         "bc-seals-demo-likelihood-quick"
     )
     assert default_name("bc", "seals", "suite", "return", "quick") == "bc-seals-per-suite-quick"
+    assert default_name("bc", "seals", "environment", "return", "full/4") == "bc-seals-full-4"
 
 
 def test_objectives_without_a_common_scale_are_not_averaged(make_request):
