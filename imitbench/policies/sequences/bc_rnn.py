@@ -61,7 +61,7 @@ class RecurrentPolicy(SequencePolicy):
         hidden_size: int = 128,
         layers: int = 1,
         n_components: int = 5,
-        min_std: float = 0.01,
+        min_std: float = 0.1,
         low_noise: bool = True,
         image_features: int = 64,
     ) -> None:
