@@ -176,8 +176,9 @@ def _dot(at: str, color: int | None, height: str = "50%") -> Markup:
     shape = "circle" if color is None else shape_of(color)
     if shape == "circle":
         return tag("circle", cx=at, cy=height, r="4.5", class_="dot")
-    if shape == "triangle":
-        drawn = tag("path", d="M0-5.5L5 4H-5Z", class_="dot")
+    paths = {"triangle": "M0-5.5L5 4H-5Z", "cross": "M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z"}
+    if shape in paths:
+        drawn = tag("path", d=paths[shape], class_="dot")
     else:
         turned = "rotate(45)" if shape == "diamond" else None
         drawn = tag("rect", x="-4", y="-4", width="8", height="8", transform=turned, class_="dot")

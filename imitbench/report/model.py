@@ -463,15 +463,16 @@ PALETTE = (
 """Colors by Okabe and Ito, which most people can distinguish; `report.css` has the same."""
 
 
-SHAPES = ("circle", "square", "diamond", "triangle")
-"""Shapes of spots and dots: with the palette, 40 methods that can be told apart."""
+SHAPES = ("circle", "square", "diamond", "triangle", "cross")
+"""Shapes of spots and dots: with the palette, 50 methods that can be told apart."""
 
 KNOWN = (
     "bc", "gail", "airl", "dagger", "sqil", "density", "preference_comparisons", "iq_learn", "dac",
     "mce_irl", "adril", "bc_ensemble", "bc_flow", "bc_gmm", "bc_mse", "cpl", "csil",
     "ensemble_dagger", "hype", "ls_iq", "novelty_dagger", "pebble", "pwil", "value_dice",
     "f_irl", "ml_irl", "gaifo", "bco", "dac_obs", "ls_iq_obs", "pwil_obs", "opolo", "trex", "drex",
-    "iswbc", "bc_all", "dwbc", "demodice", "smodice",
+    "iswbc", "bc_all", "dwbc", "demodice", "smodice", "bc_rnn", "act", "diffusion_policy",
+    "flow_policy",
 )  # fmt: skip
 """Methods whose number is their index here, so that they look the same on every page."""
 

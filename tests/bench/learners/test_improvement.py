@@ -30,6 +30,7 @@ AMOUNTS |= {"gaifo": 160_000, "bco": 2000, "dac_obs": 6000, "ls_iq_obs": 3000}
 AMOUNTS |= {"pwil_obs": 6000, "opolo": 6000}
 AMOUNTS |= {"bc_all": 1500, "demodice": 1500}
 AMOUNTS |= dict.fromkeys(("dwbc", "iswbc", "smodice"), 4000)
+AMOUNTS |= {"bc_rnn": 1000, "act": 1000, "diffusion_policy": 1000, "flow_policy": 1000}
 # Those of a card suit a training that is many times as long.
 SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
@@ -47,6 +48,7 @@ SETTINGS = {
     "pwil": {**FASTER, "prefill": "1000"},
     "pwil_obs": FASTER,
     "smodice": {"disc_batches": "300", "divergence": "kl"},
+    **dict.fromkeys(("diffusion_policy", "flow_policy"), {"channels": "32"}),
 }
 TRAINED = [
     name
