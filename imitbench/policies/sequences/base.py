@@ -114,7 +114,7 @@ class SequencePolicy(StatefulPolicy, ABC):
     def encode_windows(self, obs: th.Tensor) -> th.Tensor:
         """Vectors of windows of observations, shape (batch, observations, size)."""
         vectors: th.Tensor = self.encoder(obs.flatten(0, 1))
-        return vectors.unflatten(0, obs.shape[:2])
+        return vectors.reshape(*obs.shape[:2], -1)
 
     def normalized(self, acts: th.Tensor) -> th.Tensor:
         """Normalized actions of windows, shape (batch, actions, n_actions)."""

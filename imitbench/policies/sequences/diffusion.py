@@ -46,7 +46,7 @@ class PlanGenerator(ChunkPolicy):
         ValueError: As `ChunkPolicy` and `PlanUNet`, or `horizon` is no such multiple.
     """
 
-    own_arguments = ("history", "horizon", "execute", "channels", "levels")
+    own_arguments: tuple[str, ...] = ("history", "horizon", "execute", "channels", "levels")
     fixed_noise: th.Tensor
 
     def __init__(

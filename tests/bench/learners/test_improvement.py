@@ -48,7 +48,8 @@ SETTINGS = {
     "pwil": {**FASTER, "prefill": "1000"},
     "pwil_obs": FASTER,
     "smodice": {"disc_batches": "300", "divergence": "kl"},
-    **dict.fromkeys(("diffusion_policy", "flow_policy"), {"channels": "32"}),
+    "diffusion_policy": {"channels": "32"},
+    "flow_policy": {"channels": "32"},
 }
 TRAINED = [
     name

@@ -286,7 +286,8 @@ def test_the_schedule_is_a_squared_cosine():
         return np.cos((time + 0.008) / 1.008 * np.pi / 2) ** 2
 
     np.testing.assert_allclose(kept[:-1], level(times)[:-1] / level(0.0), rtol=1e-4)
-    assert kept[-1].item() == pytest.approx(kept[-2].item() * 0.001, rel=1e-3)  # beta is at most 0.999
+    # Beta is at most 0.999.
+    assert kept[-1].item() == pytest.approx(kept[-2].item() * 0.001, rel=1e-3)
 
 
 def test_fixed_plans_begin_at_stored_noise_and_random_ones_at_torch_s():
