@@ -155,7 +155,7 @@ class SequenceOptions:
     """
 
     batch_size: int = 64
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     weight_decay: float = 1e-6
     average_power: float | None = None
 

@@ -151,12 +151,16 @@ BIMODAL = {
 
 
 def of_two_minds():
-    """Experts who see nothing, and do 1 in half of the episodes and -1 in the others."""
+    """Where experts see 0, half of them do 1 and the others -1; where they see 1, they do 0.5."""
     return [
         TrajectoryWithRew(
-            np.zeros((9, 1), np.float32), np.full((8, 1), sign, np.float32), None, True, np.zeros(8)
+            np.full((9, 1), seen, np.float32),
+            np.full((8, 1), done, np.float32),
+            None,
+            True,
+            np.zeros(8),
         )
-        for sign in (1.0, -1.0)
+        for seen, done in ((0.0, 1.0), (0.0, -1.0), (1.0, 0.5))
     ]
 
 
@@ -179,10 +183,14 @@ def test_both_modes_of_an_expert_are_learned(cls, options, batches):
     settings = SequenceOptions(learning_rate=0.01, average_power=0.75)
     trainer = trainer_of(cls(ONE, ONE, **options), of_two_minds(), settings)
     trainer.train(batches)
-    seen = np.zeros((1, 200, 1), np.float32)
+    seen = np.zeros((1, 300, 1), np.float32)
+    seen[:, 200:] = 1.0
     [sampled], [fixed] = (
         act_in_turn(trainer.policy, seen, deterministic=each)[:, :, 0] for each in (False, True)
     )
+    for acted in (sampled, fixed):
+        assert abs(acted[200:] - 0.5).mean() < 0.25
+    sampled, fixed = sampled[:200], fixed[:200]
     assert (abs(sampled) > 0.5).mean() > 0.9
     assert 0.3 < (sampled > 0).mean() < 0.7
     assert (abs(fixed) > 0.5).all()
