@@ -45,6 +45,7 @@ SMALL = {
     },
     "pwil": OFF_POLICY,
     "ranked_rewards": {"policy(100_000)": "policy(2_048)"},
+    "sequences": {"train(2_000)": "train(4)"},
     "sqil": {"total_timesteps=20_000": "total_timesteps=600"},
     "value_dice": OFF_POLICY,
 }

@@ -425,12 +425,18 @@ class MethodChecker:
 
 
 def _speed_baseline(card: AlgorithmCard) -> AlgorithmCard:
-    """Returns the method to compare speeds with: of the same unit, a control if possible."""
+    """Returns the method to compare speeds with.
+
+    Of the same unit, it is a control if possible, and acts in as many kinds of spaces as any other.
+    """
     bundled = (load_algorithm(name) for name in algorithm_names())
     fitting = [method for method in bundled if method.budget_unit == card.budget_unit]
-    return min(
-        fitting, key=lambda method: (method.needs.tabular, method.role != "control", method.name)
-    )
+
+    def order(method: AlgorithmCard) -> tuple[bool, bool, int, str]:
+        needs = method.needs
+        return needs.tabular, method.role != "control", -len(needs.action_spaces), method.name
+
+    return min(fitting, key=order)
 
 
 def _raised(error: Exception) -> _Finding:

@@ -13,6 +13,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -30,15 +31,19 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from torch import nn
 from torch.nn import functional
 
+from imitbench.policies.densities import (
+    HALF_LOG_TAU,
+    Mixture,
+    flow_loss,
+    follow_flow,
+    spread_components,
+)
 from imitbench.util.networks import build_mlp
 
 Array = npt.NDArray[Any]
 
-_HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 # More steps than that are a mistake, or an attack by a file.
 _MOST_STEPS = 1000
-# Softplus of it is a standard deviation of 0.13.
-_NARROW = -2.0
 # The least variance of Lakshminarayanan et al. 2017.
 _LEAST_VARIANCE = 1e-6
 
@@ -250,55 +255,22 @@ class MixturePolicy(HeadPolicy):
         self.min_std = min_std
         self.low_noise = low_noise
         self.network = self._network(self.n_features, n_components * (1 + 2 * self.n_actions))
-        self._spread_components()
-
-    def _spread_components(self) -> None:
-        """Starts with narrow components all over the range of actions.
-
-        Wide components at the same place all move to the mean of the data, and stay there.
-        """
         last = self.network[-1]
         assert isinstance(last, nn.Linear), "build_mlp ends with a linear layer"
-        with th.no_grad():
-            rest = last.bias[self.n_components :].view(self.n_components, 2, self.n_actions)
-            rest[:, 0].uniform_(-1.0, 1.0)
-            rest[:, 1] = _NARROW
+        spread_components(last, n_components, self.n_actions)
 
-    def mixture(self, features: th.Tensor) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """Parameters of the mixture.
-
-        Args:
-            features: Shape (batch, features).
-
-        Returns:
-            Logarithms of the components' weights, shape (batch, components); their means and
-            their standard deviations, shape (batch, components, actions) each.
-        """
-        outputs: th.Tensor = self.network(features)
-        logits, rest = outputs[:, : self.n_components], outputs[:, self.n_components :]
-        means, spread = rest.reshape(len(rest), self.n_components, 2 * self.n_actions).chunk(2, 2)
-        return logits.log_softmax(dim=1), means, functional.softplus(spread) + self.min_std
+    def mixture(self, features: th.Tensor) -> Mixture:
+        """The mixture of each row of features, shape (batch, features)."""
+        return Mixture.of(self.network(features), self.n_components, self.min_std)
 
     def loss(self, obs: PyTorchObs, acts: th.Tensor, rng: np.random.Generator) -> th.Tensor:
         """Negative log-density of scaled actions, in nats, shape (batch,)."""
         del rng
-        log_weights, means, stds = self.mixture(self.features(obs))
-        z = (self.scaled(acts).unsqueeze(1) - means) / stds
-        by_component = -(0.5 * z.square() + stds.log() + _HALF_LOG_TAU).sum(dim=2)
-        return -(log_weights + by_component).logsumexp(dim=1)
+        return self.mixture(self.features(obs)).loss(self.scaled(acts))
 
     def choose(self, features: th.Tensor, deterministic: bool) -> th.Tensor:
         """The mean of the heaviest component, or a sample."""
-        log_weights, means, stds = self.mixture(features)
-        if not deterministic:
-            # The largest of log-weights with Gumbel noise has the probability of its weight.
-            log_weights = log_weights - th.empty_like(log_weights).exponential_().log()
-        chosen = log_weights.argmax(dim=1)
-        rows = th.arange(len(chosen), device=chosen.device)
-        mean = means[rows, chosen]
-        if deterministic or self.low_noise:
-            return mean
-        return mean + stds[rows, chosen] * th.randn_like(mean)
+        return self.mixture(features).choose(deterministic, self.low_noise)
 
 
 class FlowPolicy(HeadPolicy):
@@ -341,27 +313,16 @@ class FlowPolicy(HeadPolicy):
         return result
 
     def loss(self, obs: PyTorchObs, acts: th.Tensor, rng: np.random.Generator) -> th.Tensor:
-        """Squared error of the velocity at one random point of each line, shape (batch,).
-
-        That is |v_t(x_t) - (a - x_0)|^2 at x_t = (1 - t) x_0 + t a, averaged over the entries of
-        an action, with noise x_0 and a uniform t.
-        """
-        target = self.scaled(acts)
-        noise = th.from_numpy(rng.standard_normal(target.shape, dtype=np.float32)).to(target)
-        time = th.from_numpy(rng.random((len(target), 1), dtype=np.float32)).to(target)
-        point = (1 - time) * noise + time * target
-        error = self.velocity(self.features(obs), point, time) - (target - noise)
-        return error.square().mean(dim=1)
+        """Squared error of the velocity at one random point of each line, shape (batch,)."""
+        features = self.features(obs)
+        return flow_loss(partial(self.velocity, features), self.scaled(acts), rng)
 
     def choose(self, features: th.Tensor, deterministic: bool) -> th.Tensor:
         """Follows the flow from noise, or from its mean 0 if deterministic."""
-        point = features.new_zeros(len(features), self.n_actions)
+        start = features.new_zeros(len(features), self.n_actions)
         if not deterministic:
-            point = th.randn_like(point)
-        for step in range(self.steps):
-            time = point.new_full((len(point), 1), step / self.steps)
-            point = point + self.velocity(features, point, time) / self.steps
-        return point
+            start = th.randn_like(start)
+        return follow_flow(partial(self.velocity, features), start, self.steps)
 
 
 class EnsembleLinear(nn.Module):
@@ -447,7 +408,7 @@ class EnsemblePolicy(HeadPolicy):
         errors = (means - self.scaled(acts)).square()
         if not self.gaussian:
             return errors.mean(dim=2).sum(dim=0)
-        losses = 0.5 * (variances.log() + errors / variances) + _HALF_LOG_TAU
+        losses = 0.5 * (variances.log() + errors / variances) + HALF_LOG_TAU
         return losses.sum(dim=2).sum(dim=0)
 
     def choose(self, features: th.Tensor, deterministic: bool) -> th.Tensor:

@@ -37,6 +37,10 @@ from imitbench.policies.bounded_construction import allocations_limited_by, chec
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_objects import EXTRACTORS, POLICIES
+from imitbench.policies.sequences.act import ACTPolicy
+from imitbench.policies.sequences.bc_rnn import RecurrentPolicy
+from imitbench.policies.sequences.diffusion import DiffusionPolicy
+from imitbench.policies.sequences.flow import FlowChunkPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.extras import import_extra
@@ -61,6 +65,10 @@ _POLICIES: dict[str, type[BasePolicy]] = {
     "MixturePolicy": MixturePolicy,
     "FlowPolicy": FlowPolicy,
     "EnsemblePolicy": EnsemblePolicy,
+    "RecurrentPolicy": RecurrentPolicy,
+    "ACTPolicy": ACTPolicy,
+    "DiffusionPolicy": DiffusionPolicy,
+    "FlowChunkPolicy": FlowChunkPolicy,
     "ObservationTabularPolicy": ObservationTabularPolicy,
     "RandomPolicy": RandomPolicy,
     "ZeroPolicy": ZeroPolicy,

@@ -171,10 +171,7 @@ def _break(at: str, height: str = "50%") -> Markup:
     return tag("svg", tag("path", d="M-4 4L0-4M0 4L4-4", class_="break"), x=at, y=height)
 
 
-_OUTLINES = {
-    "triangle": "M0-5.5L5 4H-5Z",
-    "cross": "M-5-2.5L-2.5-5L0-2.5L2.5-5L5-2.5L2.5 0L5 2.5L2.5 5L0 2.5L-2.5 5L-5 2.5L-2.5 0Z",
-}
+_OUTLINES = {"triangle": "M0-5.5L5 4H-5Z", "cross": "M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z"}
 """Paths of shapes that are no basic ones of SVG."""
 
 

@@ -471,8 +471,8 @@ KNOWN = (
     "mce_irl", "adril", "bc_ensemble", "bc_flow", "bc_gmm", "bc_mse", "cpl", "csil",
     "ensemble_dagger", "hype", "ls_iq", "novelty_dagger", "pebble", "pwil", "value_dice",
     "f_irl", "ml_irl", "gaifo", "bco", "dac_obs", "ls_iq_obs", "pwil_obs", "opolo", "trex", "drex",
-    "iswbc", "bc_all", "dwbc", "demodice", "smodice",
-    "maxent_irl",
+    "iswbc", "bc_all", "dwbc", "demodice", "smodice", "maxent_irl", "bc_rnn", "act",
+    "diffusion_policy", "flow_policy",
 )  # fmt: skip
 """Methods whose number is their index here, so that they look the same on every page."""
 

@@ -316,13 +316,13 @@ def _line(title: str) -> str:
 
 
 _Dashes = Literal["solid"] | tuple[int, tuple[float, ...]]
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^", "cross": "X"}
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^", "cross": "P"}
 _LINES: dict[str, _Dashes] = {
     "circle": "solid",
     "square": (0, (6, 2)),
     "diamond": (0, (1, 1.5)),
     "triangle": (0, (7, 2, 1, 2)),
-    "cross": (0, (4, 1, 1, 1, 1, 1)),
+    "cross": (0, (4, 1.5, 1, 1.5, 1, 1.5)),
 }
 
 

@@ -51,6 +51,11 @@ SETTINGS = {
     "pairs": "20",
     "model_updates": "5",
     "model_pretraining": "5",
+    "horizon": "4",
+    "execute": "2",
+    "chunk": "4",
+    "channels": "8",
+    "feedforward": "16",
 }
 # One environment per kind of action space is enough, and one per kind of table.
 SIMILAR = {
@@ -97,6 +102,9 @@ VARIANTS = [
     ("pebble", {"teacher": "mistaken", "teacher_parameter": "0.5", "active_selection_factor": "1"}),
     ("bc_gmm", {"low_noise": "false"}),
     ("bc_ensemble", {"member": "gaussian"}),
+    ("bc_rnn", {"layers": "2", "low_noise": "false"}),
+    ("act", {"temporal_ensembling": "false"}),
+    ("flow_policy", {"average_power": "null"}),
     ("ensemble_dagger", {"discrepancy_threshold": "0.1"}),
 ]  # fmt: skip
 

@@ -510,6 +510,7 @@ SETTINGS = {
     "reward_epochs": "2", "learning_starts": "100", "batch_size": "32",
     "bc_updates": "50", "critic_updates": "50", "exploration_steps": "50", "bc_batches": "20",
     "model_updates": "20", "model_pretraining": "20", "pairs": "20",
+    "horizon": "4", "execute": "2", "chunk": "4", "channels": "8", "feedforward": "16",
 }  # fmt: skip
 AMOUNTS = {"env_steps": 1200, "replay_steps": 400, "batches": 60, "none": None}
 METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "method"]

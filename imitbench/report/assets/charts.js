@@ -31,7 +31,12 @@ function described(name, detail, attributes, ...parts) {
 
 // A point in the shape of its method, as in the tables.
 function dot({ color }, x, y, attributes, ...parts) {
-  const shapes = { 1: "M-4.5-4.5h9v9h-9Z", 2: "M0-6L6 0 0 6-6 0Z", 3: "M0-6L5.5 4.5h-11Z" };
+  const shapes = {
+    1: "M-4.5-4.5h9v9h-9Z",
+    2: "M0-6L6 0 0 6-6 0Z",
+    3: "M0-6L5.5 4.5h-11Z",
+    4: "M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z",
+  };
   const path = shapes[Math.floor((color ?? 0) / 10)];
   if (path === undefined) return s("circle", { cx: x, cy: y, r: 5, ...attributes }, ...parts);
   return s("path", { d: path, transform: `translate(${x} ${y})`, ...attributes }, ...parts);

@@ -41,6 +41,11 @@ SETTINGS = {
     "episodes": "2",
     "bc_batches": "1",
     "disc_batches": "1",
+    "horizon": "4",
+    "execute": "2",
+    "chunk": "4",
+    "channels": "8",
+    "feedforward": "16",
 }
 BUDGETS = {"env_steps": 70, "replay_steps": 40, "batches": 3}
 MORE = {"preference_comparisons": 400, "pebble": 60, "drex": 300}

@@ -30,12 +30,14 @@ AMOUNTS |= {"gaifo": 160_000, "bco": 2000, "dac_obs": 3500, "ls_iq_obs": 3000}
 AMOUNTS |= {"pwil_obs": 4000, "opolo": 3500}
 AMOUNTS |= {"bc_all": 1500, "demodice": 1500}
 AMOUNTS |= dict.fromkeys(("dwbc", "iswbc", "smodice"), 4000)
+AMOUNTS |= {"bc_rnn": 1000, "act": 600}
 # Those of a card suit a training that is many times as long.
 SOON = {"policy_tau": "0.01", "learning_starts": "500"}
 FASTER = {
     **SOON, "gamma": "0.95", "actor_learning_rate": "0.001", "critic_learning_rate": "0.001",
 }  # fmt: skip
 SETTINGS = {
+    "act": {"chunk": "4", "temporal_ensembling": "false", "learning_rate": "0.001"},
     "adril": FASTER,
     "bco": {"learning_starts": "1000"},
     "csil": {"bc_updates": "1000", "critic_updates": "500"},
@@ -56,6 +58,8 @@ TRAINED = [
     if load_algorithm(name).role == "method"
     and not load_algorithm(name).needs.tabular
     and name != "pebble"  # must reach more on Pendulum, see test_oracle_answers.py
+    # They need many more batches there; test_sequence_cloning.py has what they learn in a second.
+    and name not in ("diffusion_policy", "flow_policy")
 ]
 
 FAILS = {"value_dice": "does not learn Pendulum, see docs/methods/value_dice.md"}

@@ -1,0 +1,89 @@
+"""The learners for policies with a memory, and for those that plan chunks of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from imitbench.algorithms.sequence_cloning import SequenceCloning, SequenceOptions
+from imitbench.bench.curve import silent_logger
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.batch_learner import BatchLearner
+from imitbench.errors import InputError
+from imitbench.policies.sequences.act import ACTPolicy
+from imitbench.policies.sequences.base import SequencePolicy
+from imitbench.policies.sequences.bc_rnn import RecurrentPolicy
+from imitbench.policies.sequences.diffusion import DiffusionPolicy
+from imitbench.policies.sequences.flow import FlowChunkPolicy
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+
+class SequenceLearner(BatchLearner):
+    """Trains a policy on windows of the demonstrations.
+
+    Attributes:
+        policy_class: Class of the policy. Each of its constructor's arguments that it keeps is a
+            hyper-parameter with the same name.
+    """
+
+    policy_class: ClassVar[type[SequencePolicy]]
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds the policy and its trainer."""
+        options: dict[str, Any] = dict(task.hyperparameters)
+        names = ("image_features", *self.policy_class.own_arguments)
+        try:
+            policy = self.policy_class(
+                task.observation_space,
+                task.action_space,
+                **{name: options[name] for name in names},
+            )
+        except ValueError as error:  # of spaces, or of hyper-parameters together
+            raise InputError(str(error)) from error
+        self.trainer = SequenceCloning(
+            policy=policy,
+            demonstrations=demos,
+            rng=rng,
+            options=SequenceOptions(
+                batch_size=options["batch_size"],
+                learning_rate=options["learning_rate"],
+                weight_decay=options["weight_decay"],
+                average_power=options.get("average_power"),
+            ),
+            device=device,
+            custom_logger=silent_logger(),
+        )
+
+
+class RecurrentLearner(SequenceLearner):
+    """BC-RNN."""
+
+    policy_class = RecurrentPolicy
+
+
+class ACTLearner(SequenceLearner):
+    """ACT."""
+
+    policy_class = ACTPolicy
+
+
+class DiffusionLearner(SequenceLearner):
+    """Diffusion policy."""
+
+    policy_class = DiffusionPolicy
+
+
+class FlowChunkLearner(SequenceLearner):
+    """Flow policy."""
+
+    policy_class = FlowChunkPolicy
