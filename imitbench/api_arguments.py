@@ -32,7 +32,8 @@ def make_request(**values: Any) -> SweepRequest:
     except ValidationError as error:
         first = error.errors()[0]
         name = {"algorithms": "algos", "environment": "env"}.get(*[str(first["loc"][0])] * 2)
-        raise InputError(f"{name} {first['input']!r}: {first['msg'].removeprefix('Value error, ')}") from error
+        problem = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{name} {first['input']!r}: {problem}") from error
 
 
 def algorithm_list(algos: str | Sequence[str]) -> list[str]:
