@@ -24,7 +24,7 @@ from imitbench.cards.demonstrations import (
     SetName,
 )
 from imitbench.cards.success import CardSuccess
-from imitbench.cards.wrappers import EnvironmentWrapper
+from imitbench.cards.wrappers import EnvironmentWrapper, disturbances, while_training
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
 
@@ -227,10 +227,6 @@ class BudgetAmounts(Card):
         return unit
 
 
-ATARI = "ALE/"
-"""Beginning of the ids of Atari games, which the extra `atari` installs."""
-
-
 class EnvironmentCard(Card):
     """One environment of a suite.
 
@@ -264,8 +260,9 @@ class EnvironmentCard(Card):
         references: `null` only until `imitbench suites measure` has run.
         variant_of: Environment of the suite that this entry changes. It takes over all keys that
             the entry does not state, except title, probes, optimum and references.
-        wrappers: Wrappers of a variant, from the innermost to the outermost.
-        evaluation_only: Whether only evaluations and references have these wrappers, so that
+        wrappers: From the innermost to the outermost. Disturbances are of a variant, and come after
+            the wrappers of its environment.
+        evaluation_only: Whether only evaluations and references have the disturbances, so that
             methods train without them.
         transfer: Whether only learned rewards are tested in this variant, by new agents that are
             trained on them. Ordinary runs leave it out, and it has an expert of its own.
@@ -318,16 +315,17 @@ class EnvironmentCard(Card):
 
     @model_validator(mode="after")
     def _wrappers_are_of_a_variant(self) -> EnvironmentCard:
-        if self.wrappers and self.variant_of is None:
+        disturbed = disturbances(self.wrappers)
+        if disturbed and self.variant_of is None:
             raise ValueError("wrappers: make a variant; name what it changes as variant_of")
         if self.wrappers and self.tabular:
             raise ValueError("wrappers: methods read the model of a tabular environment, which "
                              "wrappers do not change; use kwargs")  # fmt: skip
-        if self.evaluation_only and not self.wrappers:
+        if self.evaluation_only and not disturbed:
             raise ValueError("evaluation_only: needs wrappers")
         if self.transfer and self.variant_of is None:
             raise ValueError("transfer: name the training environment as variant_of")
-        if self.transfer and self.wrappers:
+        if self.transfer and disturbed:
             raise ValueError("transfer: has no wrappers; change the dynamics by kwargs")
         return self
 
@@ -446,8 +444,11 @@ class SuiteCard(LocatedCard):
         for name, card in self.environments.items():
             if card.variant_of is not None:
                 base = self.environments[card.variant_of]
+                if card.wrappers[: len(base.wrappers)] != base.wrappers:
+                    raise ValueError(f"environments.{name}.wrappers: must begin with those of "
+                                     f"{card.variant_of}")  # fmt: skip
                 if (card.kwargs, card.evaluation_id) == (base.kwargs, base.evaluation_id) and not (
-                    card.wrappers
+                    disturbances(card.wrappers)
                 ):
                     raise ValueError(f"environments.{name}: is no variant of {card.variant_of}, "
                                      "as it has the same kwargs and no wrappers")  # fmt: skip
@@ -580,8 +581,9 @@ def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | No
         return "plans with the model of a tabular environment; this one has none"
     if algorithm.needs.fixed_horizon and environment.horizon != "fixed":
         return "needs episodes of one length; those of this environment differ"
-    if algorithm.command is not None and environment.wrappers and not environment.evaluation_only:
-        return "runs a program, whose environments lack the wrappers of this variant"
+    trained_with = while_training(environment.wrappers, environment.evaluation_only)
+    if algorithm.command is not None and trained_with:
+        return "runs a program, whose environments lack the wrappers on the card"
     if environment.action_space in spaces:
         return None
     return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Cell = tuple[int, int]
 """Row and column."""
 
-_OBSERVATION = 8
+_OBSERVATION = 6
 _MOST_CELLS = 400
 _MOST_SLACK = 16
 _MOST_ROUTES = 200  # that a plan chooses from
@@ -37,25 +37,27 @@ class MazeWaypointPolicy(ScriptedPolicy):
     The first step of an episode draws a route from the cell of the point to the cell of the goal:
     uniformly one of the paths that visit no cell twice and are at most `slack` cells longer than
     the shortest, or, with probability `detour`, such a path to a random cell and from there to the
-    goal. It also draws how far the lane is from the middles of the cells. In each step, the action
-    is proportional to the distance to the next cell's lane, minus a damping, plus Gaussian noise. A
-    point that has left its route takes a shortest path from where it is.
+    goal. It also draws how far the lane is from the middles of the cells. In each step, the force
+    is proportional to the distance to the next cell's lane, minus a damping, and at most `force` on
+    each axis. Gaussian noise is added, and the sum is rounded to hundredths, so that it takes
+    little space in a file. At the goal, the point is held. A point that has left its route takes a
+    shortest path from where it is.
 
     With `deterministic`, each action is that of a shortest path, in the middle of the corridor and
     without noise.
 
-    Observations are 8 numbers: position of the point, position of the goal, position, velocity;
-    this is the order of `gymnasium.wrappers.FlattenObservation` for PointMaze. Actions are two
-    forces in [-1, 1].
+    Observations are the goal, the position and the velocity of the point, as x and y each: entries
+    `desired_goal` and `observation` of PointMaze. Actions are two forces in [-1, 1].
 
     Args:
-        observation_space: Box of shape (8,).
+        observation_space: Box of shape (6,).
         action_space: Box of shape (2,).
         maze: Rows of the map from top to bottom, separated by `/`: `#` is a wall, `.` is free.
             Cells have side 1, and the middle of the map is the origin.
         slack: Cells by which a route may be longer than the shortest one.
         detour: Probability of a route through a random cell.
         lane: Largest distance between the lane and the middle of a cell, in each direction.
+        force: Largest force on each axis before the noise.
         noise: Standard deviation of the noise on each force.
         gain: Force per unit of distance.
         damping: Force per unit of velocity.
@@ -76,7 +78,8 @@ class MazeWaypointPolicy(ScriptedPolicy):
         slack: int = 0,
         detour: float = 0.0,
         lane: float = 0.2,
-        noise: float = 0.5,
+        force: float = 0.7,
+        noise: float = 0.15,
         gain: float = 10.0,
         damping: float = 1.0,
     ) -> None:
@@ -91,6 +94,7 @@ class MazeWaypointPolicy(ScriptedPolicy):
             ("slack", slack, 0, _MOST_SLACK),
             ("detour", detour, 0, 1),
             ("lane", lane, 0, _NEAR),
+            ("force", force, 0, 1),
             ("noise", noise, 0, 10),
             ("gain", gain, 0, 1000),
             ("damping", damping, 0, 1000),
@@ -106,12 +110,13 @@ class MazeWaypointPolicy(ScriptedPolicy):
             "slack": slack,
             "detour": detour,
             "lane": lane,
+            "force": force,
             "noise": noise,
             "gain": gain,
             "damping": damping,
         }
         self._slack, self._detour = slack, detour
-        self._lane, self._noise = lane, noise
+        self._lane, self._force, self._noise = lane, force, noise
         self._gain, self._damping = gain, damping
         self.map = MazeMap(maze)
 
@@ -144,8 +149,10 @@ class MazeWaypointPolicy(ScriptedPolicy):
         assert isinstance(observation, th.Tensor), "the space was checked"
         obs = observation.to("cpu", th.float64).numpy()
         routes, places, lanes = (part.clone().numpy() for part in state)
+        if deterministic:
+            lanes[:] = 0.0
         targets = np.empty((len(obs), 2))
-        for row, (point, goal) in enumerate(zip(obs[:, :2], obs[:, 2:4], strict=True)):
+        for row, (goal, point) in enumerate(zip(obs[:, :2], obs[:, 2:4], strict=True)):
             here, there = self.map.cell_at(point), self.map.cell_at(goal)
             if places[row] < 0 and not deterministic:
                 routes[row] = self._drawn(here, there)
@@ -154,11 +161,11 @@ class MazeWaypointPolicy(ScriptedPolicy):
             else:
                 self._follow(routes[row], places, row, here, there, deterministic)
             targets[row] = self._target(routes[row, places[row] :], lanes[row], point, goal)
-        force = self._gain * (targets - obs[:, :2]) - self._damping * obs[:, 6:8]
+        force = self._gain * (targets - obs[:, 2:4]) - self._damping * obs[:, 4:]
+        force = np.clip(force, -self._force, self._force)
         if not deterministic:
-            force = np.clip(force, -1, 1)  # so that noise is felt at any distance
             force += self._noise * th.randn(force.shape, dtype=th.float64).numpy()
-        chosen = th.as_tensor(np.clip(force, -1, 1))
+        chosen = th.as_tensor(np.round(np.clip(force, -1, 1), 2), dtype=th.float32)
         return chosen, (th.as_tensor(routes), th.as_tensor(places), th.as_tensor(lanes))
 
     def _uniform(self, count: int) -> npt.NDArray[np.float64]:

@@ -15,7 +15,7 @@ from pydantic import (
 
 from imitbench.cards.algorithm import Scalar
 from imitbench.cards.success import SuccessRule
-from imitbench.cards.wrappers import EnvironmentWrapper
+from imitbench.cards.wrappers import EnvironmentWrapper, while_training
 from imitbench.util.numbers import Count
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class EnvironmentSpec(AbbreviatedRecord):
             only if there are any.
         variant_of: Gymnasium id, for a variant, whose `id` is its name on the suite's card;
             serialized only then, as are the other two.
-        wrappers: Wrappers of a variant, from the innermost to the outermost.
-        evaluation_only: Whether only evaluations have these wrappers.
+        wrappers: Wrappers, from the innermost to the outermost.
+        evaluation_only: Whether only evaluations have those of them that disturb.
         success: When an evaluation episode is a success; serialized only if it is measured.
     """
 
@@ -101,7 +101,7 @@ class EnvironmentSpec(AbbreviatedRecord):
     @property
     def active_wrappers(self) -> list[EnvironmentWrapper]:
         """The wrappers that an environment of this specification has."""
-        return [] if self.evaluation_only else self.wrappers or []
+        return while_training(self.wrappers or [], bool(self.evaluation_only))
 
     @property
     def evaluated(self) -> EnvironmentSpec:
