@@ -23,7 +23,7 @@ from imitbench.cards.demonstrations import (
     Regime,
     SetName,
 )
-from imitbench.cards.success import CardSuccess
+from imitbench.cards.success import CardSuccess, MeasureName
 from imitbench.cards.wrappers import EnvironmentWrapper, disturbances, while_training
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
@@ -257,6 +257,8 @@ class EnvironmentCard(Card):
             return of the demonstrators.
         success: When an episode is a success; `null` where returns say all. As the headline, it
             takes the place of returns in scores.
+        measures: Entries of the last step's `info` that evaluations average over episodes, besides
+            return and success.
         references: `null` only until `imitbench suites measure` has run.
         variant_of: Environment of the suite that this entry changes. It takes over all keys that
             the entry does not state, except title, probes, optimum and references.
@@ -286,6 +288,7 @@ class EnvironmentCard(Card):
     minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
     success: CardSuccess | None = None
+    measures: list[MeasureName] = Field(default_factory=list)
     budgets: dict[BudgetName, BudgetAmounts]
     earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import Scalar
-from imitbench.cards.success import SuccessRule
+from imitbench.cards.success import MeasureName, SuccessRule
 from imitbench.cards.wrappers import EnvironmentWrapper, while_training
 from imitbench.util.numbers import Count
 
@@ -69,6 +69,8 @@ class EnvironmentSpec(AbbreviatedRecord):
         wrappers: Wrappers, from the innermost to the outermost.
         evaluation_only: Whether only evaluations have those of them that disturb.
         success: When an evaluation episode is a success; serialized only if it is measured.
+        measures: Entries of the last step's `info` that evaluations average; serialized only if
+            there are any.
     """
 
     optional = (
@@ -79,6 +81,7 @@ class EnvironmentSpec(AbbreviatedRecord):
         "wrappers",
         "evaluation_only",
         "success",
+        "measures",
     )
 
     id: str
@@ -92,6 +95,7 @@ class EnvironmentSpec(AbbreviatedRecord):
     wrappers: list[EnvironmentWrapper] | None = None
     evaluation_only: Literal[True] | None = None
     success: SuccessRule | None = None
+    measures: list[MeasureName] | None = None
 
     @property
     def gym_id(self) -> str:
@@ -140,4 +144,5 @@ class EnvironmentSpec(AbbreviatedRecord):
             wrappers=list(card.wrappers) or None,
             evaluation_only=True if card.evaluation_only else None,
             success=None if card.success is None else card.success.rule,
+            measures=list(card.measures) or None,
         )
