@@ -130,10 +130,10 @@ class HandwritingEnv(gym.Env[Floats, npt.NDArray[np.float32]]):
     reward is minus the distance, in millimetres, to where the demonstration is in the same step. So
     the demonstrations themselves have return 0.
 
-    The info of the last step has the measures of the episode: `swept_error_area`, in mm², to the
-    demonstration; `end_distance`, in mm, to the goal; `dtw_distance`, in mm per point, to the
-    nearest demonstration. That of every step has `success`: whether the goal is within
-    `GOAL_RADIUS`.
+    The info of the reset has the number of the `demonstration`. The info of the last step has the
+    measures of the episode: `swept_error_area`, in mm², to this demonstration; `end_distance`, in
+    mm, to the goal; `dtw_distance`, in mm per point, to the nearest demonstration. The info of
+    every step has `success`: whether the goal is within `GOAL_RADIUS`.
 
     Args:
         motion_name: Name of a motion of the data.
@@ -159,7 +159,7 @@ class HandwritingEnv(gym.Env[Floats, npt.NDArray[np.float32]]):
         index = int(self.np_random.integers(len(self.motion.positions)))
         self._followed = self.motion.positions[index]
         self._path = [self._followed[0] + self.np_random.normal(0.0, _PERTURBATION, 2)]
-        return self._observation(), {}
+        return self._observation(), {"demonstration": index}
 
     def step(
         self, action: npt.NDArray[np.float32]
