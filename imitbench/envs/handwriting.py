@@ -121,7 +121,7 @@ def _data_folder() -> Path:
     return folder
 
 
-class HandwritingEnv(gym.Env[Floats, npt.NDArray[np.float32]]):
+class HandwritingEnv(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
     """A point in the plane whose velocity is the action.
 
     An episode begins near the start of a random demonstration, with Gaussian noise of 2 mm on each
