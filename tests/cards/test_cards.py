@@ -300,6 +300,9 @@ def test_an_expert_can_be_planned_at_a_temperature():
         ({"env_steps": 5}, "env_steps must be 0 for algo exact or scripted"),
         ({"algo": "ppo"}, "env_steps must be 0 for algo exact or scripted, and positive"),
         ({"hyperparameters": {"gamma": 0.9}}, "algo exact has no gamma"),
+        ({"algo": "scripted"}, "script: belongs to algo scripted"),
+        ({"script": "maze_waypoints"}, "script: belongs to algo scripted"),
+        ({"algo": "scripted", "script": "os.system"}, "Input should be 'maze_waypoints'"),
     ],
 )
 def test_a_recipe_is_either_training_or_planning(changes, message):
