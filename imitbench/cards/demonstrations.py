@@ -52,6 +52,10 @@ class Measurement(Card):
         return self.std / math.sqrt(max(self.episodes - 1, 1))
 
 
+PackageData = Annotated[str, Field(pattern=r"^lasa:\w+$")]
+"""Demonstrations in an installed package: `lasa:` and the name of a motion."""
+
+
 class HubSource(Card):
     """A repository on a Hugging Face hub.
 
@@ -74,6 +78,8 @@ class DemoSet(Card):
         seed: Seed of the collection.
         deterministic: Whether the expert acted deterministically.
         home: Bundled suite in whose folder they are; `null` for the suite of this card.
+        package: Data of an installed package that they are read from, such as `lasa:GShape` for a
+            motion of the LASA handwriting data; `null` for files in the suite's folder.
         hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
     """
 
@@ -82,6 +88,7 @@ class DemoSet(Card):
     seed: int = 0
     deterministic: bool = False
     home: str | None = None
+    package: PackageData | None = None
     hub: HubSource | None = None
 
 

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from imitbench.cards.algorithm import Card
 
+MeasureName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+"""Entry of `info` with a number that is averaged over episodes."""
+
 
 class SuccessRule(Card):
     """How an episode is judged from the infos of its steps.

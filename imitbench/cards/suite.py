@@ -24,8 +24,8 @@ from imitbench.cards.demonstrations import (
     Regime,
     SetName,
 )
-from imitbench.cards.success import CardSuccess
-from imitbench.cards.wrappers import EnvironmentWrapper
+from imitbench.cards.success import CardSuccess, MeasureName
+from imitbench.cards.wrappers import EnvironmentWrapper, disturbances, while_training
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import Count
 
@@ -85,6 +85,9 @@ class ScoreScale(NamedTuple):
     demonstrations: float | None
 
 
+Script = Literal["maze_waypoints"]
+"""Scripted experts by name; `imitbench.policies.scripted` has their classes."""
+
 _OF_SB3 = (
     "net_arch",
     "normalize_observations",
@@ -100,8 +103,10 @@ class ExpertRecipe(Card):
     Attributes:
         repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
         algo: Algorithm of Stable-Baselines3; `ppo_true_reward` or `sac_true_reward` for the bundled
-            method of that name; `exact` for planning with the model of a tabular environment.
-        env_steps: Training steps; 0 for planning.
+            method of that name; `exact` for planning with the model of a tabular environment;
+            `scripted` for a program of this package.
+        script: Name of that program; `null` for any other expert.
+        env_steps: Training steps; 0 for planning and for a program.
         environments: Number of parallel environments.
         seed: Training seed.
         normalize_observations: Whether the policy normalizes observations by running statistics.
@@ -115,7 +120,7 @@ class ExpertRecipe(Card):
             expert's training, for example to end an episode at a fall.
         hyperparameters: Keyword arguments of the algorithm; of a bundled method, the values that
             differ from its card. For planning, `temperature`: 0 for the optimal policy, higher
-            values for more causal entropy.
+            values for more causal entropy. For a program, its settings.
         least_return: Least mean return of an expert whose demonstrations may be collected; `null`
             for any.
         most_terminated: Largest share of its episodes that may end before the time limit.
@@ -124,7 +129,8 @@ class ExpertRecipe(Card):
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
-    algo: Literal["ppo", "sac", "ppo_true_reward", "sac_true_reward", "exact"]
+    algo: Literal["ppo", "sac", "ppo_true_reward", "sac_true_reward", "exact", "scripted"]
+    script: Script | None = None
     env_steps: int = Field(ge=0)
     environments: int = Field(default=8, ge=1)
     seed: int = 0
@@ -140,10 +146,18 @@ class ExpertRecipe(Card):
     home: str | None = None
     hub: HubSource | None = None
 
+    @property
+    def trains(self) -> bool:
+        """Whether the expert is trained, and not planned or programmed."""
+        return self.algo not in ("exact", "scripted")
+
     @model_validator(mode="after")
     def _planning_takes_no_steps(self) -> ExpertRecipe:
-        if (self.algo == "exact") != (self.env_steps == 0):
-            raise ValueError("env_steps must be 0 for algo exact, and positive for any other")
+        if self.trains == (self.env_steps == 0):
+            raise ValueError("env_steps must be 0 for algo exact or scripted, and positive for "
+                             "any other")  # fmt: skip
+        if (self.algo == "scripted") != (self.script is not None):
+            raise ValueError("script: belongs to algo scripted, and to no other")
         unknown = set(self.hyperparameters) - {"temperature"}
         if self.algo == "exact" and unknown:
             raise ValueError(f"hyperparameters: algo exact has no {', '.join(sorted(unknown))}")
@@ -158,7 +172,7 @@ class ExpertRecipe(Card):
             for name in _OF_SB3
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
-        if self.algo.endswith("_true_reward") and given:
+        if self.algo.endswith(("_true_reward", "scripted")) and given:
             raise ValueError(f"{', '.join(given)}: only for ppo and sac; use hyperparameters")
         return self
 
@@ -183,10 +197,6 @@ class ExpertRecipe(Card):
         """Fields that only algorithms of Stable-Baselines3 have, by name; empty for others."""
         names = _OF_SB3 if self.algo in ("ppo", "sac") else ()
         return {name: getattr(self, name) for name in names}
-
-
-ATARI = "ALE/"
-"""Beginning of the ids of Atari games, which the extra `atari` installs."""
 
 
 class EnvironmentCard(Card):
@@ -219,11 +229,14 @@ class EnvironmentCard(Card):
             return of the demonstrators.
         success: When an episode is a success; `null` where returns say all. As the headline, it
             takes the place of returns in scores.
+        measures: Entries of the last step's `info` that evaluations average over episodes, besides
+            return and success.
         references: `null` only until `imitbench suites measure` has run.
         variant_of: Environment of the suite that this entry changes. It takes over all keys that
             the entry does not state, except title, probes, optimum and references.
-        wrappers: Wrappers of a variant, from the innermost to the outermost.
-        evaluation_only: Whether only evaluations and references have these wrappers, so that
+        wrappers: From the innermost to the outermost. Disturbances are of a variant, and come after
+            the wrappers of its environment.
+        evaluation_only: Whether only evaluations and references have the disturbances, so that
             methods train without them.
         transfer: Whether only learned rewards are tested in this variant, by new agents that are
             trained on them. Ordinary runs leave it out, and it has an expert of its own.
@@ -247,6 +260,7 @@ class EnvironmentCard(Card):
     minari: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
     score_one: float | None = Field(default=None, allow_inf_nan=False)
     success: CardSuccess | None = None
+    measures: list[MeasureName] = Field(default_factory=list)
     budgets: dict[WholeBudget, BudgetAmounts]
     earlier_budgets: dict[WholeBudget, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None
@@ -276,16 +290,17 @@ class EnvironmentCard(Card):
 
     @model_validator(mode="after")
     def _wrappers_are_of_a_variant(self) -> EnvironmentCard:
-        if self.wrappers and self.variant_of is None:
+        disturbed = disturbances(self.wrappers)
+        if disturbed and self.variant_of is None:
             raise ValueError("wrappers: make a variant; name what it changes as variant_of")
         if self.wrappers and self.tabular:
             raise ValueError("wrappers: methods read the model of a tabular environment, which "
                              "wrappers do not change; use kwargs")  # fmt: skip
-        if self.evaluation_only and not self.wrappers:
+        if self.evaluation_only and not disturbed:
             raise ValueError("evaluation_only: needs wrappers")
         if self.transfer and self.variant_of is None:
             raise ValueError("transfer: name the training environment as variant_of")
-        if self.transfer and self.wrappers:
+        if self.transfer and disturbed:
             raise ValueError("transfer: has no wrappers; change the dynamics by kwargs")
         return self
 
@@ -409,8 +424,11 @@ class SuiteCard(LocatedCard):
         for name, card in self.environments.items():
             if card.variant_of is not None:
                 base = self.environments[card.variant_of]
+                if card.wrappers[: len(base.wrappers)] != base.wrappers:
+                    raise ValueError(f"environments.{name}.wrappers: must begin with those of "
+                                     f"{card.variant_of}")  # fmt: skip
                 if (card.kwargs, card.evaluation_id) == (base.kwargs, base.evaluation_id) and not (
-                    card.wrappers
+                    disturbances(card.wrappers)
                 ):
                     raise ValueError(f"environments.{name}: is no variant of {card.variant_of}, "
                                      "as it has the same kwargs and no wrappers")  # fmt: skip
@@ -543,8 +561,9 @@ def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | No
         return "plans with the model of a tabular environment; this one has none"
     if algorithm.needs.fixed_horizon and environment.horizon != "fixed":
         return "needs episodes of one length; those of this environment differ"
-    if algorithm.command is not None and environment.wrappers and not environment.evaluation_only:
-        return "runs a program, whose environments lack the wrappers of this variant"
+    trained_with = while_training(environment.wrappers, environment.evaluation_only)
+    if algorithm.command is not None and trained_with:
+        return "runs a program, whose environments lack the wrappers on the card"
     if environment.action_space in spaces:
         return None
     return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -74,7 +75,43 @@ class RandomStart(Card):
         return f"up to {self.steps} random action{'s' * (self.steps > 1)} before each episode"
 
 
+class FlattenObservation(Card):
+    """Dictionaries of observations become one row of numbers, entry after entry, sorted by key.
+
+    It disturbs nothing: environments that are no variants can have it, too.
+
+    Attributes:
+        entries: Keys of the entries that are kept; `null` for all.
+    """
+
+    name: Literal["flatten_observation"]
+    entries: Annotated[list[str], Field(min_length=1)] | None = None
+
+    def __str__(self) -> str:
+        kept = "all entries" if self.entries is None else " and ".join(sorted(self.entries))
+        return f"observations as one row of numbers: {kept}"
+
+
 EnvironmentWrapper = Annotated[
-    ObservationNoise | StickyActions | DelayedActions | RandomStart, Field(discriminator="name")
+    ObservationNoise | StickyActions | DelayedActions | RandomStart | FlattenObservation,
+    Field(discriminator="name"),
 ]
 """One of the registered wrappers, with its arguments."""
+
+
+def disturbances(wrappers: Sequence[EnvironmentWrapper]) -> list[EnvironmentWrapper]:
+    """Returns those of the wrappers that change what happens in an environment."""
+    return [each for each in wrappers if not isinstance(each, FlattenObservation)]
+
+
+def while_training(
+    wrappers: Sequence[EnvironmentWrapper], evaluation_only: bool
+) -> list[EnvironmentWrapper]:
+    """Returns the wrappers of environments in which methods train.
+
+    Args:
+        wrappers: Those on a card or in a record.
+        evaluation_only: Whether disturbances are only there in evaluations.
+    """
+    left_out = disturbances(wrappers) if evaluation_only else []
+    return [each for each in wrappers if each not in left_out]

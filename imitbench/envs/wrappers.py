@@ -1,6 +1,7 @@
 """Wrappers that disturb an environment, so that the robustness of methods can be measured.
 
-They change neither spaces, nor rewards, nor the length of a step. All their randomness is that of
+`FlattenObservation` changes only the form of observations. The others change neither spaces, nor
+rewards, nor the length of a step. All their randomness is that of
 the environment: at each reset, after the environment has drawn its own start, a wrapper seeds its
 generator from `np_random`. Episodes with the same seed have the same disturbances, start as those
 of the undisturbed environment, and can be replayed.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
@@ -20,6 +21,7 @@ from gymnasium import spaces
 from imitbench.cards.wrappers import (
     DelayedActions,
     EnvironmentWrapper,
+    FlattenObservation,
     ObservationNoise,
     RandomStart,
     StickyActions,
@@ -166,11 +168,30 @@ class RandomStartWrapper(Disturbance):
         return obs, info
 
 
-WRAPPERS: dict[type, type[Disturbance]] = {
+def _flattened(env: gym.Env[Any, Any], settings: FlattenObservation) -> gym.Env[Any, Any]:
+    """See `imitbench.cards.wrappers.FlattenObservation`.
+
+    Raises:
+        ValueError: Observations are not dictionaries of boxes, or lack an entry.
+    """
+    space = env.observation_space
+    found = dict(space.spaces) if isinstance(space, spaces.Dict) else {}
+    if not found or not all(isinstance(entry, spaces.Box) for entry in found.values()):
+        raise ValueError(f"flattens observations that are dictionaries of boxes, not {space}")
+    if settings.entries is not None:
+        absent = sorted(set(settings.entries) - set(found))
+        if absent:
+            raise ValueError(f"entries: observations have no {absent[0]}, but {', '.join(found)}")
+        env = gym.wrappers.FilterObservation(env, sorted(set(settings.entries)))
+    return gym.wrappers.FlattenObservation(env)
+
+
+WRAPPERS: dict[type, Callable[[gym.Env[Any, Any], Any], gym.Env[Any, Any]]] = {
     ObservationNoise: ObservationNoiseWrapper,
     StickyActions: StickyActionsWrapper,
     DelayedActions: DelayedActionsWrapper,
     RandomStart: RandomStartWrapper,
+    FlattenObservation: _flattened,
 }
 """The wrapper of each entry of a card."""
 

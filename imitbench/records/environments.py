@@ -14,8 +14,8 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import Scalar
-from imitbench.cards.success import SuccessRule
-from imitbench.cards.wrappers import EnvironmentWrapper
+from imitbench.cards.success import MeasureName, SuccessRule
+from imitbench.cards.wrappers import EnvironmentWrapper, while_training
 from imitbench.util.numbers import Count
 
 if TYPE_CHECKING:
@@ -66,9 +66,11 @@ class EnvironmentSpec(AbbreviatedRecord):
             only if there are any.
         variant_of: Gymnasium id, for a variant, whose `id` is its name on the suite's card;
             serialized only then, as are the other two.
-        wrappers: Wrappers of a variant, from the innermost to the outermost.
-        evaluation_only: Whether only evaluations have these wrappers.
+        wrappers: Wrappers, from the innermost to the outermost.
+        evaluation_only: Whether only evaluations have those of them that disturb.
         success: When an evaluation episode is a success; serialized only if it is measured.
+        measures: Entries of the last step's `info` that evaluations average; serialized only if
+            there are any.
     """
 
     optional = (
@@ -79,6 +81,7 @@ class EnvironmentSpec(AbbreviatedRecord):
         "wrappers",
         "evaluation_only",
         "success",
+        "measures",
     )
 
     id: str
@@ -92,6 +95,7 @@ class EnvironmentSpec(AbbreviatedRecord):
     wrappers: list[EnvironmentWrapper] | None = None
     evaluation_only: Literal[True] | None = None
     success: SuccessRule | None = None
+    measures: list[MeasureName] | None = None
 
     @property
     def gym_id(self) -> str:
@@ -101,7 +105,7 @@ class EnvironmentSpec(AbbreviatedRecord):
     @property
     def active_wrappers(self) -> list[EnvironmentWrapper]:
         """The wrappers that an environment of this specification has."""
-        return [] if self.evaluation_only else self.wrappers or []
+        return while_training(self.wrappers or [], bool(self.evaluation_only))
 
     @property
     def evaluated(self) -> EnvironmentSpec:
@@ -140,4 +144,5 @@ class EnvironmentSpec(AbbreviatedRecord):
             wrappers=list(card.wrappers) or None,
             evaluation_only=True if card.evaluation_only else None,
             success=None if card.success is None else card.success.rule,
+            measures=list(card.measures) or None,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class Episodes:
         deterministic: Whether the policy acted deterministically.
         success: Whether each was a success, shape (episodes,), bool; `None` if the environment has
             no such measure.
+        measures: What the last infos measure, by the name of the entry, shape (episodes,), float64.
     """
 
     returns: npt.NDArray[np.float64]
@@ -28,6 +29,12 @@ class Episodes:
     terminated: npt.NDArray[np.bool_]
     deterministic: bool
     success: npt.NDArray[np.bool_] | None = None
+    measures: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+
+    @property
+    def mean_measures(self) -> dict[str, float]:
+        """Means of what is measured besides return and success."""
+        return {name: float(values.mean()) for name, values in self.measures.items()}
 
     @property
     def success_rate(self) -> float | None:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
-from imitbench.cards.demonstrations import SET_NAME, Regime
+from imitbench.cards.demonstrations import SET_NAME, PackageData, Regime
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.environments import POSITIONS_KEYS as POSITIONS_KEYS
 from imitbench.records.environments import AbbreviatedRecord as AbbreviatedRecord
@@ -55,15 +55,18 @@ class ArtifactSpec(AbbreviatedRecord):
         digest: SHA-256 over the files that were read.
         home: Bundled suite in whose folder it is, if that is not the suite of the run; serialized
             only then.
+        package: Data of an installed package that they are, in place of files; serialized only
+            then.
     """
 
-    optional: ClassVar[tuple[str, ...]] = ("home",)
+    optional: ClassVar[tuple[str, ...]] = ("home", "package")
 
     source: str
     repo: str
     revision: str | None = None
     digest: str
     home: str | None = None
+    package: PackageData | None = None
 
 
 class SupplementSpec(ArtifactSpec):
@@ -94,7 +97,7 @@ class DemoSpec(ArtifactSpec):
         supplement: Sets of a mixture by increasing name, offered besides the demonstrations.
     """
 
-    optional = ("home", "every", "actions", "supplement")
+    optional = ("home", "package", "every", "actions", "supplement")
 
     available: Size
     count: Size
@@ -353,7 +356,7 @@ class RunResult(AbbreviatedRecord):
         train_s: Seconds of training; of a pack, its seconds divided by the number of seeds.
         wall_s: Seconds of the whole run, evaluation included.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
-        measures: Other measurements of the method, by name.
+        measures: Other measurements of the method and of its episodes, by name.
         success_rate: Share of successful episodes of the stochastic policy; `None`, and not
             serialized, if it is not measured, as is the other one.
         deterministic_success_rate: Share of successful episodes of the deterministic policy.

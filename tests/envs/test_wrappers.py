@@ -7,7 +7,13 @@ from gymnasium import spaces
 
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.protocol import Evaluator
-from imitbench.cards.wrappers import DelayedActions, ObservationNoise, RandomStart, StickyActions
+from imitbench.cards.wrappers import (
+    DelayedActions,
+    FlattenObservation,
+    ObservationNoise,
+    RandomStart,
+    StickyActions,
+)
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.envs.mujoco_vec_env import MujocoVecEnv
 from imitbench.envs.wrappers import WRAPPERS, disturbed
@@ -217,3 +223,39 @@ def test_an_evaluation_environment_of_its_own_is_disturbed():
 def test_wrappers_that_do_not_fit_are_refused(env_id, wrapper, line):
     with pytest.raises(InputError, match=rf"environment {env_id}\+x: .*{line}"):
         make_environment(spec_of([wrapper], env_id))
+
+
+def sensors(**entries):
+    return Recorder(observation_space=spaces.Dict(entries))
+
+
+def test_flattened_observations_are_sorted_by_key():
+    box = spaces.Box(-1, 1, (2,), np.float64)
+    env = sensors(b=box, a=box, c=box)
+    env.observe = lambda: {"b": np.array([3.0, 4.0]), "a": np.array([1.0, 2.0]), "c": np.zeros(2)}
+    flat = disturbed(env, [FlattenObservation(name="flatten_observation")])
+    np.testing.assert_array_equal(flat.reset(seed=0)[0], [1, 2, 3, 4, 0, 0])
+    kept = FlattenObservation(name="flatten_observation", entries=["c", "b"])
+    flat = disturbed(env, [kept, NOISE])
+    assert flat.observation_space.shape == (4,)
+    assert flat.reset(seed=0)[0][:2] == pytest.approx([3, 4], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("env", "entries", "message"),
+    [
+        (Recorder(), None, r"flatten_observation flattens observations that are dictionaries"),
+        (sensors(a=spaces.Discrete(2)), None, r"dictionaries of boxes, not Dict"),
+        (sensors(a=spaces.Box(0, 1)), ["b"], r"entries: observations have no b, but a"),
+    ],
+)
+def test_what_cannot_be_flattened_is_named(env, entries, message):
+    with pytest.raises(ValueError, match=message):
+        disturbed(env, [FlattenObservation(name="flatten_observation", entries=entries)])
+
+
+def test_flattening_stays_where_disturbances_are_for_evaluations_only():
+    flatten = FlattenObservation(name="flatten_observation")
+    spec = spec_of([flatten, NOISE], evaluation_only=True)
+    assert spec.active_wrappers == [flatten]
+    assert spec.evaluated.active_wrappers == [flatten, NOISE]
