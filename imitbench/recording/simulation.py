@@ -130,8 +130,9 @@ class Simulation:
         try:
             while True:
                 with self._changed:
-                    if not viewer.waiting and not (viewer.replaced or self._stopped):
-                        self._changed.wait(HEARTBEAT_S)
+                    self._changed.wait_for(
+                        lambda: viewer.waiting or viewer.replaced or self._stopped, HEARTBEAT_S
+                    )
                     if viewer.replaced:
                         return
                     parts = list(viewer.waiting) or [self._message(viewer, b"")]
@@ -183,9 +184,9 @@ class Simulation:
         with self._changed:
             for other in self._viewers:
                 other.replaced = other.replaced or other.page == page
-            self._viewers.append(viewer)
             if self._owner is None:
                 self._give(page)
+            self._viewers.append(viewer)
             viewer.waiting.append(self._message(viewer, self._picture))
             self._changed.notify_all()
         return viewer
