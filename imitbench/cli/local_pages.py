@@ -22,18 +22,18 @@ def open_browser(url: str) -> bool:
     return webbrowser.open(url)
 
 
-def serve_until_stopped(wait: Callable[[], None]) -> bool:
+def serve_until_stopped(serve: Callable[[], None]) -> bool:
     """Serves until Ctrl-C or SIGTERM, which ends it in the same way.
 
     Args:
-        wait: Serves; may return by itself.
+        serve: Tells the link, and serves; may return by itself.
 
     Returns:
         Whether it was stopped.
     """
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        wait()
+        serve()
     except KeyboardInterrupt:
         return True
     return False

@@ -98,15 +98,19 @@ def record(
             Simulation(lambda: Session(task, store), task.rate_hz) as simulation,
             RecordingServer(simulation, spec.id, mapping, port) as server,
         ):
-            if json:
-                print_json({"url": server.url, "folder": str(folder)})
-            else:
-                typer.echo(server.url)
-            if not quiet:
-                note("what you keep is stored at once; Ctrl-C ends the page")
-            if not no_browser and not open_browser(server.url) and not quiet:
-                note("no browser found: open the address yourself")
-            serve_until_stopped(server.wait)
+
+            def serve() -> None:
+                if json:
+                    print_json({"url": server.url, "folder": str(folder)})
+                else:
+                    typer.echo(server.url)
+                if not quiet:
+                    note("what you keep is stored at once; Ctrl-C ends the page")
+                if not no_browser and not open_browser(server.url) and not quiet:
+                    note("no browser found: open the address yourself")
+                server.wait()
+
+            serve_until_stopped(serve)
         kept = len(store)
     finally:
         store.close()

@@ -120,7 +120,7 @@ async function perform(command) {
   try {
     const answer = await call("command", { page, command });
     warn("");
-    say(answer.said);
+    if (!ended) say(answer.said); // otherwise the end was told already
   } catch (problem) {
     if (state?.phase === "complete") return;
     warn(problem.status ? problem.message : "The server cannot be reached.");
