@@ -65,7 +65,7 @@ class Page:
         while (moves := moves - 1) >= 0 or self.page.evaluate(
             f"state.steps < {steps} && state.phase !== 'ended'"
         ):
-            turn += 0.2
+            turn += 0.5
             self.point(0.5 + 0.2 * math.cos(turn), 0.5 + 0.2 * math.sin(turn))
             self.page.wait_for_timeout(10)
         self.page.mouse.up()
@@ -89,10 +89,11 @@ class Recording:
 
 def pusht_task(goal):
     pytest.importorskip("gym_pusht")
-    spec = find_environment(PUSHT)
+    # Episodes do not end by themselves, however slow the browser is.
+    spec = find_environment(PUSHT).model_copy(update={"kwargs": {"max_episode_steps": 10_000}})
     return make_task(
         spec, controls_for(spec, None),
-        rate_hz=30.0, goal=goal, undo_s=0.5, seed=0, success=None,
+        rate_hz=10.0, goal=goal, undo_s=0.5, seed=0, success=None,
     )  # fmt: skip
 
 
@@ -123,7 +124,7 @@ def opened(chromium, recording):
 def test_a_mouse_records_an_episode_with_a_break_and_an_undo(opened, recording):
     page = opened()
     assert page.state("phase") == "ready"
-    page.drag(20, moves=30)
+    page.drag(10, moves=8)
     page.press("p", "state.phase === 'paused'")
     steps = page.state("steps")
     page.page.wait_for_timeout(300)
@@ -132,7 +133,7 @@ def test_a_mouse_records_an_episode_with_a_break_and_an_undo(opened, recording):
     page.until(f"state.steps > {steps}")  # the last place is held
     page.press("z", "state.phase === 'ready'")
     assert page.state("steps") > 0
-    page.drag(40, moves=30)
+    page.drag(15, moves=8)
     page.press("Enter", "state.kept === 1")
     assert page.state("phase") == "ready"
     found = inspect_demonstrations(open_trajectories(recording.folder))
@@ -140,7 +141,7 @@ def test_a_mouse_records_an_episode_with_a_break_and_an_undo(opened, recording):
     [episode] = open_trajectories(recording.folder).read()
     turns = episode.acts / 512 - 0.5
     assert all(abs(math.hypot(x, y) - 0.2) < 0.02 for x, y in turns)
-    assert len({round(math.atan2(y, x), 1) for x, y in turns}) > 5
+    assert len({round(math.atan2(y, x), 1) for x, y in turns}) > 3
     page.drag(5)
     page.press("Backspace", "state.steps === 0")
     assert page.state("kept") == 1

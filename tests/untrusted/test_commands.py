@@ -35,9 +35,9 @@ float32 follow force format goal gpus held_out_seeds host infos iterations jobs 
 kills kind length level license likely limit log_format make_only margin max_episodes max_mem
 max_seeds message min_task_minutes mixture n_demos name names newest no_browser objective obs open
 optimizer pack pairs per per_gpu points port private prune public_seed query question queue quiet
-race rate regime rename reoptimize replicates retries revision reward_board run runs score_one scores
-search_seeds seed seeds set_ show show_controls simulate steps strict success tail threads timeout
-title total_comparisons
+race rate regime rename reoptimize replicates retries revision reward_board run runs score_one
+scores search_seeds seed seeds set_ show show_controls simulate steps strict success tail threads
+timeout title total_comparisons
 total_timesteps trials trust undo video_episodes wait wandb_project watch weights with_policies
 without_curves yes by url submit_to
 """

@@ -162,7 +162,9 @@ def test_every_command_is_called():
     assert {name for name, _ in commands()} - trainings - set(CALLS) == {"dashboard"}
 
 
-@pytest.mark.parametrize("words", ["dashboard --out runs --json", "label set", f"record {PENDULUM}"])
+@pytest.mark.parametrize(
+    "words", ["dashboard --out runs --json", "label set", f"record {PENDULUM}"]
+)
 @pytest.mark.slow
 def test_servers_execute_no_planted_module(words, imitbench, place, seen):
     process = subprocess.Popen(
