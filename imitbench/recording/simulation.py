@@ -156,6 +156,8 @@ class Simulation:
             NotYoursError: Another page has the controls.
         """
         with self._changed:
+            if self._stopped:  # a last move on the page after the last episode was kept
+                return
             self._check_owner(page)
             self._pending = inputs.after(self._pending)
             self._now = inputs

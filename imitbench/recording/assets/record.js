@@ -47,7 +47,7 @@ async function sendInputs() {
   unsent = true;
   if (sending) return;
   sending = true;
-  while (unsent && state && state.yours && !ended) {
+  while (unsent && state && state.yours && state.phase !== "complete" && !ended) {
     unsent = false;
     const inputs = { keys: [...down].slice(-16), pointer, axes: pad.axes, buttons: pad.buttons };
     try {
