@@ -16,7 +16,7 @@ LAYERS = [
     {"cli"},
     {"api", "dashboard"},
     {"api_arguments"},
-    {"labelling", "race", "reward_board"},
+    {"labelling", "race", "recording", "reward_board"},
     {"experts", "report", "templates", "tune"},
     {"conformance"},
     {"bench"},

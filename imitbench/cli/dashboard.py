@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.local_pages import open_browser, serve_until_stopped
 from imitbench.cli.options import option
 from imitbench.cli.output import note, print_json
 from imitbench.errors import InputError
@@ -52,25 +51,8 @@ def dashboard(
             print_json({"url": server.url, "folder": str(location.path)})
         else:
             typer.echo(server.url)
-        try:
-            note("Ctrl-C ends the dashboard")
-            if browser and not _open_browser(server.url):
-                note("no browser found: open the address yourself")
-            server.wait()
-        except KeyboardInterrupt:
+        note("Ctrl-C ends the dashboard")
+        if browser and not open_browser(server.url):
+            note("no browser found: open the address yourself")
+        if serve_until_stopped(server.wait):
             note("stopped")
-
-
-def _open_browser(url: str) -> bool:
-    """Opens a page in a browser with windows.
-
-    Returns:
-        Whether one was found. Browsers for terminals are not used: they would take over the one
-        that the command runs in.
-    """
-    import webbrowser
-
-    screens = (os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    if sys.platform.startswith("linux") and not any(screens):
-        return False
-    return webbrowser.open(url)

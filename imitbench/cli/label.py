@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from imitbench.cli import options
+from imitbench.cli.local_pages import open_browser, serve_until_stopped
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import count, make_notifier, note, print_json, print_table, progress_bar
 from imitbench.cli.push import push_preferences
@@ -294,9 +295,6 @@ def _show_queue(
 def _serve(
     labels: LabelSet | LabelQueue, page: _Page, growing: AbstractContextManager[None] | None = None
 ) -> None:
-    import signal
-    import webbrowser
-
     from imitbench.labelling.server import LabellingServer
     from imitbench.util.local_server import is_loopback
 
@@ -316,10 +314,8 @@ def _serve(
                 note("other machines can reach this page, without encryption; keep links secret")
             note("answers are stored as they are given; Ctrl-C ends the page")
         if page.browser and is_loopback(host):
-            webbrowser.open(links[0][1])
-        with suppress(KeyboardInterrupt):
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C
-            server.wait()
+            open_browser(links[0][1])
+        serve_until_stopped(server.wait)
         answers = len(server.store.answers())
     if not quiet:
         note(f"{count(answers, 'answer')} stored; see imitbench label status {labels.folder}")

@@ -39,6 +39,7 @@ _COMMANDS = {
     "suites": "suites:app",
     "experts": "experts:app",
     "demos": "demos:app",
+    "record": "record:record",
     "label": "label:app",
     "rewards": "rewards:app",
     "results": "results:app",

@@ -1,4 +1,4 @@
-"""The card (`README.md`) of a converted data set, as the hub displays it."""
+"""The card (`README.md`) of a converted or recorded data set, as the hub displays it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import yaml
 from imitbench.errors import InputError
 
 
-def dataset_card(summary: dict[str, Any], remarks: Sequence[str] = ()) -> str:
+def dataset_card(
+    summary: dict[str, Any], remarks: Sequence[str] = (), *, made: str = "converted from"
+) -> str:
     """Returns the card of a data set.
 
     Args:
         summary: Result of `imitbench.data.conversion.ConversionSummary.to_json`.
         remarks: Sentences on how the source was read.
+        made: How the data set came from its source.
 
     Returns:
         Markdown with the hub's metadata, without a licence, which only the author of the data
@@ -44,7 +47,7 @@ def dataset_card(summary: dict[str, Any], remarks: Sequence[str] = ()) -> str:
         "observation": summary["observation"],
         "action": summary["action"],
         "not marked as the end of an episode": summary["unfinished"],
-        "converted from": f"{summary['source']} ({summary['form']})",
+        made: f"{summary['source']} ({summary['form']})",
         "digest of the data files": summary["digest"],
     }
     if remarks:

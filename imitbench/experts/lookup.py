@@ -28,6 +28,8 @@ from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
+_REGISTERING = ("seals", "gym_pusht")  # packages whose import registers their namespace
+
 
 def suites_of(suite: str | None) -> Iterator[SuiteCard]:
     """Returns the suite of that name or folder, or all bundled suites when `None`.
@@ -105,7 +107,8 @@ def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
     listed = find_listed_environment(env_id, suite)
     if listed is not None:
         return EnvironmentSpec.of_card(env_id, listed.card)
-    module = "seals" if env_id.startswith("seals/") else None
+    namespace = env_id.partition("/")[0]
+    module = namespace if namespace in _REGISTERING else None
     return EnvironmentSpec(id=env_id, module=module, horizon="variable")
 
 

@@ -9,18 +9,19 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
-from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.environments import make_environment
-from imitbench.bench.protocol import Evaluator
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 from imitbench.util.video_wrapper import VideoWrapper, import_encoder
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
 
 
 def check_video(spec: EnvironmentSpec, to: Path) -> EnvironmentSpec:
@@ -126,6 +127,8 @@ def record_video(
     Raises:
         InputError: The file cannot be written.
     """
+    from imitbench.bench.protocol import Evaluator  # with torch, which rendering does not need
+
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".video-", dir=to.parent) as scratch:

@@ -7,7 +7,6 @@ server and the answers of this annotator. Changes need a token that only the pag
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import os
@@ -16,11 +15,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from imitbench.algorithms.preference_comparisons.human_gatherer import Choice
 from imitbench.errors import InputError
@@ -34,22 +31,16 @@ from imitbench.labelling.answers import (
 from imitbench.labelling.label_set import LabelSet
 from imitbench.labelling.queue import LabelQueue, QueueAnswers
 from imitbench.labelling.schedule import PresentedPair, schedule
-from imitbench.util.local_server import LocalHandler, LocalServer, RefusedError, split_secret
+from imitbench.util.local_page import COMMON_ASSETS, PageHandler, lock_folder
+from imitbench.util.local_server import LocalServer, RefusedError, split_secret
 from imitbench.util.text_line import one_line
 
 DEFAULT_PORT = 8899
 AHEAD = 4
 """Number of pairs that the page knows in advance, so that it can fetch their clips."""
 
-_MOST_BODY_BYTES = 4096
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; media-src blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+_PACKAGE = "imitbench.labelling"
 _ROUTE = re.compile(r"|state|answer|undo|clips/(\d{1,6})\.mp4")
-_ASSET = re.compile(r"/assets/(label\.(?:js|css))")
-_LOCK_FILE = ".server.lock"
 
 
 class _AnswerRequest(BaseModel, extra="forbid", strict=True):
@@ -193,15 +184,15 @@ class LabellingApp:
             raise RefusedError(507, message) from error
 
 
-class _Handler(LocalHandler):
+class _Handler(PageHandler):
     app: ClassVar[LabellingApp]
-    policy = _POLICY
+    assets: ClassVar = {**COMMON_ASSETS, "label.js": _PACKAGE, "label.css": _PACKAGE}
 
     def get(self) -> None:
         self._failing(self._get)
 
-    def do_POST(self) -> None:  # noqa: N802 (the base class asks for this name)
-        self.answer(lambda: self._failing(self._post))
+    def post(self) -> None:
+        self._failing(self._post)
 
     def _failing(self, respond: Callable[[], None]) -> None:
         try:
@@ -212,15 +203,11 @@ class _Handler(LocalHandler):
             raise RefusedError(500, message) from error
 
     def _get(self) -> None:
-        asset = _ASSET.fullmatch(self.path)
-        if asset is not None:
-            kind = _TYPES[Path(asset[1]).suffix]
-            self.send_content(_asset(asset[1]), kind, cache="no-cache")
+        if self.sends_asset():
             return
         annotator, rest, number = self._route()
         if rest == "":
-            page = _asset("label.html").decode().replace("{csrf}", self.app.csrf(annotator))
-            self.send_content(page.encode(), "text/html; charset=utf-8")
+            self.send_page(_PACKAGE, "label.html", self.app.csrf(annotator))
         elif rest == "state":
             self.send_json(self.app.state(annotator))
         elif number is not None:
@@ -233,19 +220,11 @@ class _Handler(LocalHandler):
         annotator, rest, _ = self._route()
         if rest not in ("answer", "undo"):
             raise RefusedError(405, "This address takes no answers.")
-        sent = self.headers.get("X-CSRF-Token", "")
-        if not hmac.compare_digest(sent.encode(), self.app.csrf(annotator).encode()):
-            raise RefusedError(403, "The page is outdated. Load it again.")
-        if self.headers.get_content_type() != "application/json":
-            raise RefusedError(415, "Answers are JSON.")
-        body = self.read_body(_MOST_BODY_BYTES)
-        try:
-            if rest == "answer":
-                state = self.app.answer(annotator, _AnswerRequest.model_validate_json(body))
-            else:
-                state = self.app.undo(annotator, _UndoRequest.model_validate_json(body))
-        except ValidationError as error:
-            raise RefusedError(400, "The answer is malformed. Load the page again.") from error
+        self.check_change(self.app.csrf(annotator))
+        if rest == "answer":
+            state = self.app.answer(annotator, self.read_document(_AnswerRequest))
+        else:
+            state = self.app.undo(annotator, self.read_document(_UndoRequest))
         self.send_json(state)
 
     def _route(self) -> tuple[Annotator, str, str | None]:
@@ -254,10 +233,6 @@ class _Handler(LocalHandler):
         if match is None:
             raise RefusedError(404, "Open the link that you were given.")
         return self.app.annotator(secret), rest, match[1]
-
-
-def _asset(name: str) -> bytes:
-    return (files("imitbench.labelling") / "assets" / name).read_bytes()
 
 
 class LabellingServer:
@@ -277,7 +252,9 @@ class LabellingServer:
     def __init__(
         self, labels: LabelSet | LabelQueue, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT
     ) -> None:
-        self._lock = _lock(labels.folder)
+        self._lock = lock_folder(
+            labels.folder, "another server shows this set; use its links, or stop it"
+        )
         try:
             self.store = AnswerStore(labels.answers_path, labels.set_id)
             self.app = LabellingApp(labels, self.store)
@@ -304,18 +281,3 @@ class LabellingServer:
     def wait(self) -> None:
         """Serves until interrupted."""
         self._server.wait()
-
-
-def _lock(folder: Path) -> int:
-    try:
-        descriptor = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        raise InputError(f"{folder}: answers cannot be stored there ({error.strerror})") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise InputError(
-            f"{folder}: another server shows this set; use its links, or stop it"
-        ) from None
-    return descriptor

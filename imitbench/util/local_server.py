@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, TypeVar
 
@@ -258,6 +258,21 @@ class LocalHandler(BaseHTTPRequestHandler):
             self.wfile.write(part)
             start += len(part)
 
+    def send_stream(self, parts: Iterable[bytes], kind: str) -> None:
+        """Sends a response without an end that is known: parts as they come, then a closed link.
+
+        Args:
+            parts: What to send; each must be taken within `REQUEST_S`.
+            kind: Type of the whole.
+        """
+        self.close_connection = True
+        self._begin(200, None, {"Content-Type": kind, "Cache-Control": "no-store"})
+        if self.command == "HEAD":
+            return
+        for part in parts:
+            self.server.waiting(self.connection, True)
+            self.wfile.write(part)
+
     def version_string(self) -> str:
         """Name of the server in responses, without version numbers."""
         return "imitbench"
@@ -265,10 +280,12 @@ class LocalHandler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         """Logs nothing: paths have the secret parts of links."""
 
-    def _begin(self, status: int, length: int, fields: dict[str, str]) -> None:
+    def _begin(self, status: int, length: int | None, fields: dict[str, str]) -> None:
         self.send_response(status)
         fields = {**fields, **_SECURITY, "Content-Security-Policy": self.policy}
-        for name, value in {**fields, "Content-Length": str(length)}.items():
+        if length is not None:
+            fields["Content-Length"] = str(length)
+        for name, value in fields.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")

@@ -20,7 +20,7 @@ FREE = {
     "best": "YAML of limited size", "external": "results that `import` wrote",
     "new": "as `algo`", "also_new": "as `algo`", "baseline": "as `algo`", "figure": "is written",
     "copies": "SQLite of the same set, whose rows are validated",
-    "record": "is written",
+    "record": "is written", "controls": "YAML of limited size",
     "card": "is changed; text of limited size",
     "verifications": "records of `verify`, validated",
     "videos": "copied, if size and first bytes are those of a short MP4 file",
@@ -29,16 +29,16 @@ FREE = {
 # Names of options that are neither paths nor repositories.
 _PLAIN = """
 acting actions again algorithm allow_variable_horizon alpha amount annotator baselines batch
-batches browser budget captions checkpoint_minutes demo_every deterministic device download draws
-dims dry_run env episodes epochs eval_episodes every executor fail_fast fail_if failed failed_runs
-float32 follow force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway
-kills kind length level license likely limit log_format make_only margin max_episodes max_mem
-max_seeds message min_task_minutes mixture n_demos name names newest no_browser objective obs open
-optimizer pack pairs per per_gpu points port private prune public_seed query question queue quiet
-race regime rename reoptimize replicates retries revision reward_board run runs score_one scores
-search_seeds search_share seed seeds set_ show simulate steps strict tail threads timeout title
-total_comparisons total_timesteps trials trust video_episodes wait wandb_project watch weights
-with_policies without_curves yes by url submit_to
+batches browser budget by captions checkpoint_minutes demo_every deterministic device dims
+download draws dry_run env episodes epochs eval_episodes every executor fail_fast fail_if failed
+failed_runs float32 follow force format goal gpus held_out_seeds host infos iterations jobs json
+keep_anyway kills kind length level license likely limit log_format make_only margin max_episodes
+max_mem max_seeds message min_task_minutes mixture n_demos name names newest no_browser objective
+obs open optimizer pack pairs per per_gpu points port private prune public_seed query question
+queue quiet race rate regime rename reoptimize replicates retries revision reward_board run runs
+score_one scores search_seeds search_share seed seeds set_ show show_controls simulate steps
+strict submit_to success tail threads timeout title total_comparisons total_timesteps trials trust
+undo url video_episodes wait wandb_project watch weights with_policies without_curves yes
 """
 PLAIN = frozenset(_PLAIN.split())
 

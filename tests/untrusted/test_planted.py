@@ -64,6 +64,7 @@ CALLS = {
     "demos validate": (2, "sub"),
     "demos collect": (2, f"--suite nothing {PENDULUM} --to trained"),
     "demos show": (2, "sub"),
+    "record": (2, f"{PENDULUM} --controls nothing.yaml"),
     "label open": (2, f"{PENDULUM} --policy ./nothing --to labels"),
     "label status": (0, "set"),
     "label export": (2, "set labels"),
@@ -161,7 +162,9 @@ def test_every_command_is_called():
     assert {name for name, _ in commands()} - trainings - set(CALLS) == {"dashboard"}
 
 
-@pytest.mark.parametrize("words", ["dashboard --out runs --json", "label set"])
+@pytest.mark.parametrize(
+    "words", ["dashboard --out runs --json", "label set", f"record {PENDULUM}"]
+)
 @pytest.mark.slow
 def test_servers_execute_no_planted_module(words, imitbench, place, seen):
     process = subprocess.Popen(

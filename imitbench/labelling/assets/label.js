@@ -3,14 +3,12 @@
 // The page of one annotator. Clips of the next pairs are fetched and decoded ahead. An answer is
 // kept in this browser until the server has confirmed that it is stored.
 
-const csrf = document.querySelector('meta[name="csrf"]').content;
 const keptUnder = `imitbench ${location.pathname}`;
 const speeds = [0.25, 0.5, 1, 2, 4];
 const retryAfter = 3000;
 const lookAfter = 1000; // while the queue of a training is empty
 const driftAllowed = 0.06; // seconds between the clips of a pair
 
-const byId = (id) => document.getElementById(id);
 const prepared = new Map(); // by place in the sequence: what `prepare` returns
 let state = null;
 let shown = null; // the prepared pair on the page
@@ -21,33 +19,6 @@ let busy = false; // while an answer is on its way
 let retryTimer = 0;
 let growTimer = 0;
 let answeredHere = 0;
-
-function say(text) {
-  byId("status").textContent = text;
-}
-
-function warn(text, canRetry = false) {
-  byId("alert").textContent = text;
-  byId("alert").hidden = !text;
-  byId("retry").hidden = !canRetry;
-}
-
-async function call(path, body) {
-  const options = { cache: "no-store" };
-  if (body !== undefined) {
-    options.method = "POST";
-    options.headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
-    options.body = JSON.stringify(body);
-  }
-  const response = await fetch(path, options);
-  const document_ = await response.json();
-  if (!response.ok) {
-    const problem = new Error(document_.error);
-    problem.status = response.status;
-    throw problem;
-  }
-  return document_;
-}
 
 // Clips.
 
@@ -301,12 +272,6 @@ function changeSpeed(step) {
   speed = Math.min(speeds.length - 1, Math.max(0, speed + step));
   byId("speed").textContent = `${speeds[speed]}×`;
   playBoth();
-}
-
-function toggleHelp() {
-  const help = byId("help");
-  if (help.open) help.close();
-  else help.showModal();
 }
 
 const keys = {
