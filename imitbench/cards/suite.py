@@ -87,6 +87,9 @@ class ScoreScale(NamedTuple):
     demonstrations: float | None
 
 
+Script = Literal["maze_waypoints"]
+"""Scripted experts by name; `imitbench.policies.scripted` has their classes."""
+
 _OF_SB3 = (
     "net_arch",
     "normalize_observations",
@@ -102,8 +105,10 @@ class ExpertRecipe(Card):
     Attributes:
         repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
         algo: Algorithm of Stable-Baselines3; `ppo_true_reward` or `sac_true_reward` for the bundled
-            method of that name; `exact` for planning with the model of a tabular environment.
-        env_steps: Training steps; 0 for planning.
+            method of that name; `exact` for planning with the model of a tabular environment;
+            `scripted` for a program of this package.
+        script: Name of that program; `null` for any other expert.
+        env_steps: Training steps; 0 for planning and for a program.
         environments: Number of parallel environments.
         seed: Training seed.
         normalize_observations: Whether the policy normalizes observations by running statistics.
@@ -117,7 +122,7 @@ class ExpertRecipe(Card):
             expert's training, for example to end an episode at a fall.
         hyperparameters: Keyword arguments of the algorithm; of a bundled method, the values that
             differ from its card. For planning, `temperature`: 0 for the optimal policy, higher
-            values for more causal entropy.
+            values for more causal entropy. For a program, its settings.
         least_return: Least mean return of an expert whose demonstrations may be collected; `null`
             for any.
         most_terminated: Largest share of its episodes that may end before the time limit.
@@ -126,7 +131,8 @@ class ExpertRecipe(Card):
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
-    algo: Literal["ppo", "sac", "ppo_true_reward", "sac_true_reward", "exact"]
+    algo: Literal["ppo", "sac", "ppo_true_reward", "sac_true_reward", "exact", "scripted"]
+    script: Script | None = None
     env_steps: int = Field(ge=0)
     environments: int = Field(default=8, ge=1)
     seed: int = 0
@@ -142,10 +148,18 @@ class ExpertRecipe(Card):
     home: str | None = None
     hub: HubSource | None = None
 
+    @property
+    def trains(self) -> bool:
+        """Whether the expert is trained, and not planned or programmed."""
+        return self.algo not in ("exact", "scripted")
+
     @model_validator(mode="after")
     def _planning_takes_no_steps(self) -> ExpertRecipe:
-        if (self.algo == "exact") != (self.env_steps == 0):
-            raise ValueError("env_steps must be 0 for algo exact, and positive for any other")
+        if self.trains == (self.env_steps == 0):
+            raise ValueError("env_steps must be 0 for algo exact or scripted, and positive for "
+                             "any other")  # fmt: skip
+        if (self.algo == "scripted") != (self.script is not None):
+            raise ValueError("script: belongs to algo scripted, and to no other")
         unknown = set(self.hyperparameters) - {"temperature"}
         if self.algo == "exact" and unknown:
             raise ValueError(f"hyperparameters: algo exact has no {', '.join(sorted(unknown))}")
@@ -160,7 +174,7 @@ class ExpertRecipe(Card):
             for name in _OF_SB3
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
-        if self.algo.endswith("_true_reward") and given:
+        if self.algo.endswith(("_true_reward", "scripted")) and given:
             raise ValueError(f"{', '.join(given)}: only for ppo and sac; use hyperparameters")
         return self
 

@@ -106,12 +106,13 @@ def train(
     rows = []
     for env_id, card in environments.items():
         recipe = card.expert_in(env_id)
-        planned = recipe.algo == "exact"
-        if steps is not None and not planned:
+        if steps is not None and recipe.trains:
             recipe = recipe.model_copy(update={"env_steps": steps})
             card = card.model_copy(update={"expert": recipe})
         what = f"training {recipe.algo} for {recipe.env_steps:,} steps"
-        note(f"{env_id}: {'planning with its model' if planned else what}")
+        if not recipe.trains:
+            what = "planning with its model" if recipe.script is None else f"script {recipe.script}"
+        note(f"{env_id}: {what}")
         try:
             train_expert(
                 env_id,

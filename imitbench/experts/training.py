@@ -33,10 +33,12 @@ from imitbench.executors.options import CHECKPOINT_S
 from imitbench.experts.listing import ExpertTraining
 from imitbench.experts.measurement import check_arguments_accepted, model_index, spaces_of
 from imitbench.experts.recipe_learners import set_up_recipe
+from imitbench.policies.scripted import script
 from imitbench.policies.storage import save_policy
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.records.runs import Budget, EnvironmentSpec
 from imitbench.util.files import atomic_write_text
+from imitbench.util.text_line import one_line
 from imitbench.version import __version__
 
 Progress = Callable[[int, float], None]
@@ -122,6 +124,8 @@ def train_expert(
     checkpoints = target / "checkpoint"
     if recipe.algo == "exact":
         made = _compute(env_id, card)
+    elif recipe.script is not None:
+        made = _program(env_id, card, recipe.script)
     else:
         with catch_interrupts() as interruption:
             monitor = _Monitor(progress, interruption)
@@ -178,8 +182,8 @@ def train_until(
 
 def _claim(checkpoints: Path, recipe: ExpertRecipe) -> None:
     """Creates the folder of a training's checkpoints, which belongs to one recipe."""
-    # `home` says where an expert is, not how it is trained.
-    record = json.dumps(recipe.model_dump(mode="json", exclude={"home"}), indent=1) + "\n"
+    # `home` says where an expert is, not how it is trained; no expert with a `script` is.
+    record = json.dumps(recipe.model_dump(mode="json", exclude={"home", "script"}), indent=1) + "\n"
     path = checkpoints / "recipe.json"
     if path.is_file() and path.read_text() != record:
         raise InputError(
@@ -197,6 +201,19 @@ def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
     policy = compute_expert(env, temperature)
     env.close()
     return TrainedExpert(policy, {}, 0, time.monotonic() - started)
+
+
+def _program(env_id: str, card: EnvironmentCard, name: str) -> TrainedExpert:
+    """Builds a scripted expert."""
+    recipe = card.expert_in(env_id)
+    env = make_environment(EnvironmentSpec.of_card(env_id, card))
+    try:
+        policy = script(name).for_environment(env, **recipe.hyperparameters)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{env_id}: expert: script {name}: {one_line(error)}") from error
+    finally:
+        env.close()
+    return TrainedExpert(policy, {"script": name}, 0, 0.0)
 
 
 def _train(
@@ -299,7 +316,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     mean, std = results["mean_reward"], results["std_reward"]
     recipe = card.expert_in(env_id)
     exact = recipe.algo == "exact"
-    name = "Optimal" if exact else recipe.algo.upper()
+    name = {"exact": "Optimal", "scripted": "Scripted"}.get(recipe.algo, recipe.algo.upper())
     metadata = {
         "library_name": "imitbench",
         "license": "mit",
@@ -310,6 +327,9 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         origin = (
             f"Computed by `{training.command}` from the environment's model: no steps were taken. "
         )
+        files = "Settings are in `config.yml`."
+    elif recipe.script is not None:
+        origin = f"The program `{recipe.script}`, written by `{training.command}`. "
         files = "Settings are in `config.yml`."
     else:
         origin = (
@@ -324,8 +344,8 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         f"Mean return {mean:.2f} ± {std:.2f} over {results['n_eval_episodes']} episodes of the "
         f"{acting} policy; {results['termination_rate']:.0%} of them ended before the time "
         f"limit.\n\n{origin}{files}\n\n"
-        "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); "
-        "neither is a pickle.\n"
+        f"The policy is `policy.json` ({'architecture' if recipe.script is None else 'settings'}) "
+        "and `policy.safetensors` (weights); neither is a pickle.\n"
     )
     atomic_write_text(directory / "README.md", text)
 

@@ -37,6 +37,7 @@ from imitbench.policies.bounded_construction import allocations_limited_by, chec
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.observation_statistics import NormalizedPolicy
 from imitbench.policies.sb3_objects import EXTRACTORS, POLICIES
+from imitbench.policies.scripted import ScriptedPolicy, scripted_class
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.extras import import_extra
@@ -206,7 +207,7 @@ def _class_and_arguments(policy: BasePolicy, codec: PluginCodec) -> tuple[str, d
         if shared is not None:  # Stable-Baselines3 omits it from most policies' parameters
             kwargs["share_features_extractor"] = shared
         # Policies without weights (random, zero) take only spaces.
-        if not policy.state_dict():
+        if not policy.state_dict() and not isinstance(policy, ScriptedPolicy):
             kwargs = {}
     fixed = ("net_arch",) if name in _FIXED_ARCHITECTURE else ()
     encoded = {}
@@ -312,7 +313,7 @@ def _in_one_line(error: BaseException) -> str:
 def _class_of(name: str) -> type[BasePolicy] | None:
     """Returns the class of a name; `None` if it is unknown, or its package is missing."""
     if name not in _OF_SB3_CONTRIB:
-        return _POLICIES.get(name)
+        return _POLICIES.get(name) or scripted_class(name)
     try:
         home = importlib.import_module(f"sb3_contrib.{_OF_SB3_CONTRIB[name]}.policies")
     except ImportError:

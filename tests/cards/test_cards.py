@@ -263,8 +263,8 @@ def test_an_expert_can_be_planned_at_a_temperature():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"env_steps": 5}, "env_steps must be 0 for algo exact"),
-        ({"algo": "ppo"}, "env_steps must be 0 for algo exact, and positive for any other"),
+        ({"env_steps": 5}, "env_steps must be 0 for algo exact or scripted"),
+        ({"algo": "ppo"}, "env_steps must be 0 for algo exact or scripted, and positive"),
         ({"hyperparameters": {"gamma": 0.9}}, "algo exact has no gamma"),
     ],
 )
