@@ -6,17 +6,19 @@ import importlib
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr
 from functools import partial
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.wrappers import TimeLimit
 
-from imitbench.cards.suite import ATARI, SuiteCard
+from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.util.extras import import_extra
+from imitbench.util.extras import check_extra, extra_of_environment, fix_of
 from imitbench.util.library_patches import report_mujoco_warnings
 from imitbench.util.source_import import forget_module, import_source
 from imitbench.util.text_line import one_line
@@ -35,13 +37,16 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
     Raises:
         InputError: The environment is not installed or not registered.
     """
+    extra = extra_of_environment(spec.gym_id, spec.module)
+    if extra is not None:
+        check_extra(extra, f"environment {spec.id}")
     try:
         if spec.module_digest is not None:
             _import_beside_suite(spec, spec.module_digest)
         elif spec.module:
-            importlib.import_module(spec.module)
-        if spec.gym_id.startswith(ATARI):  # they are registered when it is imported
-            import_extra("ale_py", "atari", f"environment {spec.id}")
+            _import_quietly(spec.module)
+        if extra == "atari":  # games are registered when it is imported
+            importlib.import_module("ale_py")
         _import_entry_point(spec.gym_id)
         report_mujoco_warnings()
         with warnings.catch_warnings():
@@ -51,12 +56,21 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
     except (ImportError, gym.error.Error) as error:
         raise InputError(
             f"environment {spec.id}: cannot be created ({str(error).splitlines()[0]}); "
-            "run `imitbench doctor` to see what is missing"
+            f"{fix_of(error) or 'run `imitbench doctor` to see what is missing'}"
         ) from error
 
 
 def _make(gym_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
     return gym.make(gym_id, disable_env_checker=True, **kwargs)
+
+
+def _import_quietly(module: str) -> None:
+    """Imports a module that registers environments."""
+    if module != "gymnasium_robotics" or module in sys.modules:
+        importlib.import_module(module)
+        return
+    with redirect_stderr(StringIO()):  # it prints news about some of its environments
+        importlib.import_module(module)
 
 
 def _disturbed(spec: EnvironmentSpec) -> gym.Env[Any, Any]:

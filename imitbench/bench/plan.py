@@ -21,7 +21,7 @@ from imitbench.cards.catalog import (
 )
 from imitbench.cards.demonstrations import Regime, parse_mixture
 from imitbench.cards.plugins import find_algorithms, find_suite
-from imitbench.cards.suite import ATARI, EnvironmentCard, SuiteCard, mismatch, regime_mismatch
+from imitbench.cards.suite import EnvironmentCard, SuiteCard, mismatch, regime_mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock, read_lock
@@ -34,7 +34,7 @@ from imitbench.hub.suite_sources import (
 from imitbench.records.runs import DeviceClass, ReferenceScores, RunSpec
 from imitbench.store.live_runs import DurationEstimates
 from imitbench.store.sweep_file import SweepRequest
-from imitbench.util.extras import check_extra
+from imitbench.util.extras import check_extra, extra_of_environment
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 from imitbench.util.source_import import SourceLocation
@@ -147,8 +147,9 @@ class Plan:
         for algorithm, overrides in self.algorithms:
             for env_id, environment in self.environments.items():
                 if self._mismatch(algorithm, env_id, environment) is None:
-                    if env_id.startswith(ATARI):
-                        check_extra("atari", f"environment {env_id}")
+                    gym_id = environment.variant_of or env_id
+                    if extra := extra_of_environment(gym_id, environment.module):
+                        check_extra(extra, f"environment {env_id}")
                     tuned = self.tuned.get(algorithm.name, {}).get(env_id)
                     algorithm.check_extras(algorithm.resolve(overrides, tuned))
 

@@ -227,10 +227,6 @@ class BudgetAmounts(Card):
         return unit
 
 
-ATARI = "ALE/"
-"""Beginning of the ids of Atari games, which the extra `atari` installs."""
-
-
 class EnvironmentCard(Card):
     """One environment of a suite.
 

@@ -53,7 +53,7 @@ class PushTPlannerPolicy(ScriptedPolicy):
         observation_space: gym.Space[Any],
         action_space: gym.Space[Any],
         *,
-        samples: int = 160,
+        samples: int = 90,
         temperature: float = 0.5,
         free_speed: float = 24.0,
         push_speed: float = 12.0,

@@ -42,7 +42,7 @@ class PushSettings:
         push_speed: Speed of the target in a push, in pixels per step.
     """
 
-    samples: int = 160
+    samples: int = 90
     candidates: int = 6
     step_cost: float = 0.12
     free_speed: float = 24.0

@@ -124,12 +124,14 @@ class PushTWorld:
         """
         agent, step = self._env.agent, self._env.space.step
         to_x, to_y = float(target[0]), float(target[1])
+        (x, y), (vx, vy) = agent.position, agent.velocity
         for _ in range(_SUBSTEPS):
-            (x, y), (vx, vy) = agent.position, agent.velocity
-            ax = _STIFFNESS * (to_x - x) + _DAMPING * (0 - vx)
-            ay = _STIFFNESS * (to_y - y) + _DAMPING * (0 - vy)
-            agent.velocity = (vx + ax * _DT, vy + ay * _DT)
+            vx += (_STIFFNESS * (to_x - x) + _DAMPING * (0 - vx)) * _DT
+            vy += (_STIFFNESS * (to_y - y) + _DAMPING * (0 - vy)) * _DT
+            agent.velocity = (vx, vy)
             step(_DT)
+            x += vx * _DT  # nothing stops the agent, so this is its position
+            y += vy * _DT
 
     def error(self) -> float:
         """Mean distance of the block's corners from those of the goal, in pixels."""
