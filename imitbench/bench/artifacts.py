@@ -199,6 +199,11 @@ def locate_artifact(
         return ArtifactLocation(root, part, source, card.minari, digest, suite)
     home = recipe.home if source == "bundled" else None
     location = ArtifactLocation(root, part, source, recipe.repo, suite=suite, home=home)
+    if source == "bundled" and part == "demos" and card.minari and not location.folder.is_dir():
+        raise InputError(
+            f"suite {suite}: {card.title}: bundles no demonstrations; run `imitbench prefetch "
+            f"--suite {suite} --source minari`, and use --source minari"
+        )
     if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)

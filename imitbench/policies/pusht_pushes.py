@@ -1,4 +1,4 @@
-"""Plans for PushT: a way around the block to a point on its edge, and a straight push from there."""
+"""Plans for PushT: a way around the block to a point on its edge, and a push from there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -159,9 +160,7 @@ def plan_pushes(
             pushes.edge[best], pushes.place[best], pushes.slant[best], pushes.length[best]
         )
         more = _changed(chosen, settings.samples // 3, scale, rng)
-        costs = np.concatenate(
-            [costs, _costs(world, state, more, corners, block, settings)]
-        )
+        costs = np.concatenate([costs, _costs(world, state, more, corners, block, settings)])
         pushes = pushes.followed_by(more)
     starts, directions = pushes.geometry(corners)
     plans = []
@@ -221,14 +220,10 @@ def _line(start: Array, end: Array, speed: float) -> Iterator[Array]:
     return (start + (end - start) * number / count for number in range(1, count + 1))
 
 
-def _targets(
-    way: Sequence[Array], end: Array, settings: PushSettings
-) -> npt.NDArray[np.float32]:
+def _targets(way: Sequence[Array], end: Array, settings: PushSettings) -> npt.NDArray[np.float32]:
     """Returns the actions of a plan, in half pixels so that demonstrations take less space."""
     points = [
-        point
-        for start, stop in zip(way[:-1], way[1:], strict=True)
-        for point in _line(start, stop, settings.free_speed)
+        point for start, stop in pairwise(way) for point in _line(start, stop, settings.free_speed)
     ]
     points += [way[-1]] * 2  # the agent lags behind the target
     points += [*_line(way[-1], end, settings.push_speed)] + [end] * _REST

@@ -85,9 +85,9 @@ class PushTWorld:
     """Predicts what actions do in `gym_pusht/PushT-v0`, with the simulation of the environment.
 
     The block has no momentum, so a state is where agent and block are and how fast the agent moves.
-    After `restore`, `advance` gives the very numbers of the environment's `step` if nothing touches
-    the block at the start. In a contact, the physics engine (Chipmunk) holds a correction of
-    overlaps that it does not tell, and predictions are close, but not equal.
+    After `restore`, `advance` gives the numbers of the environment's `step`, up to rounding, if
+    nothing touches the block at the start. In a contact, the physics engine (Chipmunk) holds a
+    correction of overlaps that it does not tell, and predictions differ.
 
     Raises:
         InputError: The extra `pusht` is not installed.

@@ -95,6 +95,8 @@ USES = [
     ("pandas", "pandas", FRAMES),
     ("plots", "matplotlib", "report --format png --to plots"),
     ("plots", "matplotlib", "rewards show anything"),
+    ("pusht", "gym_pusht", "run --algo bc --suite pusht --seeds 1"),
+    ("robotics", "gymnasium_robotics", "eval policy --env AdroitHandPen-v1 --episodes 1"),
     ("slurm", "submitit", "run --algo bc --executor slurm"),
     ("tensorboard", "tensorboard", "results tensorboard --to events"),
     ("tune", "optuna", "tune --algo bc --env Pendulum-v1"),
