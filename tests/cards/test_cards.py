@@ -94,7 +94,9 @@ def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_
     policy = load_policy(located.folder)
     check_policy_fits(policy, env.observation_space, env.action_space, where=card.expert.repo)
     pinned = artifacts.pin_expert(located)
-    assert card.references is not None
+    if card.references is None:  # success needs none
+        assert card.scored_by_success
+        return
     assert card.references.expert.revision == pinned.digest[:12]
     assert card.references.expert.episodes >= 100
     assert card.references.random.episodes >= 100
@@ -172,6 +174,9 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
         assert {len(demo) for demo in demos} == {card.max_episode_steps}
     returns = np.array([demo.rews.sum() for demo in demos])
     found = card.references
+    if found is None:  # success needs none, and demonstrations are successes
+        assert card.scored_by_success
+        return
     reference = found.expert_likely if card.demos.deterministic else found.expert
     # Both are means of the same policy's episodes, so they agree within their errors. The spread is
     # that of the many episodes: a rare fall may be in none of the few.
