@@ -95,8 +95,9 @@ class PushTWorld:
 
     def __init__(self) -> None:
         import_extra("gym_pusht", "pusht", "the planner of PushT")
-        self._env: Any = gym.make("gym_pusht/PushT-v0", disable_env_checker=True).unwrapped
-        self._env.reset(seed=0)
+        made: Any = gym.make("gym_pusht/PushT-v0", disable_env_checker=True).unwrapped
+        made.reset(seed=0)
+        self._env: Any = made
         # The environment counts contacts by a callback, which takes time and changes nothing.
         self._env.space.add_collision_handler(0, 0).post_solve = _ignore
 
