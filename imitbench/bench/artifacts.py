@@ -209,6 +209,11 @@ def locate_artifact(
     location = ArtifactLocation(
         root, part, source, recipe.repo, suite=suite, home=home, package=package
     )
+    if source == "bundled" and part == "demos" and card.minari and not location.folder.is_dir():
+        raise InputError(
+            f"suite {suite}: {card.title}: bundles no demonstrations; run `imitbench prefetch "
+            f"--suite {suite} --source minari`, and use --source minari"
+        )
     if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)

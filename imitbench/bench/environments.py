@@ -19,7 +19,7 @@ from gymnasium.wrappers import TimeLimit
 from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.util.extras import check_extra, extra_of_environment
+from imitbench.util.extras import check_extra, extra_of_environment, fix_of
 from imitbench.util.library_patches import report_mujoco_warnings
 from imitbench.util.source_import import forget_module, import_source
 from imitbench.util.text_line import one_line
@@ -57,7 +57,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
     except (ImportError, gym.error.Error) as error:
         raise InputError(
             f"environment {spec.id}: cannot be created ({str(error).splitlines()[0]}); "
-            "run `imitbench doctor` to see what is missing"
+            f"{fix_of(error) or 'run `imitbench doctor` to see what is missing'}"
         ) from error
 
 

@@ -85,7 +85,7 @@ class ScoreScale(NamedTuple):
     demonstrations: float | None
 
 
-Script = Literal["maze_waypoints"]
+Script = Literal["maze_waypoints", "pusht_planner"]
 """Scripted experts by name; `imitbench.policies.scripted` has their classes."""
 
 _OF_SB3 = (

@@ -19,6 +19,7 @@ from imitbench.bench.environments import make_environment, make_training_environ
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.cards.plugins import SUITE_CARD
+from imitbench.cards.success import SuccessRule
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.data import rollout
 from imitbench.data.conversion import ConversionSummary, convert_demonstrations
@@ -77,6 +78,7 @@ def collect_demonstrations(
         recipe.trajectories,
         seed=recipe.seed,
         deterministic=recipe.deterministic,
+        success=card.success if card.scored_by_success else None,
     )
     returns = [float(trajectory.rews.sum()) for trajectory in chosen]
     early = float(np.mean([len(trajectory) < card.max_episode_steps for trajectory in chosen]))
@@ -86,6 +88,8 @@ def collect_demonstrations(
     acting = "deterministic" if recipe.deterministic else "stochastic"
     who, title = f"the {acting} expert `{expert.repo}`", f"Demonstrations on {env_id}"
     mean = float(np.mean(returns))
+    if card.scored_by_success:
+        who += ", all of them successes"
     readme = _dataset_card(title, who, command, recipe.seed, len(chosen), mean)
     with new_folder(directory / recipe.repo, _check_is_a_set) as folder:
         _write(chosen, folder, recipe.repo)
@@ -155,7 +159,13 @@ def collect_set(
 
 
 def sample_demonstrations(
-    policy: BasePolicy, spec: EnvironmentSpec, count: int, *, seed: int, deterministic: bool = False
+    policy: BasePolicy,
+    spec: EnvironmentSpec,
+    count: int,
+    *,
+    seed: int,
+    deterministic: bool = False,
+    success: SuccessRule | None = None,
 ) -> list[TrajectoryWithRew]:
     """Rolls out an expert.
 
@@ -165,22 +175,48 @@ def sample_demonstrations(
         count: Number of whole episodes.
         seed: Seed of the environments and of sampled actions.
         deterministic: Whether to use the deterministic policy.
+        success: Episodes that are no success by this rule are left out, and others take their
+            place; `None` to keep all.
+
+    Raises:
+        InputError: Less than a fifth of the episodes succeed.
     """
     seed = derive_seed(seed, "demonstrations")
     venv = make_training_environments(spec, _ENVIRONMENTS, seed)
-    collected = rollout.generate_trajectories(
-        policy,
-        venv,
-        rollout.make_min_episodes(count),
-        np.random.default_rng(seed),
-        deterministic_policy=deterministic,
-    )
-    venv.close()
+    rng = np.random.default_rng(seed)
+    kept: list[TrajectoryWithRew] = []
+    tried = 0
+    try:
+        while len(kept) < count:
+            wanted = count - len(kept)
+            if tried >= 5 * count:
+                raise InputError(
+                    f"{spec.id}: only {len(kept)} of {tried} episodes of the expert succeed; "
+                    "improve it, or set fewer trajectories on the suite card"
+                )
+            collected = rollout.generate_trajectories(
+                policy,
+                venv,
+                rollout.make_min_episodes(wanted),
+                rng,
+                deterministic_policy=deterministic,
+            )[:wanted]
+            tried += len(collected)
+            kept += [each for each in collected if success is None or _succeeded(each, success)]
+    finally:
+        venv.close()
     # Drops infos, which hold only the monitor's statistics.
     return [
         dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
-        for trajectory in collected[:count]
+        for trajectory in kept
     ]
+
+
+def _succeeded(trajectory: TrajectoryWithRew, rule: SuccessRule) -> bool:
+    """Whether an episode is a success by the infos of its steps."""
+    assert trajectory.infos is not None, "rollouts have infos"
+    said = [bool(rule.read(info)) for info in trajectory.infos]
+    return any(said) if rule.when == "ever" else said[-1]
 
 
 def _compact(obs: Observation) -> Observation:

@@ -21,6 +21,10 @@ from imitbench.util.hub_errors import Notify
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 
 
+LEROBOT_FILE = "meta/info.json"
+"""File by which data sets of LeRobot are told from ours."""
+
+
 def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
     """Returns patterns of the files to fetch, without videos and training logs.
 
@@ -29,7 +33,7 @@ def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
         repo: Name of the repository, `owner/name`.
     """
     if kind == "dataset":
-        return ["data/train-*.parquet", CARD_FILE]
+        return ["data/train-*.parquet", CARD_FILE, LEROBOT_FILE]
     return [*policy_file_names(repo), SETTINGS_FILE, *_FURTHER_FILES]
 
 
@@ -82,11 +86,15 @@ def pull(
     try:
         files = content_files(kind, fetched.folder, repo)
     except InputError as error:
+        where = f"{hub_client.repo_path(kind, repo)} at {fetched.commit[:12]}"
+        if kind == "dataset" and (fetched.folder / LEROBOT_FILE).is_file():
+            raise InputError(
+                f"{where}: a set of LeRobot, whose recordings may not be what the environment "
+                f"shows; fetch it by `hf download {repo} --repo-type dataset --local-dir FOLDER`, "
+                "and convert it by `imitbench demos convert FOLDER OUT --obs NAME --env ID`"
+            ) from error
         what = "an expert" if kind == "model" else "demonstrations"
-        raise InputError(
-            f"{hub_client.repo_path(kind, repo)} at {fetched.commit[:12]}: not a repository of "
-            f"{what} ({error})"
-        ) from error
+        raise InputError(f"{where}: not a repository of {what} ({error})") from error
     pulled = PulledArtifact(
         kind=kind,
         repo=repo,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _SCRIPTS = {
     "maze_waypoints": ("imitbench.policies.maze_waypoints", "MazeWaypointPolicy"),
+    "pusht_planner": ("imitbench.policies.pusht_planner", "PushTPlannerPolicy"),
 }
 """Module and class of each script that `imitbench.cards.suite.Script` names."""
 

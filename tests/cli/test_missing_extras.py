@@ -96,6 +96,7 @@ USES = [
     ("pandas", "pandas", FRAMES),
     ("plots", "matplotlib", "report --format png --to plots"),
     ("plots", "matplotlib", "rewards show anything"),
+    ("pusht", "gym_pusht", "run --algo bc --suite pusht --seeds 1"),
     ("robotics", "gymnasium_robotics", "run --algo bc --suite maze"),
     ("slurm", "submitit", "run --algo bc --executor slurm"),
     ("tensorboard", "tensorboard", "results tensorboard --to events"),

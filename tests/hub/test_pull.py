@@ -2,9 +2,12 @@
 
 import shutil
 
+import numpy as np
 import pytest
+from support.plain_sets import write_lerobot
 
 from imitbench.cards.catalog import suite_directory
+from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock
 from imitbench.hub.pull import copy_out, pull
@@ -90,3 +93,11 @@ def test_a_copy_onto_a_file_is_reported(classic, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
         copy_out(pull("model", REPO), tmp_path / "file")
+
+
+def test_a_set_of_lerobot_is_refused_with_the_way_to_convert_it(hub, client, tmp_path):
+    made = [TrajectoryWithRew(np.ones((4, 2)), np.ones((3, 2)), None, True, np.ones(3))]
+    write_lerobot(tmp_path / "pusht", made)
+    hub.add_folder("dataset", "lerobot/pusht", tmp_path / "pusht")
+    with pytest.raises(InputError, match=r"a set of LeRobot, .*hf download lerobot/pusht --repo-"):
+        pull("dataset", "lerobot/pusht")
