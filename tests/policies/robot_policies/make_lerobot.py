@@ -48,7 +48,8 @@ POLICIES = {
     "act_pixels": ("act", {**SMALL_ACT, "n_action_steps": 2}, (3, 40, 64)),
     "diffusion_pixels": (
         "diffusion",
-        {**SMALL_DIFFUSION, "crop_shape": (84, 75), "prediction_type": "sample"},
+        {**SMALL_DIFFUSION, "crop_shape": (84, 75), "prediction_type": "sample",
+         "clip_sample": False},
         (3, 96, 90),
     ),
 }  # fmt: skip
