@@ -78,9 +78,7 @@ class _ResidualBlock(nn.Module):
             nn.Mish(), nn.Linear(condition, outputs * (2 if self.scaled else 1))
         )
         self.conv2 = _Convolution(outputs, outputs, kernel, groups)
-        self.residual_conv = (
-            nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
-        )
+        self.residual_conv = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
 
     def forward(self, x: th.Tensor, condition: th.Tensor) -> th.Tensor:
         out = self.conv1(x)

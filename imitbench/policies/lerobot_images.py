@@ -107,9 +107,7 @@ class SpatialSoftmax(nn.Module):
     def __init__(self, channels: int, rows: int, columns: int, keypoints: int) -> None:
         super().__init__()
         self.nets = nn.Conv2d(channels, keypoints, kernel_size=1)
-        y, x = th.meshgrid(
-            th.linspace(-1, 1, rows), th.linspace(-1, 1, columns), indexing="ij"
-        )
+        y, x = th.meshgrid(th.linspace(-1, 1, rows), th.linspace(-1, 1, columns), indexing="ij")
         self.register_buffer("pos_grid", th.stack([x.flatten(), y.flatten()], dim=1))
 
     def forward(self, features: th.Tensor) -> th.Tensor:

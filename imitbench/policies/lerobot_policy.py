@@ -180,9 +180,7 @@ def load_lerobot_policy(
     return LeRobotPolicy(observation_space, action_space, parts, scalings, network, settings)
 
 
-def _features(
-    settings: ActSettings | DiffusionSettings, names: Mapping[str, str]
-) -> list[Feature]:
+def _features(settings: ActSettings | DiffusionSettings, names: Mapping[str, str]) -> list[Feature]:
     """Returns the inputs that the networks take: state, environment state, images."""
     chosen = [name for name in (STATE, ENVIRONMENT) if name in settings.input_features]
     found = []
@@ -240,7 +238,9 @@ def _normalization(
     files = [folder / name for name in _PROCESSORS]
     if not any(path.is_file() for path in files):
         return _of_buffers(old, _OLD_INPUTS), _of_buffers(old, _OLD_OUTPUTS), {}
-    found = [_read_processor(path, step) for path, step in zip(files, _PROCESSORS.values(), strict=True)]
+    found = [
+        _read_processor(path, step) for path, step in zip(files, _PROCESSORS.values(), strict=True)
+    ]
     return found[0][0], found[1][0], found[0][1]
 
 

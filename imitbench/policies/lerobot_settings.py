@@ -74,9 +74,7 @@ class _Settings(BaseModel, extra="forbid", strict=True, frozen=True):
     @property
     def images(self) -> dict[str, FeatureSettings]:
         """Images among the inputs, in order."""
-        return {
-            name: each for name, each in self.input_features.items() if each.type == "VISUAL"
-        }
+        return {name: each for name, each in self.input_features.items() if each.type == "VISUAL"}
 
 
 class ActSettings(_Settings):

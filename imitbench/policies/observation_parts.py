@@ -96,6 +96,7 @@ def find_parts(
         features: The features that the policy uses.
         space: Observation space of the environment.
         keys: Where the user says that features are: an entry of a dictionary, or `FIRST:END`.
+            Other features may be those of another policy; see `check_all_used`.
         where: Name of the policy, for messages.
 
     Returns:
@@ -105,11 +106,39 @@ def find_parts(
         InputError: A feature is not found, or has another shape.
     """
     wanted = list(features)
-    for name in keys:
-        if name not in {feature.name for feature in wanted}:
-            known = ", ".join(feature.name for feature in wanted)
-            raise InputError(f"{OPTION} {name}={keys[name]}: the policy {where} has only {known}")
     return [_find_part(feature, wanted, space, keys, where) for feature in wanted]
+
+
+def check_all_used(keys: Mapping[str, str], policies: Iterable[object]) -> None:
+    """Checks that each key is for an input of one of the policies.
+
+    Args:
+        keys: As in `find_parts`.
+        policies: The loaded policies, of any format.
+
+    Raises:
+        InputError: A key is for none of them.
+    """
+    known = [name for policy in policies for name in _inputs_of(policy)]
+    for name, key in keys.items():
+        if name not in known:
+            hint = f"inputs here are {', '.join(known)}" if known else "here is no such policy"
+            raise InputError(
+                f"{OPTION} {name}={key}: must be an input of a policy of LeRobot or robomimic; "
+                f"{hint}"
+            )
+
+
+def keys_of(policy: object, keys: Mapping[str, str]) -> dict[str, str]:
+    """Returns the keys that are for inputs of a policy."""
+    own = _inputs_of(policy)
+    return {name: key for name, key in keys.items() if name in own}
+
+
+def _inputs_of(policy: object) -> list[str]:
+    """Returns the names of a policy's inputs; none for other formats."""
+    parts = getattr(policy, "parts", ())
+    return [part.feature.name for part in parts if isinstance(part, Part)]
 
 
 def _find_part(
@@ -143,14 +172,12 @@ def _find_part(
     size, due = math.prod(space.shape), math.prod(feature.shape)
     if not first < end <= size or end - first != due:
         raise InputError(
-            f"{OPTION} {feature.name}={given}: must be {due} of the {size} numbers of an observation"
+            f"{OPTION} {feature.name}={given}: must be {due} of an observation's {size} numbers"
         )
     return Part(feature, None, (first, end))
 
 
-def _in_dictionary(
-    feature: Feature, space: spaces.Dict, given: str | None, where: str
-) -> Part:
+def _in_dictionary(feature: Feature, space: spaces.Dict, given: str | None, where: str) -> Part:
     names = [feature.name, *feature.aliases] if given is None else [given]
     key = next((name for name in names if name in space.spaces), None)
     if key is None and given is None:

@@ -232,9 +232,13 @@ class RobomimicPolicy(StatefulPolicy):
         scales = th.full_like(means, _LOW_NOISE)
         if not own.low_noise_eval:
             scales = heads["scale"].unflatten(-1, (own.num_modes, -1))
-            scales = functional.softplus(scales) if own.std_activation == "softplus" else scales.exp()
+            scales = (
+                functional.softplus(scales) if own.std_activation == "softplus" else scales.exp()
+            )
             scales = scales + own.min_std
-        mixture = MixtureSameFamily(Categorical(logits=logits), Independent(Normal(means, scales), 1))
+        mixture = MixtureSameFamily(
+            Categorical(logits=logits), Independent(Normal(means, scales), 1)
+        )
         return mixture.sample()
 
 
@@ -305,7 +309,11 @@ def _settings(path: Path, root: Mapping[str, Any]) -> _Settings:
     other = [kind for kind in ("vae", "transformer") if getattr(algo, kind).enabled]
     images = [key for kind, each in modalities.obs.items() if kind != "low_dim" for key in each]
     goals = [key for each in modalities.goal.values() for key in each]
-    for found, what in ((other, "a network of the kind"), (images, "images as"), (goals, "goals as")):
+    for found, what in (
+        (other, "a network of the kind"),
+        (images, "images as"),
+        (goals, "goals as"),
+    ):
         if found:
             raise InputError(
                 f"{path}: has {what} {one_line(found[0], 40)}, which cannot be read; readable: bc "

@@ -118,7 +118,12 @@ def main():
             )
             for key, each in seen.items()
         }
-        mapping = {"VISUAL": "MEAN_STD", "STATE": "MEAN_STD", "ENV": "MIN_MAX", "ACTION": "MEAN_STD"}
+        mapping = {
+            "VISUAL": "MEAN_STD",
+            "STATE": "MEAN_STD",
+            "ENV": "MIN_MAX",
+            "ACTION": "MEAN_STD",
+        }
         if kind == "diffusion":
             mapping |= {"STATE": "MIN_MAX", "ACTION": "MIN_MAX"}
         config = make_policy_config(
@@ -135,9 +140,7 @@ def main():
             fixed = numbers_of({k: s for k, s in shapes.items() if not is_fixed(k)})
             policy.load_state_dict({**policy.state_dict(), **fixed})
         used = {key: statistics[key] for key in [*seen, "action"]}
-        stats = {
-            key: {k: th.tensor(v) for k, v in each.items()} for key, each in used.items()
-        }
+        stats = {key: {k: th.tensor(v) for k, v in each.items()} for key, each in used.items()}
         before, after = make_pre_post_processors(config, dataset_stats=stats)
         folder = HERE / name
         for part in (policy, before, after):
