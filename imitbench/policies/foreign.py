@@ -246,7 +246,7 @@ def load_onnx_file(
     discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
     flat = len(observation_space.shape or ()) == 1
     description = ForeignDescription(
-        format=FORMAT,
+        format="imitbench-foreign-policy",
         kind="onnx",
         file="policy.onnx",
         input="flat" if flat else "raw",

@@ -5,7 +5,7 @@ Only what acting needs: the encoder of actions serves training, and its latent i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch as th
 from torch import nn
@@ -20,7 +20,10 @@ from imitbench.policies.lerobot_images import (
 from imitbench.policies.lerobot_settings import ActSettings
 from imitbench.policies.observation_parts import Feature
 
-_ACTIVATIONS = {"relu": functional.relu, "gelu": functional.gelu}
+_ACTIVATIONS: dict[str, Callable[[th.Tensor], th.Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+}
 
 
 class _Layer(nn.Module):
@@ -56,19 +59,23 @@ class _Layer(nn.Module):
         """
 
         def attend(x: th.Tensor) -> th.Tensor:
-            return self.self_attn(x + place, x + place, x, need_weights=False)[0]
+            result: th.Tensor = self.self_attn(x + place, x + place, x, need_weights=False)[0]
+            return result
 
         def look(x: th.Tensor) -> th.Tensor:
             assert self.multihead_attn is not None
             assert seen is not None
             assert seen_place is not None
             key = seen + seen_place
-            return self.multihead_attn(x + place, key, seen, need_weights=False)[0]
+            result: th.Tensor = self.multihead_attn(x + place, key, seen, need_weights=False)[0]
+            return result
 
         def feed(x: th.Tensor) -> th.Tensor:
-            return self.linear2(self.activation(self.linear1(x)))
+            result: th.Tensor = self.linear2(self.activation(self.linear1(x)))
+            return result
 
         norms = [self.norm1, self.norm2, self.norm3]
+        steps: list[Callable[[th.Tensor], th.Tensor]]
         steps = [attend, feed] if self.multihead_attn is None else [attend, look, feed]
         for step, norm in zip(steps, norms, strict=False):
             assert norm is not None
@@ -88,7 +95,8 @@ class _Stack(nn.Module):
     def forward(self, x: th.Tensor, *others: th.Tensor) -> th.Tensor:
         for layer in self.layers:
             x = layer(x, *others)
-        return self.norm(x)
+        result: th.Tensor = self.norm(x)
+        return result
 
 
 class ActNetwork(nn.Module):

@@ -40,11 +40,11 @@ class _StepEmbedding(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.half = size // 2
+        self.waves = size // 2
 
     def forward(self, steps: th.Tensor) -> th.Tensor:
-        index = th.arange(self.half, device=steps.device)
-        angle = steps.unsqueeze(-1) * th.exp(index * (-math.log(10_000) / (self.half - 1)))
+        index = th.arange(self.waves, device=steps.device)
+        angle = steps.unsqueeze(-1) * th.exp(index * (-math.log(10_000) / (self.waves - 1)))
         return th.cat([angle.sin(), angle.cos()], dim=-1)
 
 
@@ -86,7 +86,8 @@ class _ResidualBlock(nn.Module):
         if self.scaled:
             scale, shift = shift.chunk(2, dim=1)
             out = scale * out
-        return self.conv2(out + shift) + self.residual_conv(x)
+        result: th.Tensor = self.conv2(out + shift) + self.residual_conv(x)
+        return result
 
 
 class _UNet(nn.Module):
@@ -138,13 +139,17 @@ class _UNet(nn.Module):
         x = plan.transpose(1, 2)
         known = th.cat([self.diffusion_step_encoder(steps), condition], dim=-1)
         skipped = []
-        for first, second, smaller in self.down_modules:  # type: ignore[misc]
+        for block in self.down_modules:
+            assert isinstance(block, nn.ModuleList)
+            first, second, smaller = block
             x = second(first(x, known), known)
             skipped.append(x)
             x = smaller(x)
         for middle in self.mid_modules:
             x = middle(x, known)
-        for first, second, larger in self.up_modules:  # type: ignore[misc]
+        for block in self.up_modules:
+            assert isinstance(block, nn.ModuleList)
+            first, second, larger = block
             x = th.cat([x, skipped.pop()], dim=1)
             x = larger(second(first(x, known), known))
         result: th.Tensor = self.final_conv(x).transpose(1, 2)
@@ -224,7 +229,7 @@ class DiffusionNetwork(nn.Module):
 
     def _encoded(self, index: int, inputs: dict[str, th.Tensor]) -> th.Tensor:
         """Encodes one camera's images, shape (n, history, size)."""
-        encoder = self.rgb_encoder
+        encoder: nn.Module = self.rgb_encoder
         if isinstance(encoder, nn.ModuleList):
             encoder = encoder[index]
         images = inputs[self.images[index].name]

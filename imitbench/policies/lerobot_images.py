@@ -113,7 +113,8 @@ class SpatialSoftmax(nn.Module):
     def forward(self, features: th.Tensor) -> th.Tensor:
         """Returns x and y of each keypoint, shape (n, 2 * keypoints)."""
         attention = self.nets(features).flatten(2).softmax(dim=-1)
-        return (attention @ self.pos_grid).flatten(1)
+        result: th.Tensor = (attention @ self.pos_grid).flatten(1)
+        return result
 
 
 class KeypointEncoder(nn.Module):

@@ -71,6 +71,9 @@ class Scaling(nn.Module):
         scale: What becomes a difference of 1.
     """
 
+    shift: th.Tensor
+    scale: th.Tensor
+
     def __init__(self, shift: th.Tensor, scale: th.Tensor) -> None:
         super().__init__()
         self.register_buffer("shift", shift)
@@ -78,13 +81,11 @@ class Scaling(nn.Module):
 
     def forward(self, x: th.Tensor) -> th.Tensor:
         """Returns scaled numbers, shape (…, *shape of the feature)."""
-        result: th.Tensor = (x - self.shift) / self.scale
-        return result
+        return (x - self.shift) / self.scale
 
     def undo(self, x: th.Tensor) -> th.Tensor:
         """Inverts `forward`."""
-        result: th.Tensor = x * self.scale + self.shift
-        return result
+        return x * self.scale + self.shift
 
 
 class LeRobotPolicy(ChunkPolicy):
@@ -108,15 +109,17 @@ class LeRobotPolicy(ChunkPolicy):
         network: ActNetwork | DiffusionNetwork,
         settings: ActSettings | DiffusionSettings,
     ) -> None:
-        is_act = isinstance(settings, ActSettings)
+        planned, ensembling = settings.n_action_steps, None
+        if isinstance(settings, ActSettings):
+            planned, ensembling = settings.chunk_size, settings.temporal_ensemble_coeff
         super().__init__(
             observation_space,
             action_space,
             parts,
             history=settings.n_obs_steps,
-            planned=settings.chunk_size if is_act else settings.n_action_steps,
+            planned=planned,
             executed=settings.n_action_steps,
-            ensembling=settings.temporal_ensemble_coeff if is_act else None,
+            ensembling=ensembling,
         )
         self.scalings = nn.ModuleList(scalings)
         self.network = network

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import gymnasium as gym
 import torch as th
 from gymnasium import spaces
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 from torch import nn
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 from torch.nn import functional
@@ -57,17 +57,15 @@ class _Mixture(_Enabled):
     low_noise_eval: bool = True
 
 
-class _RecurrentKwargs(BaseModel, extra="forbid", frozen=True):
-    bidirectional: Literal[False] = False
-
-
 class _Recurrent(_Enabled):
     horizon: _Size = 10
     hidden_dim: _Size = 400
     rnn_type: Literal["LSTM", "GRU"] = "LSTM"
     num_layers: Annotated[int, Field(ge=1, le=100)] = 2
     open_loop: bool = False
-    kwargs: _RecurrentKwargs = _RecurrentKwargs()
+    bidirectional: Literal[False] = Field(
+        default=False, validation_alias=AliasPath("kwargs", "bidirectional")
+    )
 
 
 class _Algorithm(_Part):
@@ -157,6 +155,11 @@ class RobomimicPolicy(StatefulPolicy):
         scales: Shift and scale of the inputs, and of the actions.
     """
 
+    input_shift: th.Tensor
+    input_scale: th.Tensor
+    action_shift: th.Tensor
+    action_scale: th.Tensor
+
     def __init__(
         self,
         observation_space: gym.Space[Any],
@@ -222,16 +225,18 @@ class RobomimicPolicy(StatefulPolicy):
         elif not own.fixed_std:
             at_zero = functional.softplus(th.zeros(()))
             scale = functional.softplus(heads["scale"]) * (own.init_std / at_zero)
-        return Normal(mean, scale.clamp(own.min_std, _MOST_STD)).sample()
+        drawn: th.Tensor
+        drawn = Normal(mean, scale.clamp(own.min_std, _MOST_STD)).sample()  # type: ignore[no-untyped-call]
+        return drawn
 
     def _of_mixture(self, heads: dict[str, th.Tensor], deterministic: bool) -> th.Tensor:
         own, logits = self.algo.gmm, heads["logits"]
-        means = heads["mean"].unflatten(-1, (own.num_modes, -1)).tanh()
+        means = heads["mean"].reshape(len(logits), own.num_modes, -1).tanh()
         if deterministic:
             return means[th.arange(len(means), device=means.device), logits.argmax(dim=-1)]
         scales = th.full_like(means, _LOW_NOISE)
         if not own.low_noise_eval:
-            scales = heads["scale"].unflatten(-1, (own.num_modes, -1))
+            scales = heads["scale"].reshape(means.shape)
             scales = (
                 functional.softplus(scales) if own.std_activation == "softplus" else scales.exp()
             )
@@ -239,7 +244,8 @@ class RobomimicPolicy(StatefulPolicy):
         mixture = MixtureSameFamily(
             Categorical(logits=logits), Independent(Normal(means, scales), 1)
         )
-        return mixture.sample()
+        drawn: th.Tensor = mixture.sample()  # type: ignore[no-untyped-call]
+        return drawn
 
 
 def load_robomimic_policy(
