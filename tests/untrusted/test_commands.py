@@ -33,8 +33,9 @@ browser budget captions checkpoint_minutes demo_every deterministic device downl
 dry_run env episodes epochs eval_episodes every executor fail_fast fail_if failed failed_runs
 float32 follow force format goal gpus held_out_seeds host infos iterations jobs json keep_anyway
 kills kind length level license likely limit log_format make_only margin max_episodes max_mem
-max_seeds message min_task_minutes mixture n_demos name names newest no_browser objective obs open
-optimizer pack pairs per per_gpu points port private prune public_seed query question queue quiet
+max_seeds message min_task_minutes mixture n_demos name names newest no_browser objective obs
+observation_key open optimizer pack pairs per per_gpu points port private prune public_seed query
+question queue quiet
 race regime rename reoptimize replicates retries revision reward_board run runs score_one scores
 search_seeds seed seeds set_ show simulate steps strict tail threads timeout title total_comparisons
 total_timesteps trials trust video_episodes wait wandb_project watch weights with_policies
