@@ -15,6 +15,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from safetensors.torch import load_file, save_file
+from support.bombs import Bomb, read_zip, tensor_file, write_zip
 
 from imitbench.errors import InputError
 from imitbench.policies.expert import Spaces, load_expert_policy
@@ -321,3 +322,28 @@ def test_later_versions_of_robomimic_have_networks_and_scales_by_other_names(tmp
     actions = acted(load(resaved(tmp_path, later), KITCHEN), [seen])
     due = recorded("bc", "robomimic.json")[:1] * [2, 4] + [1, 2]
     np.testing.assert_allclose(actions, due, atol=1e-5)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+def test_pickles_in_checkpoints_are_not_executed(tmp_path, legacy):
+    content = th.load(HERE / "bc.pth", weights_only=True)
+    content["variable_state"] = Bomb(tmp_path / "mark")
+    path = tmp_path / "bc.pth"
+    path.write_bytes(tensor_file(content, _use_new_zipfile_serialization=not legacy))
+    said = "is not a zip of torch.save" if legacy else "its pickle .* refers to .*open"
+    with pytest.raises(InputError, match=said):
+        load(path, KITCHEN)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_tensors_that_claim_more_numbers_than_they_have_are_refused(tmp_path):
+    def repeat(content):
+        name = next(iter(content["model"]))
+        content["model"][name] = th.zeros(1).expand(10**5, 10**7)
+
+    with pytest.raises(InputError, match=r"is not a plain tensor .*not dense"):
+        load(resaved(tmp_path, repeat), KITCHEN)
+    files = read_zip(HERE / "bc.pth")
+    short = {name: data[:4] if name == "bc/data/0" else data for name, data in files.items()}
+    with pytest.raises(InputError, match=r"declares 40 numbers of 4 bytes"):
+        load(write_zip(tmp_path / "short.pth", short), KITCHEN)
