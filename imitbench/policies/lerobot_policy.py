@@ -168,7 +168,7 @@ def load_lerobot_policy(
     """
     settings = read_settings(folder)
     weights = _read_weights(folder / WEIGHTS_FILE, folder)
-    before, after, names = _normalization(folder, weights)
+    before, after, names = _normalization(folder, weights, settings.normalization_mapping)
     features = _features(settings, names)
     size = _check_action(folder, settings, action_space)
     parts = find_parts(features, observation_space, keys, str(folder))
@@ -228,7 +228,7 @@ def _read_weights(path: Path, folder: Path) -> dict[str, th.Tensor]:
 
 
 def _normalization(
-    folder: Path, weights: dict[str, th.Tensor]
+    folder: Path, weights: dict[str, th.Tensor], modes: Mapping[str, str]
 ) -> tuple[Statistics, Statistics, dict[str, str]]:
     """Returns statistics of inputs and of outputs, and new names of inputs by old.
 
@@ -242,7 +242,8 @@ def _normalization(
     if not any(path.is_file() for path in files):
         return _of_buffers(old, _OLD_INPUTS), _of_buffers(old, _OLD_OUTPUTS), {}
     found = [
-        _read_processor(path, step) for path, step in zip(files, _PROCESSORS.values(), strict=True)
+        _read_processor(path, step, modes)
+        for path, step in zip(files, _PROCESSORS.values(), strict=True)
     ]
     return found[0][0], found[1][0], found[0][1]
 
@@ -257,7 +258,19 @@ def _of_buffers(old: Mapping[str, th.Tensor], prefix: str) -> Statistics:
     return found
 
 
-def _read_processor(path: Path, wanted: str) -> tuple[Statistics, dict[str, str]]:
+def _check_modes(path: Path, config: Any, modes: Mapping[str, str]) -> None:
+    """Checks that a pipeline normalizes as `config.json` says: both are stored."""
+    stated = config.get("norm_map") if isinstance(config, dict) else None
+    if stated != modes:
+        raise InputError(
+            f"{path}: norm_map: differs from normalization_mapping in {CONFIG_FILE}; save the "
+            "policy with the normalization that it was trained with"
+        )
+
+
+def _read_processor(
+    path: Path, wanted: str, modes: Mapping[str, str]
+) -> tuple[Statistics, dict[str, str]]:
     """Returns the statistics of a pipeline, and its new names by old."""
     steps = read_json(path).get("steps")
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
@@ -267,6 +280,7 @@ def _read_processor(path: Path, wanted: str) -> tuple[Statistics, dict[str, str]
     for step in steps:
         name, config = step.get("registry_name"), step.get("config")
         if name == wanted:
+            _check_modes(path, config, modes)
             statistics = _read_statistics(path, step.get("state_file"))
         elif name == _RENAMING and isinstance(config, dict):
             renamed = config.get("rename_map", {})

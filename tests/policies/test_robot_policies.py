@@ -211,6 +211,11 @@ def add_a_step(folder):
     path.write_text(json.dumps(document))
 
 
+def normalize_otherwise(folder):
+    path = folder / "policy_preprocessor.json"
+    path.write_text(path.read_text().replace('"ENV": "MIN_MAX"', '"ENV": "MEAN_STD"'))
+
+
 def leave_the_folder(folder):
     path = folder / "policy_preprocessor.json"
     path.write_text(re.sub(r'"state_file": "', '"state_file": "../', path.read_text()))
@@ -221,6 +226,7 @@ FILES = {
     "no statistics": (remove_statistics, "it has the normalization of the policy"),
     "other statistics": (empty_statistics, "observation.state needs mean"),
     "a step": (add_a_step, "has the step tokenizer_processor, which cannot be carried out"),
+    "other modes": (normalize_otherwise, "norm_map: differs from normalization_mapping"),
     "a path": (leave_the_folder, "state_file: must name a file in the same folder"),
 }
 
