@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from support.bombs import Bomb, read_zip, tensor_file, write_zip
 
 from imitbench.errors import InputError
+from imitbench.experts.conversion import convert_expert
 from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.lerobot_act import ActNetwork
 from imitbench.policies.lerobot_diffusion import DiffusionNetwork
@@ -328,6 +329,12 @@ def test_later_versions_of_robomimic_have_networks_and_scales_by_other_names(tmp
     actions = acted(load(resaved(tmp_path, later), KITCHEN), [seen])
     due = recorded("bc", "robomimic.json")[:1] * [2, 4] + [1, 2]
     np.testing.assert_allclose(actions, due, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("act", "lerobot"), ("bc.pth", "robomimic")])
+def test_policies_of_other_tools_are_not_converted(tmp_path, name, kind):
+    with pytest.raises(InputError, match=f"of the format {kind}, which is not converted"):
+        convert_expert(HERE / name, tmp_path / "out")
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
