@@ -24,6 +24,10 @@ OLDEST = (3, 10)
 # Several releases in constraints.txt do not support older versions of Python.
 OLDEST_WITH_CONSTRAINTS = (3, 11)
 RECORD = ".imitbench-installed.json"
+TESTING = {"test", "browser", "dev"}
+# Tests need it, but not its opencv-python, which fails on servers and takes the place of
+# opencv-python-headless. Its other requirements are in the extra `test`.
+WITHOUT_DEPENDENCIES = ("gym-pusht",)
 
 
 class InstallError(Exception):
@@ -170,14 +174,15 @@ def _run_pip(venv: Path, extras: list[str]) -> None:
         *(str(_python(venv)), "-m", "pip", "install", "--disable-pip-version-check"),
         *("--prefer-binary", *compiling, *quiet),
         *(["--constraint", "constraints.txt"] if _has_tested_versions(venv) else []),
-        *("--editable", target),
     ]
-    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise InstallError(
-            f"pip cannot install imitbench{target[1:]} ({_last_line(done.stderr)}); mend that and "
-            "give the same command again: what was downloaded is kept"
-        )
+    alone = [] if TESTING.isdisjoint(extras) else [["--no-deps", *WITHOUT_DEPENDENCIES]]
+    for packages in (["--editable", target], *alone):
+        done = subprocess.run([*command, *packages], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise InstallError(
+                f"pip cannot install imitbench{target[1:]} ({_last_line(done.stderr)}); mend that "
+                "and give the same command again: what was downloaded is kept"
+            )
 
 
 def _last_line(text: str) -> str:

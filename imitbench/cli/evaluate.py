@@ -23,23 +23,27 @@ from imitbench.errors import InputError
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
     from imitbench.experts.lookup import NamedPolicy
     from imitbench.records.episodes import Episodes
-    from imitbench.records.runs import ReferenceScores
+    from imitbench.records.runs import EnvironmentSpec, ReferenceScores
 
 
 AnyPolicy = Annotated[
     str,
     argument(
         "POLICY",
-        "Run id, folder, zip, bundled expert, or repository owner/name.",
+        "Run id, folder, file, bundled expert, or repository owner/name.",
         completion.policies,
     ),
 ]
 TrustPlugins = Annotated[
     bool,
     option(
-        "--trust", "Import the plug-in of a run, or unpickle a file, if necessary: executes code."
+        "--trust",
+        "Import the plug-in of a run, unpickle a file, or run an ONNX program, if necessary: "
+        "executes code.",
     ),
 ]
 
@@ -71,6 +75,15 @@ Batch = Annotated[int | None, option("--batch", "Episodes between two looks [25]
 MaxEpisodes = Annotated[
     int | None, option("--max-episodes", "Episodes after which a race ends, undecided [500].", "N")
 ]
+ObservationKeys = Annotated[
+    list[str] | None,
+    option(
+        "--observation-key",
+        "Where a policy of LeRobot or robomimic finds an input: an entry of the observations, or "
+        "FIRST:END of an array; once per input.",
+        "INPUT=KEY",
+    ),
+]
 Alpha = Annotated[
     float | None, option("--alpha", "Chance of any false decision, over the whole race [0.05].")
 ]
@@ -87,6 +100,7 @@ def evaluate(
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
     algo: Algo = None,
+    observation_key: ObservationKeys = None,
     episodes: EpisodeCount = None,
     deterministic: Deterministic = False,
     seed: Seed = None,
@@ -124,7 +138,10 @@ def evaluate(
     notify = make_notifier()
     subjects = [find_named_policy(n, out=out, revision=revision, notify=notify) for n in names]
     start_torch()
+    from imitbench.policies.observation_parts import check_all_used, parse_observation_keys
+
     request = _EvaluationRequest(
+        observation_keys=parse_observation_keys(observation_key or ()),
         env=env,
         suite=suite,
         plugin=algo or (subjects[0].plugin if trust and not race else None),
@@ -139,10 +156,13 @@ def evaluate(
     if race:
         _race(subjects, request, looks, out, json=json)
         return
+    loaded = [_load(subject, request) for subject in subjects]
+    check_all_used(request.observation_keys, [each.policy for each in loaded])
+    documents = [_measure(each, request) for each in loaded]
     if other is not None:
-        _compare([_measure(subject, request) for subject in subjects], request.seed, json=json)
+        _compare(documents, request.seed, json=json)
         return
-    document = _measure(subjects[0], request)
+    [document] = documents
     if json:
         print_json(document)
         return
@@ -203,6 +223,7 @@ def _race(
             trust=request.trust,
             deterministic=request.deterministic,
             seed=request.seed,
+            observation_keys=request.observation_keys,
             **{name: value for name, value in looks.items() if value is not None},
         ),
         command=typed_command(),
@@ -219,6 +240,7 @@ def _race(
 class _EvaluationRequest:
     """How to measure a policy; attributes are the command's options, and `plugin` is --algo."""
 
+    observation_keys: Mapping[str, str]
     env: str | None
     suite: str | None
     plugin: str | None
@@ -230,15 +252,40 @@ class _EvaluationRequest:
     trust: bool
 
 
-def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
-    """Evaluates the policy, and records a video if one is requested."""
-    from imitbench.experts import loading, measurement
-    from imitbench.experts.lookup import find_references
-    from imitbench.experts.video import check_video, record_video
+@dataclass(frozen=True)
+class _Loaded:
+    """A policy and its environment; `rendered` is that of the video, if one is requested."""
+
+    subject: NamedPolicy
+    policy: BasePolicy
+    spec: EnvironmentSpec
+    rendered: EnvironmentSpec | None
+
+
+def _load(subject: NamedPolicy, request: _EvaluationRequest) -> _Loaded:
+    """Loads a policy for its environment."""
+    from imitbench.experts import loading
+    from imitbench.experts.video import check_video
 
     spec = loading.environment_of(subject, request.env, request.suite)
     rendered = None if request.video is None else check_video(spec, request.video)
-    policy = loading.load_subject(subject, spec, trust=request.trust, plugin=request.plugin)
+    policy = loading.load_subject(
+        subject,
+        spec,
+        trust=request.trust,
+        plugin=request.plugin,
+        observation_keys=request.observation_keys,
+    )
+    return _Loaded(subject, policy, spec, rendered)
+
+
+def _measure(loaded: _Loaded, request: _EvaluationRequest) -> dict[str, Any]:
+    """Evaluates the policy, and records a video if one is requested."""
+    from imitbench.experts import measurement
+    from imitbench.experts.lookup import find_references
+    from imitbench.experts.video import record_video
+
+    subject, policy, spec = loaded.subject, loaded.policy, loaded.spec
     # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
     with measurement.check_arguments_accepted(spec):
@@ -252,9 +299,9 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     known = subject.references if spec == subject.environment else None
     references = known or find_references(spec, request.suite)
     document = _document(subject.name, spec.id, measured.episodes, references)
-    if rendered is not None and request.video is not None:
+    if loaded.rendered is not None and request.video is not None:
         recorded = record_video(
-            rendered.model_copy(update=free),
+            loaded.rendered.model_copy(update=free),
             policy,
             request.video,
             episodes=request.video_episodes,

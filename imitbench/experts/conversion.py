@@ -82,6 +82,11 @@ def convert_expert(
     require_utf8(source)  # the card has both names
     require_utf8(target)
     found = open_expert_folder(source)
+    if found.kind not in ("own", "zip"):
+        raise InputError(
+            f"{found.policy}: is a policy of the format {found.kind}, which is not converted; "
+            "`imitbench eval` can use it as it is"
+        )
     published = read_reported_return(found.folder)
     if environment is not None:
         environment = with_own_arguments(environment, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -48,7 +49,12 @@ def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> 
 
 
 def load_subject(
-    subject: NamedPolicy, spec: EnvironmentSpec, *, trust: bool, plugin: str | None
+    subject: NamedPolicy,
+    spec: EnvironmentSpec,
+    *,
+    trust: bool,
+    plugin: str | None,
+    observation_keys: Mapping[str, str] | None = None,
 ) -> BasePolicy:
     """Loads a named policy for an environment.
 
@@ -57,6 +63,7 @@ def load_subject(
         spec: The environment, of `environment_of`.
         trust: Whether files that execute code may be read.
         plugin: The plug-in that made the policy, if the user named it.
+        observation_keys: Where its inputs are; see `load_expert_policy`.
 
     Raises:
         InputError: The policy cannot be read, or does not fit the environment.
@@ -67,6 +74,7 @@ def load_subject(
         spaces_of(spec),
         trust=trust,
         plugin=plugin,
+        observation_keys=observation_keys,
     )
     # The code of a plug-in is trusted by naming it, and may need more than the limits.
     return gate.checked(load, subject.path, trusted=trust or plugin is not None)
@@ -101,12 +109,13 @@ def load_run_policy(run: Any, *, out: Path, device: th.device | str = "cpu") -> 
     """
     named = find_named_policy(run_name(run), out=out, revision=None, notify=silent)
     found = open_expert_folder(named.path)
-    if not found.is_zip:
+    if found.kind == "own":
         load = partial(load_policy, found.policy, device=device)
         return gate.checked(load, named.path)
     if named.environment is None:
+        what = "a zip" if found.is_zip else "such a policy"
         raise InputError(
-            f"{named.name}: {named.lacks}, which a zip needs; imitbench.policies.serialize."
+            f"{named.name}: {named.lacks}, which {what} needs; imitbench.policies.serialize."
             "load_policy takes the environment"
         )
     spec = with_own_arguments(named.environment, found)

@@ -283,6 +283,8 @@ def _of_path(path: Path) -> NamedPolicy:
         return _without_foreign_module(subject)
     if (path / RECORD_FILE).is_file():
         record = _read_record(path / RECORD_FILE)
+        if isinstance(record, dict) and "type" in record and "algo" not in record:
+            return NamedPolicy(str(path), path)  # LeRobot gives its settings the same name
         try:
             environment = EnvironmentSpec.model_validate(record["environment"])
             name = f"{record['algo']} of {path}"

@@ -74,6 +74,11 @@ def staged_expert(
             f"{found.policy}: a zip with pickles cannot be pushed; convert it with `imitbench "
             f"experts convert {folder} OUT`"
         )
+    if found.kind != "own":
+        raise InputError(
+            f"{found.policy}: is a policy of the format {found.kind}; only those in this library's "
+            "format can be pushed"
+        )
     files = _at_the_top(chosen, found)
     policy = gate.checked(lambda: storage.load_policy(found.policy), folder)
     remade = {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}

@@ -6,6 +6,7 @@ environment's original observations.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.errors import InputError
 from imitbench.policies import storage
-from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
+from imitbench.policies.expert_folder import ExpertFolder, PolicyKind, open_expert_folder
+from imitbench.policies.foreign import is_foreign, load_foreign_policy, load_onnx_file
+from imitbench.policies.lerobot_policy import load_lerobot_policy
 from imitbench.policies.observation_statistics import (
     ObservationStatistics,
     read_observation_statistics,
 )
+from imitbench.policies.robomimic import load_robomimic_policy
 from imitbench.policies.sb3_architecture import build_policy
 from imitbench.policies.sb3_objects import ALGORITHMS, stored_space
 from imitbench.policies.sb3_zip import Sb3Zip, read_sb3_zip
@@ -59,15 +63,18 @@ def load_expert_policy(
     *,
     trust: bool = False,
     plugin: str | None = None,
+    observation_keys: Mapping[str, str] | None = None,
 ) -> BasePolicy:
     """Loads an expert.
 
     Args:
         source: Path for `open_expert_folder`, or its result.
         env_spaces: Spaces that the policy must fit; `None` for those stated in the file.
-        trust: Whether files may be unpickled, which can execute any code. Used only for parts
-            that cannot be read otherwise.
+        trust: Whether files may be unpickled, and programs executed, which can execute any code.
+            Used only for parts that cannot be read otherwise.
         plugin: The method that defines the policy's class, as in `storage.load_policy`.
+        observation_keys: Where policies of LeRobot and robomimic find their inputs, as in
+            `observation_parts.find_parts`; other policies have one input.
 
     Returns:
         The policy on the CPU, in evaluation mode.
@@ -77,11 +84,8 @@ def load_expert_policy(
             unpickling, or the spaces do not fit.
     """
     found = source if isinstance(source, ExpertFolder) else open_expert_folder(source)
-    if not found.is_zip:
-        policy = storage.load_policy(found.policy, plugin=plugin, trust=trust)
-    else:
-        archive = read_sb3_zip(found.policy)
-        policy = _policy_of_zip(archive, found, env_spaces, trust)
+    asked = _Asked(found, env_spaces, trust, plugin, observation_keys or {})
+    policy = _READERS[found.kind](asked)
     if env_spaces is not None:
         check_policy_fits(
             policy,
@@ -92,6 +96,56 @@ def load_expert_policy(
     policy.set_training_mode(False)
     storage.draw_exploration(policy)
     return policy
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What `load_expert_policy` was asked for."""
+
+    found: ExpertFolder
+    env_spaces: Spaces | None
+    trust: bool
+    plugin: str | None
+    keys: Mapping[str, str]
+
+    @property
+    def needed_spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
+        """Spaces of the environment, for formats that do not state them."""
+        if self.env_spaces is None:
+            raise InputError(
+                f"{self.found.policy}: does not state its spaces; pass the environment (--env on "
+                "the command line)"
+            )
+        return self.env_spaces.observation_space, self.env_spaces.action_space
+
+
+def _own(asked: _Asked) -> BasePolicy:
+    folder = asked.found.policy
+    if asked.trust and is_foreign(folder):
+        spaces = asked.needed_spaces if asked.env_spaces is not None else ()
+        return load_foreign_policy(folder, *spaces, programs=True)
+    return storage.load_policy(folder, plugin=asked.plugin, trust=asked.trust)
+
+
+def _zip(asked: _Asked) -> BasePolicy:
+    archive = read_sb3_zip(asked.found.policy)
+    return _policy_of_zip(archive, asked.found, asked.env_spaces, asked.trust)
+
+
+_READERS: dict[PolicyKind, Callable[[_Asked], BasePolicy]] = {
+    "own": _own,
+    "zip": _zip,
+    "lerobot": lambda asked: load_lerobot_policy(
+        asked.found.policy, *asked.needed_spaces, asked.keys
+    ),
+    "robomimic": lambda asked: load_robomimic_policy(
+        asked.found.policy, *asked.needed_spaces, asked.keys
+    ),
+    "onnx": lambda asked: load_onnx_file(
+        asked.found.policy, *asked.needed_spaces, programs=asked.trust
+    ),
+}
+"""Reads a policy of each format; the only place that lists them."""
 
 
 def algorithm_name(archive: Sb3Zip) -> str | None:

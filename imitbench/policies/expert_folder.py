@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from imitbench.errors import InputError
-from imitbench.policies.hub_policy import STATISTICS_FILE, own_policy_folder
+from imitbench.policies.hub_policy import (
+    STATISTICS_FILE,
+    lerobot_policy_folder,
+    own_policy_folder,
+)
 from imitbench.untrusted.files import read_text, require_ordinary
 from imitbench.untrusted.yaml_text import BoundedLoader, load_yaml
 from imitbench.util.parse_errors import UNREADABLE_YAML
@@ -20,13 +24,21 @@ _STATISTICS_FILES = (STATISTICS_FILE, "vecnormalize.pkl")
 _TIME_FEATURE = "TimeFeatureWrapper"
 
 
+PolicyKind = Literal["own", "zip", "lerobot", "robomimic", "onnx"]
+"""Formats of policies: a folder of this library (or of another program, in its description), a zip
+of Stable-Baselines3, a folder of LeRobot, a checkpoint of robomimic, or an ONNX program."""
+
+_KINDS_OF_FILES: dict[str, PolicyKind] = {".onnx": "onnx", ".pth": "robomimic"}
+
+
 @dataclass(frozen=True)
 class ExpertFolder:
     """Files of an expert.
 
     Attributes:
         folder: Folder with all files.
-        policy: Folder in this library's format, or a zip of Stable-Baselines3.
+        policy: Folder or file of the policy.
+        kind: Its format.
         statistics: `VecNormalize` statistics for a zip; `None` if there are none.
         config: Settings of the training (`config.yml`).
         arguments: Arguments of the training (`args.yml`).
@@ -35,6 +47,7 @@ class ExpertFolder:
 
     folder: Path
     policy: Path
+    kind: PolicyKind = "own"
     statistics: Path | None = None
     config: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -43,13 +56,14 @@ class ExpertFolder:
     @property
     def is_zip(self) -> bool:
         """Whether the policy is a zip of Stable-Baselines3."""
-        return self.policy.is_file()
+        return self.kind == "zip"
 
     @property
     def name(self) -> str:
         """Display name of the expert, such as `ppo-Pendulum-v1`."""
         usual = self.policy.name in _USUAL_ZIPS
-        return self.policy.stem if self.is_zip and not usual else self.folder.resolve().name
+        is_file = self.policy.is_file()
+        return self.policy.stem if is_file and not usual else self.folder.resolve().name
 
     @property
     def env_id(self) -> str | None:
@@ -75,23 +89,32 @@ def open_expert_folder(path: Path) -> ExpertFolder:
     """Finds an expert's files.
 
     Args:
-        path: A zip of Stable-Baselines3, or a folder with one, or with a policy in this library's
-            format.
+        path: A zip of Stable-Baselines3, a checkpoint of robomimic (`.pth`), an ONNX program
+            (`.onnx`), or a folder with a zip, with a policy in this library's format, or with one
+            of LeRobot.
 
     Raises:
         InputError: There is no policy, or several without a usual name; or a settings file is
             damaged.
     """
     policy = _find_policy(path)
+    kind = _kind_of(policy)
     folder = policy.parent if policy.is_file() or policy != path else path
     return ExpertFolder(
         folder=folder,
         policy=policy,
-        statistics=_find_statistics(policy) if policy.is_file() else None,
+        kind=kind,
+        statistics=_find_statistics(policy) if kind == "zip" else None,
         config=_settings(folder / "config.yml"),
         arguments=_settings(folder / "args.yml"),
         env_kwargs=_settings(folder / "env_kwargs.yml"),
     )
+
+
+def _kind_of(policy: Path) -> PolicyKind:
+    if policy.is_file():
+        return _KINDS_OF_FILES.get(policy.suffix.lower(), "zip")
+    return "own" if own_policy_folder(policy) == policy else "lerobot"
 
 
 def _find_policy(path: Path) -> Path:
@@ -109,7 +132,11 @@ def _find_policy(path: Path) -> Path:
         return next(iter(zips.values()))
     if zips:
         raise InputError(f"{path}: several policies: {', '.join(zips)}; name one of them")
-    raise InputError(f"{path}: no policy found: needs policy.json or a zip")
+    if lerobot := lerobot_policy_folder(path):
+        return lerobot
+    raise InputError(
+        f"{path}: no policy found: needs policy.json, a zip, or config.json of LeRobot"
+    )
 
 
 def _find_statistics(policy: Path) -> Path | None:

@@ -207,8 +207,8 @@ def load_foreign_policy(
         raise InputError(f"{path}: {first_problem(error)}") from error
     if description.kind != "layers" and not programs:
         raise InputError(
-            f"{directory / description.file}: is a program ({description.kind}), which is not "
-            "executed here; only the run that trained it evaluates it"
+            f"{directory / description.file}: is a program ({description.kind}), which is "
+            "executed only if you trust it: `imitbench eval --trust`"
         )
     observation_space = observation_space or _space(path, description.observation_space)
     action_space = action_space or _space(path, description.action_space)
@@ -216,6 +216,48 @@ def load_foreign_policy(
         return ForeignPolicy(description, program, observation_space, action_space)
     except InputError as error:
         raise InputError(f"{directory}: {error}") from error
+
+
+def load_onnx_file(
+    path: Path,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    *,
+    programs: bool,
+) -> ForeignPolicy:
+    """Reads an ONNX program without a description.
+
+    It must take float32 observations and return actions, or logits of discrete ones.
+
+    Args:
+        path: The program.
+        observation_space: That of the environment.
+        action_space: That of the environment.
+        programs: Whether programs are allowed.
+
+    Raises:
+        InputError: It cannot be read, or programs are not allowed.
+    """
+    if not programs:
+        raise InputError(
+            f"{path}: is a program (onnx), which is executed only if you trust it: `imitbench eval "
+            "--trust`"
+        )
+    discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
+    flat = len(observation_space.shape or ()) == 1
+    description = ForeignDescription(
+        format="imitbench-foreign-policy",
+        kind="onnx",
+        file="policy.onnx",
+        input="flat" if flat else "raw",
+        output="logits" if discrete else "actions",
+    )
+    try:
+        return ForeignPolicy(description, read_content(path), observation_space, action_space)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:

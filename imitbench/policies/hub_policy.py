@@ -11,6 +11,8 @@ from imitbench.util import hub_client
 STATISTICS_FILE = "vec_normalize.pkl"
 _OWN_FILES = ("policy.json", "policy.safetensors")
 _OWN_FOLDERS = ("", "policy/")
+_LEROBOT_FOLDERS = ("", "pretrained_model/")
+_LEROBOT_FILES = ("config.json", "model.safetensors", "policy_pre*", "policy_post*")
 
 
 def policy_file_names(repo: str) -> list[str]:
@@ -20,7 +22,7 @@ def policy_file_names(repo: str) -> list[str]:
         repo: Name of the repository, with or without its owner.
     """
     own = [f"{folder}{name}" for folder in _OWN_FOLDERS for name in _OWN_FILES]
-    return [*own, archive_name(repo), STATISTICS_FILE]
+    return [*own, archive_name(repo), STATISTICS_FILE, *_LEROBOT_FILES]
 
 
 def archive_name(repo: str) -> str:
@@ -37,16 +39,31 @@ def find_policy(folder: Path, repo: str) -> Path | None:
 
     Returns:
         Folder with a policy in this library's format, or else path of a zip of
-        Stable-Baselines3; `None` if neither exists.
+        Stable-Baselines3, or else folder with a policy of LeRobot; `None` if none exists.
     """
     archive = folder / archive_name(repo)
-    return own_policy_folder(folder) or (archive if archive.is_file() else None)
+    found = archive if archive.is_file() else lerobot_policy_folder(folder)
+    return own_policy_folder(folder) or found
 
 
 def own_policy_folder(folder: Path) -> Path | None:
     """Returns the folder of a policy in this library's format: this one, or `policy` in it."""
     folders = (folder / name for name in _OWN_FOLDERS)
     return next((own for own in folders if (own / _OWN_FILES[0]).is_file()), None)
+
+
+def lerobot_policy_folder(folder: Path) -> Path | None:
+    """Returns the folder of a policy of LeRobot: this one, or that of a checkpoint of its training.
+
+    Zips of Stable-Baselines3 may have a `config.json`, too, and come first.
+    """
+    folders = (folder / name for name in _LEROBOT_FOLDERS)
+    return next((own for own in folders if (own / _LEROBOT_FILES[0]).is_file()), None)
+
+
+def lerobot_policy_files(folder: Path) -> list[Path]:
+    """Returns the files that a policy of LeRobot is read from, in order."""
+    return sorted(path for name in _LEROBOT_FILES for path in folder.glob(name))
 
 
 def fetch_policy(organization: str, algo: str, env_name: str, revision: str | None) -> Path:

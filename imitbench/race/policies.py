@@ -7,7 +7,7 @@ that is killed at any instant, and then carried on, has the same episodes as one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from imitbench.errors import InputError
 from imitbench.experts import loading, measurement
 from imitbench.experts.lookup import NamedPolicy, find_references
 from imitbench.policies.expert_folder import open_expert_folder
+from imitbench.policies.observation_parts import check_all_used, keys_of
 from imitbench.published.submission import check_no_submission
 from imitbench.race.driver import alone
 from imitbench.race.planning import check_numbers
@@ -62,6 +63,7 @@ class PolicyRaceOptions:
         max_episodes: Largest number of episodes of each.
         alpha: Chance of any false decision.
         margin: Largest difference that counts as none; `None` for 0.05 of the score.
+        observation_keys: Where policies with named inputs find them; see `load_expert_policy`.
     """
 
     env: str | None = None
@@ -74,6 +76,7 @@ class PolicyRaceOptions:
     max_episodes: int = 500
     alpha: float = 0.05
     margin: float | None = None
+    observation_keys: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Checks the numbers.
@@ -129,11 +132,15 @@ def plan_policy_race(
         )
     # A policy that is not training needs no information about the ends of episodes.
     spec = specs[0].model_copy(update={"horizon": "variable"})
+    keys = options.observation_keys
     plugins = [options.plugin or (own.plugin if options.trust else None) for own in subjects]
     first, second = (
-        loading.load_subject(subject, specs[0], trust=options.trust, plugin=plugin)
+        loading.load_subject(
+            subject, specs[0], trust=options.trust, plugin=plugin, observation_keys=keys
+        )
         for subject, plugin in zip(subjects, plugins, strict=True)
     )
+    check_all_used(keys, (first, second))
     references = find_references(specs[0], options.suite)
     if references is not None:
         known = has_scale(references.random, references.expert)
@@ -146,8 +153,12 @@ def plan_policy_race(
         )
     design = PolicyDesign(
         policies=[
-            RacedPolicy(label=subject.name, digest=digest)
-            for subject, digest in zip(subjects, digests, strict=True)
+            RacedPolicy(
+                label=subject.name,
+                digest=digest,
+                observation_keys=keys_of(policy, keys) or None,
+            )
+            for subject, digest, policy in zip(subjects, digests, (first, second), strict=True)
         ],
         environment=spec,
         references=references,
@@ -167,7 +178,7 @@ def plan_policy_race(
 def _digest(subject: NamedPolicy) -> str:
     """Returns the digest of all files that a policy is loaded from."""
     found = open_expert_folder(subject.path)
-    if not found.is_zip:
+    if found.policy.is_dir():
         return digest_files(found.policy, (p for p in found.policy.rglob("*") if p.is_file()))
     beside = [found.folder / name for name in ("config.yml", "args.yml", "env_kwargs.yml")]
     files = [found.policy, found.statistics, *(path for path in beside if path.is_file())]

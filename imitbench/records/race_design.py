@@ -23,7 +23,6 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import (
     AbbreviatedRecord,
     EnvironmentSpec,
-    Record,
     ReferenceScores,
     canonical_digest,
 )
@@ -260,16 +259,19 @@ class RaceDesign(_Design):
                     yield from ((method, env) for method in pair)
 
 
-class RacedPolicy(Record):
+class RacedPolicy(AbbreviatedRecord):
     """A policy of a race.
 
     Attributes:
         label: Display name.
         digest: SHA-256 of its files.
+        observation_keys: Where it finds its inputs, if the user said so; `None` otherwise.
     """
 
+    optional = ("observation_keys",)
     label: str
     digest: _Digest
+    observation_keys: dict[str, str] | None = None
 
 
 class PolicyDesign(_Design):

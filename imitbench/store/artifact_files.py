@@ -10,7 +10,12 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.policies.expert_folder import open_expert_folder
-from imitbench.policies.hub_policy import archive_name, find_policy
+from imitbench.policies.hub_policy import (
+    archive_name,
+    find_policy,
+    lerobot_policy_files,
+    own_policy_folder,
+)
 from imitbench.util.hub_client import RepoKind
 
 SETTINGS_FILE = "config.yml"
@@ -40,7 +45,9 @@ def _expert_files(folder: Path, repo: str) -> list[Path]:
     policy = find_policy(folder, repo)
     if policy is None:
         raise InputError(f"{folder}: found neither policy.json nor {archive_name(repo)}")
-    if policy.is_dir():  # a policy of this library needs no other files
+    if policy.is_dir() and own_policy_folder(policy) is None:
+        files = lerobot_policy_files(policy)
+    elif policy.is_dir():  # a policy of this library needs no other files
         files = [policy / name for name in ("policy.json", "policy.safetensors")]
     else:
         statistics, settings = open_expert_folder(policy).statistics, folder / SETTINGS_FILE

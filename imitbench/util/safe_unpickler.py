@@ -88,13 +88,27 @@ class PickledObject:
         return found
 
 
-def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
+@dataclass(frozen=True, eq=False)
+class PersistentId:
+    """An object that is stored outside of the pickle, such as the numbers of a tensor.
+
+    Attributes:
+        value: What names it there.
+    """
+
+    value: Any
+
+
+def read_safely(
+    data: bytes, admitted: Callable[[PickledName], bool], *, persistent: bool = False
+) -> Any:
     """Reads a pickle.
 
     Args:
         data: The pickle, of any protocol.
         admitted: Returns whether a name is allowed. Names are never imported; refusing them here
             only gives better messages than later checks would.
+        persistent: Whether it may name objects outside of it, which are `PersistentId` then.
 
     Returns:
         The content: plain values, lists, tuples, dictionaries, `PickledName` and
@@ -103,7 +117,7 @@ def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
     Raises:
         RefusedPickleError: It is damaged, or contains something that is not allowed.
     """
-    machine = _PickleMachine(admitted)
+    machine = _PickleMachine(admitted, persistent)
     try:
         for count, (instruction, argument, _) in enumerate(pickletools.genops(data)):
             if count > _MAX_INSTRUCTIONS:
@@ -122,8 +136,9 @@ def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
 
 
 class _PickleMachine:
-    def __init__(self, admitted: Callable[[PickledName], bool]) -> None:
+    def __init__(self, admitted: Callable[[PickledName], bool], persistent: bool) -> None:
         self._admitted = admitted
+        self._persistent = persistent
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._values_left = limits().pickle_values
@@ -145,6 +160,8 @@ class _PickleMachine:
             self._memo[int(argument)] = self.top()
         elif name in _INSTRUCTIONS:
             _INSTRUCTIONS[name](self, argument)
+        elif name == "BINPERSID" and self._persistent:
+            self._stack.append(PersistentId(self.pop()))
         else:  # extension codes, persistent ids, out-of-band buffers
             raise RefusedPickleError(f"it uses {name}, which plain data does not")
 

@@ -55,7 +55,8 @@ def test_no_value_is_lost_silently(path, tmp_path, monkeypatch):
 
 MEANT = {
     "--algo", "--baseline", "--env", "--fail-if", "--out", "--results", "--set", "--suite",
-    "--against", "--annotator", "--figure", "--obs", "--policy", "--rename",
+    "--against", "--annotator", "--figure", "--obs", "--observation-key", "--policy",
+    "--rename",
     "--optimizer", "--verifications",
 }  # fmt: skip
 
