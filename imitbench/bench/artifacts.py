@@ -209,16 +209,24 @@ def locate_artifact(
     location = ArtifactLocation(
         root, part, source, recipe.repo, suite=suite, home=home, package=package
     )
-    if source == "bundled" and part == "demos" and card.minari and not location.folder.is_dir():
-        raise InputError(
-            f"suite {suite}: {card.title}: bundles no demonstrations; run `imitbench prefetch "
-            f"--suite {suite} --source minari`, and use --source minari"
-        )
     if source != "bundled" and hub is not None and not location.folder.exists():
         # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
         return pulled if pulled.folder.exists() else location
     return location
+
+
+def check_demos_are_here(location: ArtifactLocation, card: EnvironmentCard) -> None:
+    """Checks that a suite bundles demonstrations.
+
+    Raises:
+        InputError: It has them from Minari only, and another source is used.
+    """
+    if location.source == "bundled" and card.minari and not location.folder.is_dir():
+        raise InputError(
+            f"suite {location.suite}: {card.title}: bundles no demonstrations; run `imitbench "
+            f"prefetch --suite {location.suite} --source minari`, and use --source minari"
+        )
 
 
 def pin_expert(location: ArtifactLocation) -> ArtifactSpec:

@@ -55,9 +55,14 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")
             return _disturbed(spec) if spec.active_wrappers else _make(spec.gym_id, **spec.kwargs)
     except (ImportError, gym.error.Error) as error:
+        reason = str(error).splitlines()[0]
+        if fix := fix_of(error):
+            raise InputError(
+                f"environment {spec.id}: cannot be loaded ({reason}); {fix}"
+            ) from error
         raise InputError(
-            f"environment {spec.id}: cannot be created ({str(error).splitlines()[0]}); "
-            f"{fix_of(error) or 'run `imitbench doctor` to see what is missing'}"
+            f"environment {spec.id}: cannot be created ({reason}); "
+            "run `imitbench doctor` to see what is missing"
         ) from error
 
 

@@ -101,6 +101,7 @@ def _suite(name: str) -> str:
         if card.expert is not None:
             artifacts.pin_expert(artifacts.locate_artifact(root, "experts", "bundled", card, name))
         demos = artifacts.locate_artifact(root, "demos", "bundled", card, name)
-        artifacts.pin_demos(demos, card.demos.trajectories, None)
+        if card.minari is None or demos.folder.is_dir():
+            artifacts.pin_demos(demos, card.demos.trajectories, None)
     number = len(suite.environments)
-    return f"{number} environment{'s' * (number != 1)}, experts and demonstrations present"
+    return f"{number} environment{'s' * (number != 1)}, bundled experts and demonstrations present"

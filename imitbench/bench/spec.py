@@ -60,7 +60,10 @@ def make_spec(
     pack = request.pack if algorithm.packs else None
 
     def locate(part: artifacts.Part) -> artifacts.ArtifactLocation:
-        return artifacts.locate_artifact(root, part, source, environment, suite.name)
+        location = artifacts.locate_artifact(root, part, source, environment, suite.name)
+        if part == "demos":
+            artifacts.check_demos_are_here(location, environment)
+        return location
 
     role, from_outside = algorithm.role, algorithm.origin.digest is not None
     demos = _pin_demos(locate("demos"), request, env_id, environment, seed) if needs.demos else None

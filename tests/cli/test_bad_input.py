@@ -25,7 +25,10 @@ from imitbench.cards.catalog import suite_directory
         (["run", "--algo", "bc", "--seeds", "x"], "--seeds x"),
         (["run", "--algo", "bc", "--set", "batch_sise=1"], "did you mean 'batch_size'"),
         (["run", "--algo", "bc", "--set", "batch_size"], "name=value"),
-        (["run", "--algo", "bc", "--budget", "huge"], "'quick', 'default', 'full'"),
+        (
+            ["run", "--algo", "bc", "--budget", "huge"],
+            "'--budget': huge: must be one of quick, default, full",
+        ),
         (["report", "--format", "doc"], "'--format': 'doc' is not one of 'md', 'markdown'"),
         (["run", "--algo", "bc", "--jobs", "0"], "--jobs"),
         (["run", "--algo", "bc", "--n-demos", "999"], "choose 1 to"),
@@ -63,7 +66,7 @@ from imitbench.cards.catalog import suite_directory
         ),
         (["demos", "collect", "--suite", "classic", "--card", "a"], "give --set, or omit it"),
         (["sql", "select 1"], "imitbench run"),
-        (["algos", "gali"], "did you mean 'gail'? Accepted: adril, airl"),
+        (["algos", "gali"], "did you mean 'gail'? Accepted: act, adril, airl"),
         (["suites", "show", "clasic"], "did you mean 'classic'"),
         (
             ["experts", "eval", "absent", "--env", "Pendulum-v1"],

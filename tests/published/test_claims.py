@@ -147,7 +147,7 @@ def test_the_command_names_what_differs_from_the_defaults(read):
         ({"algo": "dacc"}, "algo 'dacc': did you mean 'dac'?"),
         ({"suite": "seal"}, "suite 'seal': did you mean 'seals'?"),
         ({"env": "Hopper-v1"}, "env 'Hopper-v1': did you mean 'seals/Hopper-v1'?"),
-        ({"budget": "huge"}, "budget: Input should be 'quick', 'default' or 'full'"),
+        ({"budget": "huge"}, "budget: must be one of quick, default, full, or"),
         ({"algo": "mce_irl"}, "algo mce_irl on seals/Hopper-v1: plans with the model"),
         ({"n_demos": ""}, "n_demos of dac must be a number or all"),
         ({"n_demos": "20"}, "n_demos 20: seals/Hopper-v1 has 20; write all"),

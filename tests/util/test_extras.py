@@ -22,6 +22,8 @@ FOR_WORK_ON_THE_PROJECT = {"all", "browser", "build", "dev", "docs", "lint", "te
 # Modules that are imported only once an extra was asked for, and what tells it in another way:
 # the reference's logger, by its own error.
 LATER = {
+    "policies/pusht_pushes.py": {"shapely"},  # plans in a world that needs the extra pusht
+    "policies/pusht_world.py": {"shapely"},
     "report/plots.py": {"matplotlib"},
     "report/reward_figure.py": {"matplotlib"},
     "tune": {"optuna", "sqlalchemy"},
