@@ -198,7 +198,8 @@ class Simulation:
             self._viewers.remove(viewer)
             self._changed.notify_all()
             if self._owner == viewer.page and not viewer.replaced:
-                self._give(None)
+                # The next page may have opened before the end of this one was noticed.
+                self._give(self._viewers[0].page if self._viewers else None)
 
     def _give(self, page: str | None) -> None:
         self._owner = page
