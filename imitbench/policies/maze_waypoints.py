@@ -11,10 +11,9 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch as th
-from gymnasium import spaces
 
 from imitbench.cards.algorithm import Scalar
-from imitbench.policies.scripted import ScriptedPolicy
+from imitbench.policies.scripted import ScriptedPolicy, check_boxes, check_number
 from imitbench.policies.stateful import State
 
 if TYPE_CHECKING:
@@ -84,12 +83,7 @@ class MazeWaypointPolicy(ScriptedPolicy):
         damping: float = 1.0,
     ) -> None:
         super().__init__(observation_space, action_space)
-        for name, space, width in (
-            ("observation_space", observation_space, _OBSERVATION),
-            ("action_space", action_space, 2),
-        ):
-            if not isinstance(space, spaces.Box) or space.shape != (width,):
-                raise ValueError(f"{name}: must be a Box of {width} numbers, not {space}")
+        check_boxes(self, _OBSERVATION, 2)
         for name, value, least, most in (
             ("slack", slack, 0, _MOST_SLACK),
             ("detour", detour, 0, 1),
@@ -99,12 +93,7 @@ class MazeWaypointPolicy(ScriptedPolicy):
             ("gain", gain, 0, 1000),
             ("damping", damping, 0, 1000),
         ):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"{name}: must be a number, not {value!r}")
-            if not least <= value <= most:
-                raise ValueError(f"{name}: must be {least} to {most}, not {value}")
-        if not isinstance(slack, int):
-            raise ValueError(f"slack: must be a whole number, not {slack}")
+            check_number(name, value, least, most, whole=name == "slack")
         self._settings: dict[str, Scalar] = {
             "maze": maze,
             "slack": slack,

@@ -10,12 +10,11 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch as th
-from gymnasium import spaces
 
 from imitbench.cards.algorithm import Scalar
 from imitbench.policies.pusht_pushes import MOST_STEPS, Plan, PushSettings, plan_pushes
 from imitbench.policies.pusht_world import PushTState, PushTWorld
-from imitbench.policies.scripted import ScriptedPolicy
+from imitbench.policies.scripted import ScriptedPolicy, check_boxes, check_number
 from imitbench.policies.stateful import State
 
 _OBSERVATION = 5
@@ -59,24 +58,14 @@ class PushTPlannerPolicy(ScriptedPolicy):
         push_speed: float = 12.0,
     ) -> None:
         super().__init__(observation_space, action_space)
-        for name, space, width in (
-            ("observation_space", observation_space, _OBSERVATION),
-            ("action_space", action_space, 2),
-        ):
-            if not isinstance(space, spaces.Box) or space.shape != (width,):
-                raise ValueError(f"{name}: must be a Box of {width} numbers, not {space}")
+        check_boxes(self, _OBSERVATION, 2)
         for name, value, least, most in (
             ("samples", samples, 30, 10_000),
             ("temperature", temperature, 0.001, 100),
             ("free_speed", free_speed, 1, 100),
             ("push_speed", push_speed, 1, 100),
         ):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"{name}: must be a number, not {value!r}")
-            if not least <= value <= most:
-                raise ValueError(f"{name}: must be {least} to {most}, not {value}")
-        if not isinstance(samples, int):
-            raise ValueError(f"samples: must be a whole number, not {samples}")
+            check_number(name, value, least, most, whole=name == "samples")
         self._temperature = temperature
         self._search = PushSettings(samples, free_speed=free_speed, push_speed=push_speed)
         self._world: PushTWorld | None = None

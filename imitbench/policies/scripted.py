@@ -20,6 +20,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
+from gymnasium import spaces
 
 from imitbench.cards.algorithm import Scalar
 from imitbench.policies.stateful import StatefulPolicy
@@ -71,11 +72,31 @@ class ScriptedPolicy(StatefulPolicy):
         """The keyword arguments that build this policy again."""
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        spaces = {
+        return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
+            **self.settings,
         }
-        return {**spaces, **self.settings}
+
+
+def check_boxes(policy: ScriptedPolicy, observed: int, acted: int) -> None:
+    """Raises a `ValueError` unless a policy's spaces are boxes with so many numbers."""
+    for name, space, width in (
+        ("observation_space", policy.observation_space, observed),
+        ("action_space", policy.action_space, acted),
+    ):
+        if not isinstance(space, spaces.Box) or space.shape != (width,):
+            raise ValueError(f"{name}: must be a Box of {width} numbers, not {space}")
+
+
+def check_number(name: str, value: Any, least: float, most: float, *, whole: bool) -> None:
+    """Raises a `ValueError` unless a setting is a number within bounds, and whole if it must be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name}: must be a number, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name}: must be {least} to {most}, not {value}")
+    if whole and not isinstance(value, int):
+        raise ValueError(f"{name}: must be a whole number, not {value}")
 
 
 def script(name: str) -> type[ScriptedPolicy]:

@@ -252,7 +252,6 @@ def test_the_command_ends_when_enough_episodes_are_kept(chromium, tmp_path):
     assert "| trajectories | 2 |" in Path(tmp_path / "to" / "README.md").read_text()
 
 
-@pytest.mark.slow
 def test_nothing_that_was_kept_is_lost_by_a_kill(chromium, tmp_path):
     """Kills the command at 30 moments; whatever the page says is kept is there afterwards."""
     pytest.importorskip("gym_pusht")
