@@ -1,5 +1,6 @@
 """The expert of PushT: its simulation, its plans, and what it demonstrates."""
 
+import importlib.util
 import math
 
 import gymnasium as gym
@@ -21,6 +22,10 @@ from imitbench.policies.pusht_world import GOAL_OUTLINE, PushTState, PushTWorld,
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.runs import EnvironmentSpec
 
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("gym_pusht") is None,
+    reason="gym-pusht is missing: pip install 'imitbench[pusht]'",
+)
 PUSHT = "gym_pusht/PushT-v0"
 CARD = load_suite("pusht").environments[PUSHT]
 SPEC = EnvironmentSpec.of_card(PUSHT, CARD)
