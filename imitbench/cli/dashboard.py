@@ -51,8 +51,12 @@ def dashboard(
             print_json({"url": server.url, "folder": str(location.path)})
         else:
             typer.echo(server.url)
-        note("Ctrl-C ends the dashboard")
-        if browser and not open_browser(server.url):
-            note("no browser found: open the address yourself")
-        if serve_until_stopped(server.wait):
+
+        def serve() -> None:
+            note("Ctrl-C ends the dashboard")
+            if browser and not open_browser(server.url):
+                note("no browser found: open the address yourself")
+            server.wait()
+
+        if serve_until_stopped(serve):
             note("stopped")

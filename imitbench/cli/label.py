@@ -304,18 +304,24 @@ def _serve(
         growing or nullcontext(),
     ):
         links = [(name, server.link(server.store.annotator(name))) for name in page.names]
-        if json:
-            _print_set(labels, dict(links))
-        else:
-            for name, link in links:
-                typer.echo(f"{name}: {link}" if len(links) > 1 else link)
-        if not quiet:
-            if not is_loopback(host):
-                note("other machines can reach this page, without encryption; keep links secret")
-            note("answers are stored as they are given; Ctrl-C ends the page")
-        if page.browser and is_loopback(host):
-            open_browser(links[0][1])
-        serve_until_stopped(server.wait)
+
+        def serve() -> None:
+            if json:
+                _print_set(labels, dict(links))
+            else:
+                for name, link in links:
+                    typer.echo(f"{name}: {link}" if len(links) > 1 else link)
+            if not quiet:
+                if not is_loopback(host):
+                    note(
+                        "other machines can reach this page, without encryption; keep links secret"
+                    )
+                note("answers are stored as they are given; Ctrl-C ends the page")
+            if page.browser and is_loopback(host):
+                open_browser(links[0][1])
+            server.wait()
+
+        serve_until_stopped(serve)
         answers = len(server.store.answers())
     if not quiet:
         note(f"{count(answers, 'answer')} stored; see imitbench label status {labels.folder}")
