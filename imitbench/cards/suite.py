@@ -27,7 +27,7 @@ from imitbench.cards.demonstrations import (
 from imitbench.cards.success import CardSuccess, MeasureName
 from imitbench.cards.wrappers import EnvironmentWrapper, disturbances, while_training
 from imitbench.errors import InputError, did_you_mean
-from imitbench.util.numbers import Count
+from imitbench.util.numbers import Count, Finite
 
 ScoreOne = Literal["expert", "demonstrations", "card", "success"]
 """What is score 1: the mean return of the expert or of the demonstrators, a number on the card, or
@@ -117,7 +117,7 @@ class ExpertRecipe(Card):
             Stable-Baselines3, so the same seed gives another policy.
         net_arch: Hidden layer sizes of actor and critic.
         training_kwargs: Additional keyword arguments of `gymnasium.make` that apply only in the
-            expert's training, for example to end an episode at a fall.
+            expert's training, for example to end an episode at a fall; a range is a list.
         hyperparameters: Keyword arguments of the algorithm; of a bundled method, the values that
             differ from its card. For planning, `temperature`: 0 for the optimal policy, higher
             values for more causal entropy. For a program, its settings.
@@ -139,7 +139,7 @@ class ExpertRecipe(Card):
     learning_rate_decay: Literal["none", "linear"] = "none"
     lean: bool = False
     net_arch: list[int] = Field(default_factory=lambda: [64, 64])
-    training_kwargs: dict[str, Scalar] = Field(default_factory=dict)
+    training_kwargs: dict[str, Scalar | list[Finite]] = Field(default_factory=dict)
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
     least_return: float | None = None
     most_terminated: float = Field(default=1.0, ge=0, le=1)

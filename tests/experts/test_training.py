@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from imitbench.bench.stopping import RunStoppedError
-from imitbench.cards.suite import EnvironmentCard
+from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.errors import InputError
 from imitbench.experts.measurement import measure, write_measurement
 from imitbench.experts.training import train_expert, write_expert_card
@@ -85,6 +85,18 @@ def test_the_expert_s_card_describes_its_training(given, told, tmp_path):
     write_expert_card("Pendulum-v1", card, directory)
     assert told in (directory / "README.md").read_text()
     assert not (directory / "checkpoint").exists()
+
+
+def test_a_training_argument_may_be_a_range():
+    recipe = ExpertRecipe.model_validate(
+        {
+            "repo": "x",
+            "algo": "ppo",
+            "env_steps": 1,
+            "training_kwargs": {"healthy_z_range": [0.3, 0.9]},
+        }
+    )
+    assert recipe.training_kwargs == {"healthy_z_range": [0.3, 0.9]}
 
 
 @pytest.mark.parametrize("where", ["kwargs", "training_kwargs"])
