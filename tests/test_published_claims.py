@@ -6,12 +6,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from support.claims import fits, own_outcomes, read_claims
-from support.claims_page import NOT_RUN, render_claims
+from support.claims_page import render_claims
 from typer.testing import CliRunner
 
 from imitbench.cli import run as run_command
 from imitbench.cli.main import app
+from imitbench.published.claim_outcomes import compare_claims, fits
+from imitbench.published.claims import read_claims
 from imitbench.published.results_sources import find_results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,15 +50,15 @@ def table_rows(page):
     """Cells of every row of a claim, by the number of the claim."""
     lines = page.partition(START)[2].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines]
-    return {int(row[0]): row for row in cells if len(row) == 12 and row[0].isdecimal()}
+    return {int(row[0]): row for row in cells if len(row) == 13 and row[0].isdecimal()}
 
 
 def test_rows_without_published_runs_say_so_and_have_no_number(claims, runs):
     rows = table_rows(PAGE.read_text(encoding="utf-8"))
     assert sorted(rows) == list(range(1, len(claims) + 1))
-    known = sum(each is not None for each in own_outcomes(claims, runs))
-    own = [row[8:] for row in rows.values()]
-    assert sum(cells != [NOT_RUN, "", "", ""] for cells in own) == known
+    known = sum(each.own is not None for each in compare_claims(claims, runs))
+    own = [row[9:] for row in rows.values()]
+    assert sum(cells != ["", "", "", ""] for cells in own) == known
     assert 0 < known < len(claims)
 
 
@@ -71,8 +72,7 @@ def test_each_command_makes_runs_like_those_of_its_rows(claims, runs, monkeypatc
     monkeypatch.chdir(tmp_path)
     taken = []
     monkeypatch.setattr(run_command, "print_plans", lambda plans, *_, **__: taken.append(plans))
-    both = zip(claims, own_outcomes(claims, runs), strict=True)
-    rows = dict(enumerate(sorted(both, key=lambda each: each[0].algo), start=1))
+    rows = {each.number: (each.claim, each.own) for each in compare_claims(claims, runs)}
     found = commands(PAGE.read_text(encoding="utf-8"))
     assert sorted(number for _, numbers in found for number in numbers) == sorted(rows)
     for command, numbers in found:

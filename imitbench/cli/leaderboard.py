@@ -193,6 +193,7 @@ def build_site(
 
     Example: imitbench leaderboard build --results results --out site
     """
+    from imitbench.published.claims import claims_beside
     from imitbench.published.opening import results_location
     from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
@@ -210,7 +211,12 @@ def build_site(
     found = find_results(*paths, external=external, verifications=verifications or None)
     policy, name = FailurePolicy(failed_runs), title.strip()
     board = build_board(
-        found, title=name, replicates=replicates, failed_runs=policy, submit_to=submit_to
+        found,
+        title=name,
+        replicates=replicates,
+        failed_runs=policy,
+        submit_to=submit_to,
+        claims=claims_beside(paths),
     )
     films = None if videos is None else choose_videos(board, videos)
     files = write_site(board, out, results=paths, videos=films)

@@ -32,6 +32,7 @@ _COMMANDS = {
     "collect": "collect:collect",
     "report": "report:report",
     "compare": "compare:compare",
+    "claims": "claims:app",
     "sql": "sql:sql",
     "eval": "evaluate:evaluate",
     "train": "train:app",

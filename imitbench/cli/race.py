@@ -289,7 +289,7 @@ def _plain(shown: str, key: float) -> object:
 
 
 def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
-    from imitbench.store.races import race_folder
+    from imitbench.store.registered_designs import design_folder
 
     standing, trained = result.standing, result.trained
     resume = command_for(out, "resume")
@@ -319,4 +319,4 @@ def _print_state(result: RaceResult, out: Path, *, quiet: bool) -> None:
         )
     if standing.over and not quiet:
         runs = count(len(standing.runs), "run")
-        note(f"over: {runs}; results in {out}, design in {race_folder(out, result.race)}")
+        note(f"over: {runs}; results in {out}, design in {design_folder(out, result.race)}")

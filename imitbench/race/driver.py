@@ -26,10 +26,10 @@ from imitbench.store.races import (
     RegisteredRace,
     check_foreign,
     foreign_runs,
-    race_folder,
     read_outcomes,
     register,
 )
+from imitbench.store.registered_designs import design_folder
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def run_race(
         with make_observer(quiet=quiet) as progress:
             return carry_out([plan], options, out=out, command=command, observer=progress)
 
-    with alone(race_folder(out, race), observer.waiting):
+    with alone(design_folder(out, race), observer.waiting):
         standing = RaceStanding.read(out, race.design)
         result = RaceResult(race, standing)
         again = {spec.run_id for spec in _retried(standing.runs)}

@@ -34,13 +34,13 @@ from imitbench.stats.normalization import has_scale
 from imitbench.stats.sequential import Race
 from imitbench.store.races import (
     RegisteredPolicyRace,
-    race_folder,
     read_batch,
     read_policy_races,
     read_returns,
     register_policy_race,
     write_batch,
 )
+from imitbench.store.registered_designs import design_folder
 from imitbench.util.files import digest_files
 from imitbench.version import __version__
 
@@ -222,7 +222,7 @@ def run_policy_race(
     check_no_submission(out)
     check_writable(out)
     race = register_policy_race(out, planned.race)
-    design, folder = race.design, race_folder(out, race)
+    design, folder = race.design, design_folder(out, race)
     with alone(folder, waiting):
         result = PolicyRaceResult(
             race, design.replay(read_returns(folder, design)), _others(out, race)

@@ -18,7 +18,7 @@ from imitbench.report.race_tables import (
     verdict_word,
     verdicts_of,
 )
-from imitbench.store.races import race_folder
+from imitbench.store.registered_designs import design_folder
 from imitbench.util.extras import import_extra
 from imitbench.util.text_line import note
 
@@ -133,7 +133,7 @@ class PolicyRaceNotes:
         note(
             f"over with {design.episodes_at(last)} episodes of each: {first.label} "
             f"{verb(last.outcome)} {second.label}; design and episodes in "
-            f"{race_folder(self._out, result.race)}"
+            f"{design_folder(self._out, result.race)}"
         )
 
     def waiting(self) -> None:

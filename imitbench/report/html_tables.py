@@ -197,6 +197,8 @@ def _cells(
 
 def _table_cell(kind: ColumnKind, cell: Cell, colors: Mapping[str, int]) -> TableCell:
     shown = cell.shown
+    if cell.href:
+        return TableCell(tag("a", shown, href=cell.href, rel="noreferrer"), shown)
     if cell.algorithm:
         color = colors.get(cell.algorithm)
         name = named(cell.algorithm, "spotted", "" if color is None else f"c{color}")

@@ -50,7 +50,7 @@ def laid_out(given: Table) -> list[str]:
     """Returns a table and its caption; numbers are formatted here and need no escapes."""
     rows = [
         [
-            cell.shown if column.right else escape(cell.shown)
+            cell.shown if column.right else _linked(escape(cell.shown), cell.href)
             for column, cell in zip(given.columns, row, strict=True)
         ]
         for row in given.rows
@@ -64,3 +64,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> s
     """Returns a table whose first `names` columns have text and the others numbers."""
     rule = ["---"] * names + ["---:"] * (len(header) - names)
     return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
+
+
+def _linked(shown: str, href: str) -> str:
+    return f"[{shown}]({href})" if href else shown

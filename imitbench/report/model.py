@@ -171,12 +171,14 @@ class Cell:
         key: Number to sort by; `None` in columns of text, and if it is unknown.
         algorithm: Name of an algorithm that has a color; the text is this name and the marks.
         marks: What is special about this algorithm, such as `control`.
+        href: Address that the text links to, on pages and in Markdown; empty for no link.
     """
 
     shown: str
     key: float | None = None
     algorithm: str = ""
     marks: tuple[str, ...] = ()
+    href: str = ""
 
     @classmethod
     def count(cls, value: int) -> Cell:

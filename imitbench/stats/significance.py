@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.bootstrap import check_options
+from imitbench.stats.bootstrap import Interval, check_options, no_interval
 from imitbench.stats.strata import FloatArray, Scores, matched
 
 Key = TypeVar("Key")
@@ -88,6 +88,37 @@ def welch(first: Scores, second: Scores, *, level: float = 0.95) -> MeanDifferen
     margin = float(stdtrit(degrees, (1 + level) / 2)) * error
     ends = difference - margin, difference + margin
     return MeanDifference(difference, *ends, level, error, degrees, p_value)
+
+
+def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> Interval:
+    """Returns the mean of independent values with Student's t interval.
+
+    Assumes a nearly normal mean, as `welch` does.
+
+    Args:
+        values: Shape `(n,)`, at least one.
+        level: Confidence level, in (0, 1).
+
+    Returns:
+        The interval; its ends are NaN for a single value, whose spread is unknown.
+
+    Raises:
+        ValueError: There are no values, or `level` is not inside (0, 1).
+
+    Source: Student 1908, "The Probable Error of a Mean".
+    """
+    from scipy.special import stdtrit
+
+    check_options(1, level)
+    known = np.asarray(values, dtype=np.float64)
+    if known.ndim != 1 or len(known) == 0:
+        raise ValueError(f"values have shape {known.shape}, and not (n,) with n at least 1")
+    mean, runs = float(known.mean()), len(known)
+    if runs == 1:
+        return no_interval(mean, level)
+    error = float(known.std(ddof=1)) / math.sqrt(runs)
+    margin = float(stdtrit(runs - 1, (1 + level) / 2)) * error
+    return Interval(mean, mean - margin, mean + margin, level)
 
 
 def welch_margins(

@@ -12,11 +12,10 @@ episodes when it is done again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
@@ -24,40 +23,30 @@ from imitbench.errors import InputError
 from imitbench.records.published import PublishedRun
 from imitbench.records.race_design import SIDES, PolicyDesign, RacedCell, RaceDesign
 from imitbench.records.runs import RunSpec, SealedRecord
-from imitbench.store import lease
 from imitbench.store.comparability import Conditions, run_row
+from imitbench.store.registered_designs import (
+    RegisteredDesign,
+    content_of,
+    design_folder,
+    parse_design,
+    read_designs,
+    read_sealed,
+    registration,
+    was_edited,
+    write_design,
+)
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.untrusted.files import read_content
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Finite
 from imitbench.util.text_line import one_line
-from imitbench.util.validation_errors import first_problem
 
 RACES_FOLDER, POLICY_RACES_FOLDER = ".races", ".policy-races"
-_DESIGN, _REQUEST = "design.json", "request.json"
-_ID_LENGTH = 16
+_REQUEST = "request.json"
 
 
-class _RegisteredDesign(SealedRecord):
-    """A registered design; subclasses have its fields, in the order of their files."""
-
-    FOLDER: ClassVar[str]
-    if TYPE_CHECKING:
-        design: RaceDesign | PolicyDesign
-        registered_at: str
-
-    @property
-    def id(self) -> str:
-        """Start of the design's digest, which names the race."""
-        return self.design.digest[:_ID_LENGTH]
-
-
-_R = TypeVar("_R", bound=_RegisteredDesign)
-_S = TypeVar("_S", bound=SealedRecord)
-
-
-class RegisteredRace(_RegisteredDesign):
+class RegisteredRace(RegisteredDesign):
     """A design, and when it was registered (`design.json`).
 
     Attributes:
@@ -88,12 +77,7 @@ def parse_race(text: str | bytes, name: str | None, where: str) -> RegisteredRac
     Raises:
         InputError: The text is no such record, or was changed after the registration.
     """
-    return _parse(RegisteredRace, text, name, where)
-
-
-def race_folder(out: Path, race: RegisteredRace | RegisteredPolicyRace) -> Path:
-    """Returns the folder of a race in a results folder."""
-    return out / race.FOLDER / race.id
+    return parse_design(RegisteredRace, text, name, where)
 
 
 def read_races(out: Path) -> list[RegisteredRace]:
@@ -102,13 +86,13 @@ def read_races(out: Path) -> list[RegisteredRace]:
     Raises:
         InputError: A design cannot be read, or was changed after its registration.
     """
-    return _read_designs(out, RegisteredRace)
+    return read_designs(out, RegisteredRace)
 
 
 def read_request(out: Path, race: RegisteredRace) -> SweepRequest | None:
     """Reads the request that plans the runs of a race; `None` if it is missing or malformed."""
     try:
-        return SweepRequest.model_validate_json(read_content(race_folder(out, race) / _REQUEST))
+        return SweepRequest.model_validate_json(read_content(design_folder(out, race) / _REQUEST))
     except (OSError, ValidationError):
         return None
 
@@ -128,14 +112,14 @@ def register(out: Path, race: RegisteredRace, request: SweepRequest) -> Register
         InputError: The folder has results that do not belong to the design or are older than it, or
             another race of the same methods; or the folder cannot be written.
     """
-    with _registration(out, out / RACES_FOLDER):
+    with registration(out, out / RACES_FOLDER):
         races = read_races(out)
         present = next((known for known in races if known.id == race.id), None)
         if present is None:
             _check_free(out, race, races)
-            path = race_folder(out, race) / _REQUEST
+            path = design_folder(out, race) / _REQUEST
             atomic_write_text(path, request.model_dump_json(indent=1) + "\n")
-            atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
+            write_design(out, race)
         return present or race
 
 
@@ -149,13 +133,13 @@ def restore(out: Path, race: RegisteredRace) -> None:
     Raises:
         InputError: The folder has another race of the same methods, or cannot be written.
     """
-    with _registration(out, out / RACES_FOLDER):
+    with registration(out, out / RACES_FOLDER):
         present = read_races(out)
         if race.id in {other.id for other in present}:
             return
         for other in present:
             _check_overlap(out, race.design, other.design)
-        atomic_write_text(race_folder(out, race) / _DESIGN, race.text())
+        write_design(out, race)
 
 
 def _check_overlap(out: Path, design: RaceDesign, other: RaceDesign) -> None:
@@ -284,13 +268,18 @@ def read_outcomes(out: Path, design: RaceDesign) -> list[PublishedRun]:
         for env in design.environments:
             folder = out / design.suite / method / env.replace("/", "-")
             for path in sorted(folder.glob("*/")):
-                run = _outcome(RunDirectory(path))
+                run = read_outcome(RunDirectory(path))
                 if run is not None and run.spec.environment.id == env:
                     found.append(run)
     return found
 
 
-def _outcome(directory: RunDirectory) -> PublishedRun | None:
+def read_outcome(directory: RunDirectory) -> PublishedRun | None:
+    """Returns a completed or failed run without its episodes; `None` if it has not ended.
+
+    Raises:
+        InputError: A record is malformed.
+    """
     if not directory.has_outcome:
         return None
     spec = directory.read_spec()
@@ -373,10 +362,11 @@ def _seeds(seeds: Iterable[int]) -> str:
     return f"seed{'s' * (len(known) > 1)} {named}"
 
 
-class RegisteredPolicyRace(_RegisteredDesign):
+class RegisteredPolicyRace(RegisteredDesign):
     """As `RegisteredRace`, of two given policies; no episode had been run at `registered_at`."""
 
     FOLDER: ClassVar = POLICY_RACES_FOLDER
+    DID: ClassVar = "written"
     digest: str = ""
     format: Literal["imitbench-policy-race"] = "imitbench-policy-race"
     version: Literal[1] = 1
@@ -410,7 +400,7 @@ def read_policy_races(out: Path) -> list[RegisteredPolicyRace]:
     Raises:
         InputError: A design cannot be read, or was changed after its registration.
     """
-    return _read_designs(out, RegisteredPolicyRace)
+    return read_designs(out, RegisteredPolicyRace)
 
 
 def register_policy_race(out: Path, race: RegisteredPolicyRace) -> RegisteredPolicyRace:
@@ -426,11 +416,11 @@ def register_policy_race(out: Path, race: RegisteredPolicyRace) -> RegisteredPol
     Raises:
         InputError: A design of the folder was edited, or the folder cannot be written.
     """
-    with _registration(out, out / POLICY_RACES_FOLDER):
+    with registration(out, out / POLICY_RACES_FOLDER):
         for present in read_policy_races(out):
             if present.id == race.id:
                 return present
-        atomic_write_text(race_folder(out, race) / _DESIGN, race.sealed().text())
+        write_design(out, race.sealed())
         return race.sealed()
 
 
@@ -443,11 +433,11 @@ def read_batch(folder: Path, design: PolicyDesign, side: str, look: int) -> list
     path = _batch_path(folder, side, look)
     if not path.exists():
         return None
-    batch = _validated(EpisodeBatch, _content(path), path, "a batch of episodes")
+    batch = read_sealed(EpisodeBatch, content_of(path), path, "a batch of episodes")
     if (batch.design, batch.side, batch.look) != (design.digest, side, look) or (
         len(batch.returns) != design.episodes_in(look)
     ):
-        raise _edited(path)
+        raise was_edited(path)
     return batch.returns
 
 
@@ -478,58 +468,3 @@ def read_returns(folder: Path, design: PolicyDesign) -> tuple[list[float], list[
 
 def _batch_path(folder: Path, side: str, look: int) -> Path:
     return folder / f"{side}-{look:04d}.json"
-
-
-def _parse(kind: type[_R], text: str | bytes, name: str | None, where: str) -> _R:
-    did = "registered" if kind is RegisteredRace else "written"
-    race = _validated(kind, text, where, "the design of a race", did)
-    if name not in (None, race.id):
-        raise _edited(where, did)
-    return race
-
-
-def _validated(
-    kind: type[_S], text: str | bytes, where: str | Path, what: str, did: str = "written"
-) -> _S:
-    try:
-        record = kind.model_validate_json(text)
-    except ValidationError as error:
-        raise InputError(f"{where}: not {what} ({first_problem(error)})") from error
-    if record.digest != record.own_digest:
-        raise _edited(where, did)
-    return record
-
-
-def _edited(where: str | Path, did: str = "written") -> InputError:
-    return InputError(
-        f"{where}: was changed after it was {did}; restore it, or start another race in another "
-        "--out"
-    )
-
-
-def _read_designs(out: Path, kind: type[_R]) -> list[_R]:
-    paths = sorted((out / kind.FOLDER).glob(f"*/{_DESIGN}"))
-    found = [_parse(kind, _content(path), path.parent.name, str(path)) for path in paths]
-    return sorted(found, key=lambda race: (race.registered_at, race.id))
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_content(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-@contextmanager
-def _registration(out: Path, folder: Path) -> Iterator[None]:
-    """Context in which no other process registers a race in a folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = lease.acquire(folder, wait=True)
-        assert held is not None
-        try:
-            yield
-        finally:
-            held.release()
-    except OSError as error:
-        raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error

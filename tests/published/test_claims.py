@@ -7,13 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.claims import COLUMNS, own_outcomes, read_claims
 
 from imitbench.errors import InputError
+from imitbench.published.claim_outcomes import (
+    OwnOutcome,
+    compare_claims,
+    own_outcomes,
+    verdict_of,
+    why_not_comparable,
+)
+from imitbench.published.claims import COLUMNS, read_claims
 from imitbench.published.submission import read_strictly
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure
+from imitbench.stats.bootstrap import Interval, no_interval
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 HOPPER = {
@@ -251,8 +259,8 @@ def test_own_results_are_means_over_the_seeds_of_fitting_runs(full, cartpole, be
     ]
     assert own.seeds == len(cartpole) == 10
     assert own.mean_return == pytest.approx(sum(returns) / 10)
-    assert own.score == pytest.approx(sum(scores) / 10)
-    assert own.share == pytest.approx(sum(returns) / 10 / 500)
+    assert own.score.point == pytest.approx(sum(scores) / 10)
+    assert own.share.point == pytest.approx(sum(returns) / 10 / 500)
     assert own.failed == sum(score < 0.5 for score in scores) == 5
     assert own.best_score is None
 
@@ -277,7 +285,7 @@ def test_a_failed_run_is_a_failed_seed_and_counts_as_random_actions(cartpole, be
     own = beside([good, failed(other)])
     references = good.result.references
     assert (own.seeds, own.failed) == (2, 1)
-    assert own.score == pytest.approx(references.score(good.result.raw_return) / 2)
+    assert own.score.point == pytest.approx(references.score(good.result.raw_return) / 2)
     assert own.mean_return == pytest.approx((good.result.raw_return + references.random) / 2)
 
 
@@ -329,3 +337,74 @@ def test_packed_and_single_runs_are_never_averaged(cartpole, beside):
     assert (own.seeds, own.pack) == (10, 5)
     own = beside([*packed, *cartpole])
     assert (own.seeds, own.pack) == (10, None)
+
+
+SEALS = HOPPER | {"task": "seals/Hopper-v0", "expert_return": "2400", "claimed_return": "1920"}
+
+
+def outcome(low, high):
+    share = Interval((low + high) / 2, low, high)
+    return OwnOutcome(10, 0, 0.0, share, no_interval(0.0, 0.95), None)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.71, 0.89, ("reproduced", "")),
+        (0.69, 0.85, ("undecided", "seeds: 10")),
+        (0.75, 0.91, ("undecided", "seeds: 10")),
+        (0.91, 0.95, ("not reproduced", "higher here")),
+        (0.60, 0.69, ("not reproduced", "lower here")),
+        (float("nan"), float("nan"), ("undecided", "seeds: 10")),
+    ],
+)
+def test_the_verdict_follows_from_the_interval_and_the_margin(read, low, high, said):
+    [claim] = read(SEALS)  # a share of 0.8
+    assert verdict_of(claim, outcome(low, high)) == said
+
+
+def test_a_wider_margin_is_easier_to_reach(read):
+    [claim] = read(SEALS)
+    assert verdict_of(claim, outcome(0.65, 0.95), margin=0.2) == ("reproduced", "")
+
+
+def test_without_own_results_there_is_nothing_to_say(read):
+    [claim] = read(SEALS)
+    assert verdict_of(claim, None) == ("not run yet", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, None),
+        ({"task": "Hopper-v2"}, "other task"),
+        ({"point": "best"}, "best point of a curve"),
+        ({"expert_return": "1200"}, "other expert: 1200, here 2374"),
+        ({"expert_return": ""}, "no return of its expert is stated"),
+        ({"expert_return": "", "claimed_score": "0.8"}, None),
+        ({"demos": "4"}, "other number of demonstrations: 4, here 1"),
+        ({"demos": ""}, None),
+        ({"env_steps": "250000"}, None),
+        ({"env_steps": "400000"}, "other budget: 400,000 steps, here 200,000"),
+    ],
+    ids=str,
+)
+def test_what_differs_is_not_comparable(read, change, why):
+    [claim] = read(SEALS | change)
+    assert why_not_comparable(claim) == why
+    assert (verdict_of(claim, outcome(0.75, 0.85))[0] == "not comparable") == (why is not None)
+
+
+def test_scores_decide_where_the_expert_has_no_positive_return(read, cartpole):
+    row = {**CARTPOLE, "task": "seals/CartPole-v1", "demos": "", "expert_return": ""}
+    [claim] = read({**row, "claimed_score": "0.5"})
+    [compared] = compare_claims([claim], cartpole)
+    assert compared.verdict == "undecided"
+    narrow = replace(compared.own, share=None, score=Interval(0.5, 0.45, 0.55))
+    assert verdict_of(claim, narrow) == ("reproduced", "")
+
+
+def test_claims_are_numbered_by_method(read, cartpole):
+    compared = compare_claims(read(CARTPOLE, HOPPER), cartpole)
+    assert [(each.number, each.claim.algo) for each in compared] == [(1, "dac"), (2, "sqil")]
+    assert [each.own is None for each in compared] == [True, False]

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imitbench.stats.significance import holm, welch, welch_margins
+from imitbench.stats.significance import holm, mean_interval, welch, welch_margins
 
 SCORES = st.integers(-4, 4).map(float)
 RUNS = st.lists(SCORES, min_size=1, max_size=4)
@@ -111,3 +111,18 @@ def test_margins_of_many_differences_are_those_of_single_tests() -> None:
     np.testing.assert_allclose(welch_margins(spread, sizes), due)
     edges = welch_margins(np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[3, 1], [3, 3]]))
     np.testing.assert_array_equal(edges, [np.nan, 0.0])
+
+
+def test_the_interval_of_a_mean_is_that_of_student():
+    values = [0.2, 0.5, 0.9, 0.4]
+    found = mean_interval(values, level=0.9)
+    known = scipy.stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
+    assert (found.point, found.low, found.high) == pytest.approx((0.5, known.low, known.high))
+
+
+def test_a_single_value_has_no_interval_and_equal_values_a_point():
+    assert not mean_interval([0.3]).known
+    equal = mean_interval([0.3, 0.3, 0.3])
+    assert (equal.low, equal.high) == pytest.approx((0.3, 0.3))
+    with pytest.raises(ValueError, match=r"shape \(0,\)"):
+        mean_interval([])

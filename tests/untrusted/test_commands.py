@@ -22,6 +22,7 @@ FREE = {
     "copies": "SQLite of the same set, whose rows are validated",
     "record": "is written", "controls": "YAML of limited size",
     "card": "is changed; text of limited size",
+    "table": "figures of papers; a CSV table, read as text",
     "verifications": "records of `verify`, validated",
     "videos": "copied, if size and first bytes are those of a short MP4 file",
     "entity": "", "project": "", "repo": "downloaded with size and digest; read later by a path",
@@ -33,10 +34,10 @@ batches browser budget by captions checkpoint_minutes demo_every deterministic d
 download draws dry_run env episodes epochs eval_episodes every executor fail_fast fail_if failed
 failed_runs float32 follow force format goal gpus held_out_seeds host infos iterations jobs json
 keep_anyway kills kind length level license likely limit log_format make_only margin max_episodes
-max_mem max_seeds message min_task_minutes mixture n_demos name names newest no_browser objective
-obs observation_key open optimizer pack pairs per per_gpu points port private prune public_seed
-query question queue quiet race rate regime rename reoptimize replicates retries revision
-reward_board run runs score_one scores search_seeds search_share seed seeds set_ show
+max_mem max_seeds message min_task_minutes mixture n_demos name names newest no_browser number
+objective obs observation_key open optimizer pack pairs per per_gpu points port private prune
+public_seed query question queue quiet race rate regime rename reoptimize replicates retries
+revision reward_board run runs score_one scores search_seeds search_share seed seeds set_ show
 show_controls simulate steps strict submit_to success tail threads timeout title total_comparisons
 total_timesteps trials trust undo url video_episodes wait wandb_project watch weights
 with_policies without_curves yes
@@ -107,6 +108,7 @@ GATED = {
     "compare": {"against": "bc --out sub --against a.json", "out": "bc --out sub"},
     "sql": {"out": "SELECT+1 --out sub"},
     "status": {"out": "--out sub"},
+    "claims": {"results": "--results sub"},
     "demos collect": {
         "experts": "--suite classic --env seals/CartPole-v0 --experts mine --to new"
     },

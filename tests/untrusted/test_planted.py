@@ -42,6 +42,7 @@ CALLS = {
     "collect": (0, "--out runs"),
     "report": (0, "--out runs"),
     "compare": (0, "random --against published --out runs --suite classic"),
+    "claims check": (2, "0"),
     "sql": (0, "--out runs select+1"),
     "eval": (0, f"./expert {PENDULUM} --episodes 2"),
     "rewards evaluate": (2, "--out runs --algo random"),

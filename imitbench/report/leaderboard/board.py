@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from imitbench.published.claim_outcomes import compare_claims
+from imitbench.published.claims import Claim
 from imitbench.published.results_sources import ExternalResults, LoadedResults, ResultsSource
 from imitbench.records.bundled_cards import bundled_suite, likely_score, role_of
 from imitbench.records.published import PublishedRun
@@ -167,6 +169,7 @@ def build_board(
     replicates: int,
     failed_runs: FailurePolicy = FailurePolicy.COUNT_AS_RANDOM,
     submit_to: str | None = None,
+    claims: Sequence[Claim] = (),
 ) -> Board:
     """Builds the board; the same results give the same board.
 
@@ -180,6 +183,7 @@ def build_board(
         replicates: Number of bootstrap replicates of each interval.
         failed_runs: How failed runs count.
         submit_to: Address of the repository that takes submissions, if there is one.
+        claims: Figures of papers to show beside the runs.
     """
     every = make_rows(found.sources)
     method = StatisticsSettings(every.episodes, replicates, 0, LEVEL, failed_runs)
@@ -220,7 +224,9 @@ def build_board(
         for part in headline_first([part for part in sections if part.section.suite == suite])
     ]
     regimes = board_regimes(sections, method)
-    return Board(title, method, found.sources, tuple(ordered), submit_to, regimes)
+    sound = [run for source in found.sources if source.sound for run in source.runs]
+    compared = tuple(compare_claims(claims, sound))
+    return Board(title, method, found.sources, tuple(ordered), submit_to, regimes, compared)
 
 
 def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:

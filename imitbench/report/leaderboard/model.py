@@ -10,6 +10,7 @@ from typing import Literal
 
 from imitbench.cards.algorithm import BudgetUnit
 from imitbench.cards.demonstrations import restrictions
+from imitbench.published.claim_outcomes import ComparedClaim
 from imitbench.published.disclosure import Disclosure, other_values
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.published import PublishedRun
@@ -307,6 +308,7 @@ class Board:
             demonstrations and source.
         submit_to: Address of the repository that takes submissions, if there is one.
         regimes: Methods in tables that differ in the demonstrations only.
+        claims: Figures of papers beside the runs.
     """
 
     title: str
@@ -315,6 +317,7 @@ class Board:
     sections: tuple[BoardSection, ...]
     submit_to: str | None = None
     regimes: tuple[RegimeComparison, ...] = ()
+    claims: tuple[ComparedClaim, ...] = ()
 
     @property
     def suites(self) -> list[str]:
@@ -409,6 +412,9 @@ def episodes_folder(submitter: str, suite: str) -> str:
     """Returns the path in the site of the folder with a submitter's evaluation episodes."""
     return f"episodes/{slug(submitter) if submitter else 'own'}/{slug(suite)}"
 
+
+CLAIMS_PAGE = "claims.html"
+"""Path in the site of the page of claims."""
 
 SUBMIT_PAGE = "submit.html"
 """Path in the site of the page that tells how to submit."""

@@ -74,6 +74,8 @@ def render(
 def _navigation(board: Board, page: str, up: str) -> Markup:
     pages = [("index.html", board.title if page != "index.html" else "All suites")]
     pages += [(model.suite_page(suite), suite) for suite in board.suites]
+    if board.claims:
+        pages.append((model.CLAIMS_PAGE, "Claims of papers"))
     pages.append((model.SUBMIT_PAGE, "How to submit"))
     links = [
         tag("a", name, href=f"{up}{path}", aria_current="page" if path == page else None)

@@ -11,11 +11,13 @@ from pydantic import BaseModel, ValidationError
 from imitbench.errors import InputError
 from imitbench.published.results_folder import episodes_text
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
+from imitbench.report.leaderboard.claims_page import render_claims
 from imitbench.report.leaderboard.data_formats import render_csv, render_json, render_markdown
 from imitbench.report.leaderboard.head_to_head import head_page, render_head_to_head
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.method_page import render_method
 from imitbench.report.leaderboard.model import (
+    CLAIMS_PAGE,
     SUBMIT_PAGE,
     Board,
     method_page,
@@ -38,6 +40,7 @@ _OURS = {
     "external",
     "head-to-head",
     "methods",
+    CLAIMS_PAGE,
     SUBMIT_PAGE,
     "suites",
     FOLDER,
@@ -97,6 +100,8 @@ def _files(board: Board, videos: Videos) -> Iterator[tuple[str, str | bytes]]:
     yield "index.html", render_index(board)
     yield MARK, render_json(board)
     yield SUBMIT_PAGE, render_submit(board)
+    if board.claims:
+        yield CLAIMS_PAGE, render_claims(board)
     yield "leaderboard.csv", render_csv(board)
     yield "leaderboard.md", render_markdown(board)
     for suite in board.suites:

@@ -1,4 +1,4 @@
-"""Reads the table of claims, figures of other papers, and finds own results to stand beside them.
+"""Reads the table of claims: figures of other papers, and the own runs to hold against them.
 
 The table is a CSV file with the columns of `Claim`. An empty cell means that the source does not
 state the value.
@@ -7,29 +7,29 @@ state the value.
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from imitbench.cards.budgets import BudgetName
 from imitbench.cards.catalog import algorithm_names, suite_names
+from imitbench.cards.demonstrations import FULL
 from imitbench.cards.suite import mismatch
 from imitbench.errors import InputError, did_you_mean
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
-from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Record, RunSpec
+from imitbench.records.runs import Record
 from imitbench.stats.normalization import has_scale, normalize
-from imitbench.store.comparability import Conditions, current_run_ids
+from imitbench.store.comparability import Conditions
 from imitbench.untrusted.csv_text import csv_rows
 from imitbench.untrusted.files import read_bounded
 from imitbench.util.numbers import Count, Finite, Size
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
+
+BUNDLED_TABLE = "claims.csv"
+"""Name of a table in a folder of results."""
 
 _MAX_BYTES = 2**20
 _SEEDS = 10
@@ -135,6 +135,15 @@ class Claim(Record):
         return Conditions.in_regime(self.suite, self.budget, None, regime)
 
     @property
+    def own_demos(self) -> int | None:
+        """Own number of demonstrations; `None` for methods that use none."""
+        card, suite = bundled_algorithm(self.algo), bundled_suite(self.suite)
+        if card is None or suite is None or not card.needs.demos:
+            return None
+        count = suite.regime(self.regime).n_demos if self.regime is not None else self.n_demos
+        return count if isinstance(count, int) else suite.environments[self.env].demos.trajectories
+
+    @property
     def share(self) -> float | None:
         """The figure divided by the expert's return; `None` without a positive expert's return."""
         if self.claimed_return is None:
@@ -150,13 +159,20 @@ class Claim(Record):
             return None
         return normalize(self.claimed_return, self.random_return, self.expert_return)
 
+    @property
+    def text(self) -> str:
+        """The figure in words: who says what about which task."""
+        return f"{self.paper} {self.year}, {self.figure}, {self.task}"
+
     def command(self, *, seeds: int = _SEEDS, pack: int | None = None, device: str = "cpu") -> str:
         """Returns the command that makes the own results."""
         words = ["imitbench", "run", "--algo", self.algo, "--suite", self.suite, "--env", self.env]
         words += ["--seeds", str(seeds)]
         if self.budget != "default":
             words += ["--budget", self.budget]
-        if self.n_demos not in (None, "all"):
+        suite = bundled_suite(self.suite)
+        told = suite is None or suite.default_regime == FULL  # else all are not the default
+        if self.n_demos is not None and not (told and self.n_demos == "all"):
             words += ["--n-demos", str(self.n_demos)]
         if self.regime is not None:
             words += ["--regime", self.regime]
@@ -181,6 +197,16 @@ def share_of_expert(mean_return: float, expert: float | None) -> float | None:
     return None if expert is None or expert <= 0 else mean_return / expert
 
 
+def claims_beside(folders: Iterable[Path]) -> list[Claim]:
+    """Reads the tables of claims that stand in folders of results, if there are any.
+
+    Raises:
+        InputError: A table is malformed.
+    """
+    tables = (folder / BUNDLED_TABLE for folder in folders)
+    return [claim for table in tables if table.is_file() for claim in read_claims(table)]
+
+
 def read_claims(path: Path) -> list[Claim]:
     """Reads a table of claims.
 
@@ -201,7 +227,8 @@ def read_claims(path: Path) -> list[Claim]:
             claim = Claim.model_validate_strings(row)
         except ValidationError as error:
             raise InputError(f"{path}, line {line}: {first_problem(error)}") from error
-        key = (claim.url, claim.figure, claim.task, claim.algo, claim.demos, claim.point)
+        place = (claim.url, claim.figure, claim.task, claim.demos, claim.point)
+        key = (*place, claim.algo, claim.suite)
         first = lines.setdefault(key, line)
         if first != line:
             raise InputError(
@@ -248,120 +275,3 @@ def _check_header(path: Path, header: list[str]) -> None:
     missing = [name for name in REQUIRED if name not in header]
     if missing:
         raise InputError(f"{path}, line 1: column {missing[0]} is missing")
-
-
-FAILED_BELOW = 0.5
-"""A seed whose last policy has a smaller score has failed."""
-
-
-@dataclass(frozen=True)
-class OwnOutcome:
-    """Own results that stand beside a claim: means over the seeds of its runs.
-
-    A failed run counts as random actions.
-
-    Attributes:
-        seeds: Number of seeds, failed runs included.
-        failed: Number of seeds whose run failed, or whose last policy scores below
-            `FAILED_BELOW`.
-        mean_return: Mean return of the last policies.
-        share: The same divided by the expert's return; `None` if that is not above 0.
-        score: Mean score of the last policies.
-        best_score: Mean over the seeds of each one's best point of its learning curve, as a score;
-            `None` unless the curves of all seeds are published.
-        pack: Number of seeds that were trained together, if any.
-        device: Class of the processor.
-    """
-
-    seeds: int
-    failed: int
-    mean_return: float
-    share: float | None
-    score: float
-    best_score: float | None
-    pack: int | None = None
-    device: str = "cpu"
-
-
-def own_outcomes(claims: Sequence[Claim], runs: Iterable[PublishedRun]) -> list[OwnOutcome | None]:
-    """Returns the own results for each claim; `None` where nothing fitting is published.
-
-    Runs fit if they have the claim's algorithm, environment, budget and demonstrations, those
-    that ship with the suite, and the claim's hyper-parameters. Runs on different devices, or in
-    packs of different sizes, are never averaged: the most seeds count, and of equal numbers the
-    runs without packs.
-    """
-    everything = list(runs)
-    current = current_run_ids((run.spec, run.ended_at) for run in everything)
-    fitting: dict[_Key, dict[tuple[int | None, str], list[PublishedRun]]]
-    fitting = defaultdict(lambda: defaultdict(list))
-    for run in everything:
-        spec = run.spec
-        key = _key_of_run(spec)
-        if spec.run_id in current and key is not None:
-            fitting[key][spec.pack, spec.device].append(run)
-    outcomes: list[OwnOutcome | None] = []
-    for claim in claims:
-        candidates = fitting.get(_key_of_claim(claim), {})
-        found = [_outcome(group) for group in candidates.values()]
-        found.sort(key=lambda each: (-each.seeds, each.pack or 0, each.device))
-        outcomes.append(found[0] if found else None)
-    return outcomes
-
-
-def fits(claim: Claim, spec: RunSpec) -> bool:
-    """Whether a run may stand beside a claim, see `own_outcomes`."""
-    return _key_of_run(spec) == _key_of_claim(claim)
-
-
-_Key = tuple[Conditions, str, str, str]
-
-
-def _key_of_run(spec: RunSpec) -> _Key | None:
-    """Returns what a claim must name to be held against a run; `None` if none can."""
-    changed = [each for each in spec.variant.split(",") if each]
-    config = "tuned" if "tuned" in changed else "default"
-    if any(each != "tuned" and not each.startswith(("device=", "pack=")) for each in changed):
-        return None
-    conditions = Conditions.of_spec(spec)
-    if conditions.source not in (None, "bundled"):
-        return None
-    return replace(conditions, source=None), spec.environment.id, spec.algo, config
-
-
-def _key_of_claim(claim: Claim) -> _Key:
-    return claim.own_conditions, claim.env, claim.algo, claim.config
-
-
-def _outcome(runs: Sequence[PublishedRun]) -> OwnOutcome:
-    newest = {run.spec.seed: run for run in sorted(runs, key=lambda run: run.ended_at)}
-    returns, scores, shares = [], [], []
-    for run in newest.values():
-        references = run.outcome.references
-        value = run.result.raw_return if run.result else references.random
-        returns.append(value)
-        scores.append(references.score(value))
-        shares.append(share_of_expert(value, references.expert))
-    known = [share for share in shares if share is not None]
-    return OwnOutcome(
-        seeds=len(newest),
-        failed=sum(
-            run.result is None or score < FAILED_BELOW
-            for run, score in zip(newest.values(), scores, strict=True)
-        ),
-        mean_return=fmean(returns),
-        share=fmean(known) if len(known) == len(shares) else None,
-        score=fmean(scores),
-        best_score=_best_score(list(newest.values())),
-        pack=runs[0].spec.pack,
-        device=runs[0].spec.device,
-    )
-
-
-def _best_score(runs: Sequence[PublishedRun]) -> float | None:
-    scores = [
-        run.result.references.score(float(run.curve.values.max()))
-        for run in runs
-        if run.result is not None and run.curve is not None and run.curve.has_returns
-    ]
-    return fmean(scores) if len(scores) == len(runs) else None
