@@ -37,6 +37,8 @@ class Tuning(Card):
         suite: Name of the suite.
         per: Whether values are for one environment, or for the whole suite, whose runs are then
             listed below.
+        environments: Environments of the search and the comparison, if these are not all to which
+            the values of a suite belong.
         objective: What was maximized.
         uses_reward: Whether the objective uses the true reward.
         budget: Name of the budget of each run.
@@ -60,6 +62,7 @@ class Tuning(Card):
     imitbench: str
     suite: str
     per: Literal["environment", "suite"] = "environment"
+    environments: list[str] | None = Field(default=None, min_length=1)
     objective: str
     uses_reward: bool
     budget: str

@@ -303,7 +303,7 @@ def _write(request: TuneRequest, outcome: TuningOutcome, target: TuningTarget) -
             continue
         values = tuned_values(request, comparison)
         if values is not None:
-            found |= dict.fromkeys(scope.environments, values)
+            found |= dict.fromkeys(request.covered(scope), values)
             written[scope.name] = target.file
     if found:
         add_tuned(target.file, request.algorithm, found)

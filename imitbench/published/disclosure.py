@@ -337,7 +337,7 @@ def _of_record(specs: Sequence[RunSpec]) -> Disclosure | None:
         algo=specs[0].algo_label,
         chosen="search",
         criterion=" and ".join(sorted(by)),
-        tasks=sorted(found),
+        tasks=sorted({task for record in records for task in record.environments or found}),
         seeds=sorted(seeds),
         env_steps=tuning_cost(specs).env_steps,
         published_seeds=any(spec.seed in seeds for spec in specs),

@@ -58,7 +58,8 @@ def claims_summary(compared: Sequence[ComparedClaim]) -> str:
     papers = len({each.claim.paper for each in compared})
     found = Counter(each.verdict for each in compared)
     parts = [f"{found[verdict]} {verdict}" for verdict in CLAIM_VERDICTS if found[verdict]]
-    return f"{len(compared)} claims from {papers} sources: {', '.join(parts)}."
+    sources = f"{papers} source{'s' * (papers != 1)}"
+    return f"{len(compared)} claims from {sources}: {', '.join(parts)}."
 
 
 def verdict_text(each: ComparedClaim) -> str:

@@ -207,6 +207,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
             imitbench=__version__,
             suite=request.plan.suite.name,
             per=request.per,
+            **request.recorded_environments(),
             objective=request.objective,
             uses_reward=request.goal.uses_reward,
             budget=settings.budget,

@@ -13,6 +13,7 @@ from imitbench.bench.plan import Plan
 from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar, SearchSpace
 from imitbench.cards.demonstrations import Mixture
+from imitbench.cards.suite import mismatch
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
 from imitbench.records.runs import AbbreviatedRecord, RunSpec
@@ -186,6 +187,27 @@ class TuneRequest:
         if self.per == "suite":
             return [StudyScope(self.plan.suite.name, tuple(found))]
         return [StudyScope(env_id, (env_id,)) for env_id in found]
+
+    def covered(self, scope: StudyScope) -> tuple[str, ...]:
+        """Returns the environments that get a study's values.
+
+        With `per` suite these are all that fit the algorithm, whichever of them it was tuned on.
+        """
+        if self.per != "suite":
+            return scope.environments
+        others = {
+            env_id: card
+            for env_id, card in self.plan.suite.environments.items()
+            if card.variant_of is None and mismatch(self.algorithm, card) is None
+        }
+        return (*scope.environments, *(env for env in others if env not in scope.environments))
+
+    def recorded_environments(self) -> dict[str, Any]:
+        """Returns the environments as tuned values record them: if they are not all covered."""
+        [scope, *others] = self.scopes
+        if others or self.covered(scope) == scope.environments:
+            return {}
+        return {"environments": list(scope.environments)}
 
     @property
     def recorded_share(self) -> dict[str, Any]:

@@ -177,6 +177,9 @@ def test_searches_on_record_need_no_statement_of_their_own(tmp_path, monkeypatch
     assert (row.algo, row.chosen, row.env_steps) == ("bc[tuned]", "search", 7)
     assert (row.tasks, row.seeds, row.published_seeds) == (["Pendulum-v1"], [100, 200], False)
     assert problems([row.model_dump()], [run.spec for run in own]) == []
+    elsewhere = tuning.model_copy(update={"environments": ["seals/CartPole-v0"]})
+    values = values.model_copy(update={"tuning": elsewhere})
+    assert own_disclosures(tmp_path, own)[0].tasks == ["seals/CartPole-v0"]
 
 
 @pytest.mark.parametrize("folder", submission_folders(RESULTS), ids=lambda path: path.name)

@@ -1,5 +1,7 @@
 """Checks of a request, and the settings that must not change between calls."""
 
+import dataclasses
+
 import pytest
 from support.tuning import small_plan
 
@@ -60,6 +62,19 @@ def test_default_names_distinguish_tunings():
 def test_objectives_without_a_common_scale_are_not_averaged(make_request):
     with pytest.raises(InputError, match="--per environment"):
         make_request(per="suite", objective="demo-likelihood")
+
+
+def test_values_of_a_suite_belong_to_environments_that_no_trial_has_seen(make_request):
+    searched = ("seals/CartPole-v0", "Pendulum-v1")
+    plan = small_plan(env=None)
+    some = dataclasses.replace(plan, environments={env: plan.environments[env] for env in searched})
+    request = make_request(plan=some, per="suite")
+    [scope] = request.scopes
+    assert request.covered(scope) == (*searched, "seals/MountainCar-v0")
+    assert request.recorded_environments() == {"environments": list(searched)}
+    for whole in (make_request(plan=plan, per="suite"), make_request(plan=some)):
+        assert all(whole.covered(scope) == scope.environments for scope in whole.scopes)
+        assert whole.recorded_environments() == {}
 
 
 @pytest.mark.parametrize(
