@@ -50,6 +50,7 @@ class Tuning(Card):
         search_share: Share of the budget that each trial trained; `null` for all of it.
         env_steps: Environment steps of all completed runs of the search and of the held-out
             comparison; `null` in files of earlier versions.
+        core_hours: Hours of these runs, on one core each; `null` in files of earlier versions.
         search_seeds: Seeds of the trials' runs.
         held_out_seeds: Seeds of the held-out comparison with the default values.
         sampler_seed: Seed of the sampler of trials.
@@ -73,6 +74,7 @@ class Tuning(Card):
     trials: int = Field(ge=1)
     search_share: float | None = Field(default=None, gt=0, le=1)
     env_steps: int | None = Field(default=None, ge=0)
+    core_hours: float | None = Field(default=None, ge=0)
     search_seeds: list[int]
     held_out_seeds: list[int]
     sampler_seed: int

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -21,7 +21,7 @@ from imitbench.errors import InputError
 from imitbench.published.findings import Findings
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.published import PublishedRun
-from imitbench.records.runs import Record, RunSpec
+from imitbench.records.runs import AbbreviatedRecord, Record, RunSpec
 from imitbench.untrusted.files import read_content
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
@@ -33,7 +33,7 @@ _Row = tuple[str, str]  # suite, and algorithm with its variant
 _Text = Annotated[str, Field(min_length=1, max_length=500)]
 
 
-class Disclosure(Record):
+class Disclosure(AbbreviatedRecord):
     """How the hyper-parameters of an algorithm's runs on a suite were chosen.
 
     Attributes:
@@ -47,11 +47,16 @@ class Disclosure(Record):
         tasks: Ids of the environments on which values were compared.
         seeds: Seeds with which they were compared.
         env_steps: Environment steps of all these trainings; `None` if that is not recorded.
+        trials: Number of settings that were tried; `None` if that is not recorded. Serialized only
+            if it is known, as is the next one.
+        core_hours: Hours of these trainings, on one core per run; `None` if that is not recorded.
         published_seeds: Whether results of published seeds had a say; `None`, for the card's
             defaults alone, if that is not recorded.
         exported: Policy that was evaluated: the last one, or an average over training.
         note: What else a reader must know.
     """
+
+    optional = ("trials", "core_hours")
 
     suite: _Text
     algo: _Text
@@ -60,6 +65,8 @@ class Disclosure(Record):
     tasks: list[_Text] = Field(default_factory=list)
     seeds: list[int] = Field(default_factory=list)
     env_steps: int | None = Field(default=None, ge=0)
+    trials: int | None = Field(default=None, ge=1)
+    core_hours: float | None = Field(default=None, ge=0)
     published_seeds: bool | None
     exported: Literal["last", "average"]
     note: _Text | None = None
@@ -96,6 +103,10 @@ class Disclosure(Record):
         if self.criterion is not None:
             steps = "an unrecorded number of" if self.env_steps is None else f"{self.env_steps:,}"
             parts.append(f"in {steps} environment steps")
+        if self.trials is not None:
+            parts.append(f"{self.trials} trials")
+        if self.core_hours is not None:
+            parts.append(f"{self.core_hours:.1f} core-hours")
         say = {
             True: "Published seeds had a say.",
             False: "No published seeds had a say.",
@@ -269,19 +280,26 @@ class TuningCost:
         stated: Number of those whose cost is on record.
         trials: Trials of these searches; `None` if no cost is on record.
         env_steps: Environment steps of their runs; `None` if no search recorded them.
+        core_hours: Hours of their runs; `None` if no search recorded them.
     """
 
     tuned: int = 0
     stated: int = 0
     trials: int | None = None
     env_steps: int | None = None
+    core_hours: float | None = None
 
 
-def tuning_cost(specs: Iterable[RunSpec]) -> TuningCost:
+def tuning_cost(specs: Iterable[RunSpec], disclosures: Sequence[Disclosure] = ()) -> TuningCost:
     """Adds up the cost of the searches behind a row.
 
     The cost is that on the method's tuned values, if these are the values of the runs. Searches of
     a whole suite count once.
+
+    Args:
+        specs: The row's runs.
+        disclosures: Statements about the row, which count where the tuned values of the method are
+            other ones.
     """
     found = _tunings(specs)
     known = [tuning for tuning in found.values() if tuning is not None]
@@ -291,13 +309,36 @@ def tuning_cost(specs: Iterable[RunSpec]) -> TuningCost:
         else ("", index): tuning
         for index, tuning in enumerate(known)
     }
-    steps = [search.env_steps for search in searches.values() if search.env_steps is not None]
+    if not searches:
+        return _stated_cost(len(found), disclosures)
     return TuningCost(
         tuned=len(found),
         stated=len(known),
-        trials=sum(search.trials for search in searches.values()) if searches else None,
-        env_steps=sum(steps) if steps else None,
+        trials=sum(search.trials for search in searches.values()),
+        env_steps=_sum_of_known(search.env_steps for search in searches.values()),
+        core_hours=_sum_of_known(search.core_hours for search in searches.values()),
     )
+
+
+def _stated_cost(tuned: int, disclosures: Sequence[Disclosure]) -> TuningCost:
+    """Returns the cost that statements of searches name."""
+    searches = [stated for stated in disclosures if stated.chosen == "search"]
+    trials = _sum_of_known(search.trials for search in searches)
+    return TuningCost(
+        tuned=tuned,
+        stated=0 if trials is None else tuned,
+        trials=trials,
+        env_steps=None if trials is None else _sum_of_known(each.env_steps for each in searches),
+        core_hours=None if trials is None else _sum_of_known(each.core_hours for each in searches),
+    )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _sum_of_known(values: Iterable[_Number | None]) -> _Number | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _tunings(specs: Iterable[RunSpec]) -> dict[str, Tuning | None]:
@@ -331,6 +372,7 @@ def _of_record(specs: Sequence[RunSpec]) -> Disclosure | None:
     if not records or len(records) < len(found) or exported is None:
         return None
     seeds = {seed for record in records for seed in (*record.search_seeds, *record.held_out_seeds)}
+    cost = tuning_cost(specs)
     by = {"the true return" if record.uses_reward else record.objective for record in records}
     return Disclosure(
         suite=specs[0].suite,
@@ -339,7 +381,9 @@ def _of_record(specs: Sequence[RunSpec]) -> Disclosure | None:
         criterion=" and ".join(sorted(by)),
         tasks=sorted({task for record in records for task in record.environments or found}),
         seeds=sorted(seeds),
-        env_steps=tuning_cost(specs).env_steps,
+        env_steps=cost.env_steps,
+        trials=cost.trials,
+        core_hours=cost.core_hours,
         published_seeds=any(spec.seed in seeds for spec in specs),
         exported=exported,
     )

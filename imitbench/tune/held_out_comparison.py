@@ -97,11 +97,13 @@ class HeldOutComparison(Record):
         trials: Number of trials of which these are the best.
         env_steps: Environment steps of all completed runs of the study; `None` in files of
             earlier versions.
+        core_hours: Hours of these runs, on one core each; `None` in files of earlier versions.
     """
 
     standings: list[CandidateResult]
     trials: int
     env_steps: int | None = None
+    core_hours: float | None = None
 
     @property
     def default(self) -> CandidateResult:
@@ -138,7 +140,11 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
 
 
 def compare_candidates(
-    standings: Sequence[CandidateResult], *, trials: int, env_steps: int | None = None
+    standings: Sequence[CandidateResult],
+    *,
+    trials: int,
+    env_steps: int | None = None,
+    core_hours: float | None = None,
 ) -> HeldOutComparison:
     """Decides which candidates are better than the default.
 
@@ -146,6 +152,7 @@ def compare_candidates(
         standings: Results of all candidates, the default first.
         trials: Number of trials of which these are the best.
         env_steps: Environment steps of all runs so far.
+        core_hours: Hours of these runs, on one core each.
 
     Returns:
         The result, with the others ordered by their means.
@@ -166,7 +173,9 @@ def compare_candidates(
             for result, verdict in zip(comparable, found_verdicts, strict=True)
         }
     judged = [_judged(result, found.get(result.candidate.trial)) for result in others]
-    return HeldOutComparison(standings=[default, *judged], trials=trials, env_steps=env_steps)
+    return HeldOutComparison(
+        standings=[default, *judged], trials=trials, env_steps=env_steps, core_hours=core_hours
+    )
 
 
 def _judged(standing: CandidateResult, verdict: Verdict | None) -> CandidateResult:
@@ -215,6 +224,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
             trials=comparison.trials,
             **request.recorded_share,
             env_steps=comparison.env_steps,
+            core_hours=comparison.core_hours,
             search_seeds=list(request.search_seeds),
             held_out_seeds=list(request.held_out_seeds),
             sampler_seed=request.seed,

@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage
 
 from imitbench.bench.job import JOBS_FOLDER
 from imitbench.errors import InputError
-from imitbench.records.runs import RunSpec
+from imitbench.records.runs import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.held_out_comparison import (
     Candidate,
@@ -244,18 +244,22 @@ class StudyRunner:
 
     def _end_comparison(self) -> None:
         standings = [self._standing(candidate) for candidate in self._finalists]
+        done = self._completed()
         self.comparison = compare_candidates(
-            standings, trials=len(self._study.trials), env_steps=self._env_steps()
+            standings,
+            trials=len(self._study.trials),
+            env_steps=sum(result.env_steps for result in done),
+            core_hours=round(sum(result.wall_s for result in done) / 3600, 2),
         )
         atomic_write_text(
             self.folder / COMPARISON_FILE, self.comparison.model_dump_json(indent=1) + "\n"
         )
         self._observer.judged(self.scope.name, self.comparison)
 
-    def _env_steps(self) -> int:
-        """Returns the environment steps of all completed runs; pruned ones have no result."""
-        directories = [RunDirectory(path.parent) for path in self.folder.rglob("result.json")]
-        return sum(directory.read_result().env_steps for directory in directories)
+    def _completed(self) -> list[RunResult]:
+        """Returns the results of all completed runs; pruned ones have none."""
+        paths = self.folder.rglob("result.json")
+        return [RunDirectory(path.parent).read_result() for path in paths]
 
     def _standing(self, candidate: Candidate) -> CandidateResult:
         scores, environments, returns, failed = [], [], [], 0

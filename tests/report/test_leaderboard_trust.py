@@ -90,8 +90,10 @@ def test_the_cost_of_tuning_is_shown_if_the_values_are_those_of_the_search(tmp_p
         monkeypatch.setattr(disclosure, "_bundled", lambda _: {"Pendulum-v1": found})
 
     untuned = spec.model_copy(update={"variant": ""})
-    bundled(values=values, tuning=record(env_steps=120_000))
-    assert row_facts.tuning_text([spec, spec]) == ("30 trials, 120,000 steps", 30.0)
+    bundled(values=values, tuning=record(env_steps=120_000, core_hours=1.25))
+    assert row_facts.tuning_text([spec, spec]) == (
+        "30 trials, 120,000 steps, 1.2 core-hours", 30.0,
+    )  # fmt: skip
     assert row_facts.tuning_text([untuned]) == (NOTHING, None)
     bundled(values=values, tuning=record())
     assert row_facts.tuning_text([spec]) == ("30 trials", 30.0)
@@ -101,6 +103,14 @@ def test_the_cost_of_tuning_is_shown_if_the_values_are_those_of_the_search(tmp_p
     ):
         bundled(**content)
         assert row_facts.tuning_text([spec]) == ("tuned, cost not stated", None)
+    stated = disclosure.Disclosure(
+        suite=spec.suite, algo=spec.algo_label, chosen="search", criterion="the true return",
+        trials=16, env_steps=40, core_hours=2, published_seeds=False, exported="last",
+    )  # fmt: skip
+    said = "16 trials, 40 steps, 2.0 core-hours"
+    assert row_facts.tuning_text([spec], [stated]) == (said, 16.0)
+    assert "in 40 environment steps, 16 trials, 2.0 core-hours. No published" in stated.text
+    assert "trials" not in stated.model_copy(update={"trials": None}).model_dump()
 
 
 def test_the_page_on_submitting_names_where_and_its_commands_are_accepted(tmp_path):

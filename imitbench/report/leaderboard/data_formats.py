@@ -38,7 +38,7 @@ COLUMNS = (
     "isolated",
     "trained_again", "differing", "tuning_trials", "tuning_env_steps", "package_versions",
     "values_chosen", "score_iqm_likely", "score_iqm_likely_low", "score_iqm_likely_high",
-    "demo_every", "demo_actions", "mixture",
+    "demo_every", "demo_actions", "mixture", "tuning_core_hours",
 )  # fmt: skip
 """The header line of the CSV file."""
 
@@ -137,7 +137,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
 def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
     result = row.result
     fewest, most = result.seeds
-    tuning = tuning_cost(row.specs)
+    tuning = tuning_cost(row.specs, row.disclosures)
     return {
         "rank": row.rank,
         "algorithm": row.name,
@@ -165,6 +165,7 @@ def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
         "differing": row.trained_again.differing,
         "tuning_trials": tuning.trials,
         "tuning_env_steps": tuning.env_steps,
+        "tuning_core_hours": tuning.core_hours,
         "package_versions": ", ".join(package_versions((*row.runs, *row.failures))),
         "values_chosen": values_text(row),
     }

@@ -108,7 +108,7 @@ def _row(entry: MethodEntry, part: BoardSection, scale: AxisScale) -> Markup:
     tier = page.tier_cell(row, track=False)
     minutes = None if row.wall_s is None else row.wall_s / 60
     checks = _checked([row, *entry.others])
-    chosen, cost = values_text(row), tuning_text(row.specs)[0]
+    chosen, cost = values_text(row), tuning_text(row.specs, row.disclosures)[0]
     cells = [
         tag("td", tier.content, class_="number", data_key=tier.key, data_label="Tier"),
         tag("td", chosen or "-", page.below("" if cost == text.NOTHING else cost),

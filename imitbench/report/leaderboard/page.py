@@ -286,6 +286,6 @@ def tier_cell(row: BoardRow, track: bool = True) -> TableCell:
 
 def values_cell(row: BoardRow) -> TableCell:
     """Returns how the hyper-parameters of a row were chosen, with the cost of a search below."""
-    chosen, (cost, trials) = values_text(row), tuning_text(row.specs)
+    chosen, (cost, trials) = values_text(row), tuning_text(row.specs, row.disclosures)
     costs = below("" if cost == text.NOTHING else cost)
     return TableCell(join(chosen or text.NOTHING, costs), chosen, {"trials": trials})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from imitbench.published.disclosure import tuning_cost
+from imitbench.published.disclosure import Disclosure, tuning_cost
 from imitbench.published.results_sources import ResultsSource
 from imitbench.published.verification import AGREEING
 from imitbench.records.runs import RunSpec
@@ -93,9 +93,11 @@ def values_text(row: BoardRow) -> str:
     return ", ".join(stated)
 
 
-def tuning_text(specs: Sequence[RunSpec]) -> tuple[str, float | None]:
+def tuning_text(
+    specs: Sequence[RunSpec], disclosures: Sequence[Disclosure] = ()
+) -> tuple[str, float | None]:
     """Returns the cost in words, and a number to sort by: the trials."""
-    cost = tuning_cost(specs)
+    cost = tuning_cost(specs, disclosures)
     if not cost.tuned:
         return text.NOTHING, None
     if cost.trials is None:
@@ -103,6 +105,8 @@ def tuning_text(specs: Sequence[RunSpec]) -> tuple[str, float | None]:
     parts = [f"{cost.trials:,} trials"]
     if cost.env_steps is not None:
         parts.append(f"{cost.env_steps:,} steps")
+    if cost.core_hours is not None:
+        parts.append(f"{cost.core_hours:.1f} core-hours")
     if cost.stated < cost.tuned:
         parts.append(f"{cost.stated} of {cost.tuned} environments stated")
     return ", ".join(parts), float(cost.trials)
