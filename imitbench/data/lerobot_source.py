@@ -66,7 +66,12 @@ class LeRobotSource(EpisodeSource):
                 key=lambda file: natural(file.relative_to(path).as_posix()),
             )
         if not self._files:
-            raise InputError(f"{path}: no file data/**/*.parquet in it: write or fetch it again")
+            videos = any((path / "videos").rglob("*.mp4"))
+            raise InputError(
+                f"{path}: has videos only, which are not read: fetch its data/**/*.parquet, too"
+                if videos
+                else f"{path}: no file data/**/*.parquet in it: write or fetch it again"
+            )
         with opened_parquet(self._files[0]) as parquet:
             schema = parquet.schema_arrow
             if not is_lerobot(schema.names):
@@ -79,6 +84,11 @@ class LeRobotSource(EpisodeSource):
                 for name in schema.names
                 if name.partition(".")[0] == _OBSERVATION
             }
+        if not sizes:
+            raise InputError(
+                f"{path}: its frames have no column {_OBSERVATION}.*, so all that was observed is "
+                f"in videos, which are not read: use a set with {_OBSERVATION}.state"
+            )
         self._columns = choose_features(obs, sizes, where=self.where)
         self._has_rewards = _REWARD in schema.names
         self._lengths = [self._count(file) for file in self._files]

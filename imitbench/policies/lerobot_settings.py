@@ -160,7 +160,16 @@ class DiffusionSettings(_Settings):
             raise ValueError(f"input_features: needs {STATE}")
         if len({tuple(each.shape) for each in self.images.values()}) > 1:
             raise ValueError("input_features: all images must have one shape")
+        self._check_crop()
         return self
+
+    def _check_crop(self) -> None:
+        """Checks that what is cropped is inside the image."""
+        for image in self.images.values():
+            size = list(self.resize_shape or image.shape[1:])
+            kept = list(self.crop_shape or size)
+            if any(each > whole for each, whole in zip(kept, size, strict=True)):
+                raise ValueError(f"crop_shape: {kept} is larger than the image, {size}")
 
 
 SETTINGS: dict[str, type[ActSettings] | type[DiffusionSettings]] = {

@@ -22,7 +22,7 @@ from imitbench.policies.space_check import channels_first
 from imitbench.util.text_line import one_line
 
 OPTION = "--observation-key"
-_RANGE = re.compile(r"(\d{1,6}):(\d{1,6})")
+_RANGE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Part:
 
 
 def parse_observation_keys(given: Iterable[str]) -> dict[str, str]:
-    """Parses `FEATURE=KEY` and `FEATURE=FIRST:END`.
+    """Parses `INPUT=KEY` and `INPUT=FIRST:END`.
 
     Raises:
         InputError: One has no `=`, or names a feature twice.
@@ -78,7 +78,7 @@ def parse_observation_keys(given: Iterable[str]) -> dict[str, str]:
         feature, equals, key = each.partition("=")
         if not (feature and equals and key):
             raise InputError(
-                f"{OPTION} {each}: write FEATURE=KEY, or FEATURE=FIRST:END for some numbers of an "
+                f"{OPTION} {each}: write INPUT=KEY, or INPUT=FIRST:END for some numbers of an "
                 "array, such as observation.state=0:2"
             )
         if feature in found:
@@ -149,7 +149,7 @@ def _find_part(
     where: str,
 ) -> Part:
     if isinstance(space, spaces.Dict):
-        return _in_dictionary(feature, space, keys.get(feature.name), where)
+        return _in_dictionary(feature, wanted, space, keys, where)
     if not isinstance(space, spaces.Box):
         raise InputError(f"{where}: needs observations that are arrays, not {one_line(space, 60)}")
     given = keys.get(feature.name)
@@ -159,7 +159,7 @@ def _find_part(
             raise InputError(
                 f"{where}: needs {shown}, but observations of the environment are one array of "
                 f"shape {list(space.shape)}; say which numbers are which, such as "
-                f"{OPTION} {feature.name}=0:{math.prod(feature.shape)}"
+                f"{OPTION} {feature.name}=0:{math.prod(feature.shape)}{_misnamed(wanted, keys)}"
             )
         return _checked(feature, None, space, where, "observations of the environment")
     bounds = _RANGE.fullmatch(given)
@@ -177,14 +177,27 @@ def _find_part(
     return Part(feature, None, (first, end))
 
 
-def _in_dictionary(feature: Feature, space: spaces.Dict, given: str | None, where: str) -> Part:
+def _misnamed(wanted: Iterable[Feature], keys: Mapping[str, str]) -> str:
+    """Returns a hint at names that are no inputs of the policy, which may be typing errors."""
+    others = sorted(set(keys) - {each.name for each in wanted})
+    return f"; it has no input {one_line(', '.join(others), 80)}" if others else ""
+
+
+def _in_dictionary(
+    feature: Feature,
+    wanted: list[Feature],
+    space: spaces.Dict,
+    keys: Mapping[str, str],
+    where: str,
+) -> Part:
+    given = keys.get(feature.name)
     names = [feature.name, *feature.aliases] if given is None else [given]
     key = next((name for name in names if name in space.spaces), None)
     if key is None and given is None:
         raise InputError(
             f"{where}: needs {feature.name} {list(feature.shape)}, which observations of the "
             f"environment lack; they have {one_line(', '.join(space.spaces), 200)}; name the right "
-            f"one by {OPTION} {feature.name}=KEY"
+            f"one by {OPTION} {feature.name}=KEY{_misnamed(wanted, keys)}"
         )
     if key is None:
         raise InputError(

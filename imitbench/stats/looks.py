@@ -133,8 +133,9 @@ def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, 
 
     It is Welch's interval at 1 - `level`. At nominal levels (`nominal_levels`) the intervals of all
     looks together contain the difference with probability 1 - alpha, also if a race stops because
-    of them. If all runs of a cell are equal, a collapse to the score 0 that none of n runs showed
-    is allowed for: with probability 1 - level / 2 its rate is at most 1 - (level / 2)^(1 / n).
+    of them. If all runs of a cell are equal, what none of n runs showed is allowed for: a collapse
+    to the score 0 or, where all have 0, such as no success, a score of 1. With probability
+    1 - level / 2 its rate is at most 1 - (level / 2)^(1 / n).
 
     Args:
         columns: Scores.
@@ -143,7 +144,7 @@ def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, 
     Returns:
         Each of shape (experiments,); ends are NaN if a cell has a single run.
 
-    Source: Jennison and Turnbull 1989; Clopper and Pearson 1934 for unseen collapses.
+    Source: Jennison and Turnbull 1989; Clopper and Pearson 1934 for what was not seen.
     """
     from scipy.special import stdtrit
 
@@ -166,6 +167,7 @@ def _intervals(columns: Columns, level: float) -> tuple[FloatArray, FloatArray, 
             squares = squares + part**2 / (runs - 1)
             rate = 1 - (level / 2) ** (1 / runs)
             unseen[side][:] += np.where(steady, np.abs(mean) * rate, 0.0) / environments
+            unseen[1 - side][:] += np.where(steady & (mean == 0), rate, 0.0) / environments
     known = total > 0
     degrees = np.where(known, total, 1.0) ** 2 / np.where(known, squares, 1.0)
     half = np.where(total == 0, 0.0, stdtrit(degrees, 1 - level / 2) * np.sqrt(total))

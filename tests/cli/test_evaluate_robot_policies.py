@@ -13,7 +13,8 @@ from imitbench.errors import InputError
 HERE = Path(__file__).parents[1] / "policies" / "robot_policies"
 ACT, MIXTURE = HERE / "act", HERE / "bc_gmm.pth"
 REACHER = ("--env", "Reacher-v5")
-KEYS = ("observation.state=0:2", "observation.environment_state=2:5")
+STATE = "observation.state"
+KEYS = (f"{STATE}=0:2", "observation.environment_state=2:5")
 ACT_KEYS = [word for key in KEYS for word in ("--observation-key", key)]
 MIXTURE_KEYS = ["--observation-key", "object=0:3", "--observation-key", "robot0_eef_pos=3:5"]
 
@@ -50,7 +51,7 @@ def test_a_race_registers_where_inputs_are(tmp_path):
     ("arguments", "message"),
     [
         ((ACT,), "name it by --env"),
-        ((ACT, *REACHER, "--observation-key", "a"), "a: write FEATURE=KEY"),
+        ((ACT, *REACHER, "--observation-key", "a"), "a: write INPUT=KEY"),
         ((ACT, *REACHER, *ACT_KEYS, *ACT_KEYS[:2]), "observation.state was given before"),
         ((ACT, *REACHER, *ACT_KEYS, *MIXTURE_KEYS), "object=0:3: must be an input of a policy"),
         (
@@ -64,6 +65,15 @@ def test_bad_input_is_one_line(arguments, message):
         call(*arguments, "--json")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_control_characters_in_an_input_are_shown_in_one_line(imitbench):
+    ended = imitbench(
+        "eval", ACT, *REACHER, *ACT_KEYS[2:], "--observation-key", f"{STATE}=0:2\n\x1b"
+    )
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(rf"error: --observation-key {STATE}=0:2\n\x1b: observations of the")
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("described", [False, True], ids=["file", "folder"])

@@ -88,6 +88,13 @@ def test_bad_options_are_refused_and_write_nothing(tmp_path, arguments, message)
     assert not folder.exists()
 
 
+def test_chunks_longer_than_every_demonstration_are_one_line(tmp_path):
+    with pytest.raises(InputError) as refused:
+        call("act", "--env", "Pendulum-v1", "--set", "chunk=201", "--log-dir", tmp_path / "act")
+    due = "chunk: 201 actions are more than the longest demonstration has; choose at most 200"
+    assert str(refused.value) == due
+
+
 SMALL_PPO = ("--set", "n_envs=2", "--set", "n_steps=100", "--set", "n_epochs=1")
 
 

@@ -362,6 +362,25 @@ def test_lerobot_without_what_is_needed_is_refused(tmp_path):
         open_trajectories(tmp_path / "set")
 
 
+def test_lerobot_with_videos_only_is_refused(tmp_path):
+    write_lerobot(tmp_path / "set", episodes((3,), acts=2))
+    [file] = (tmp_path / "set" / "data").rglob("*.parquet")
+    table = pq.read_table(file).drop_columns(["observation.state"])
+    pq.write_table(table, file)
+    with pytest.raises(InputError, match=r"no observation of flat numbers among .*images\.top"):
+        open_trajectories(tmp_path / "set")
+    # Columns of images are pictures in the table; videos are files, and have no column.
+    pq.write_table(table.drop_columns(["observation.images.top"]), file)
+    with pytest.raises(InputError, match=r"no column observation\.\*, so .* in videos, which are"):
+        open_trajectories(tmp_path / "set")
+    file.unlink()
+    video = tmp_path / "set" / "videos" / "observation.images.top" / "chunk-000" / "file-000.mp4"
+    video.parent.mkdir(parents=True)
+    video.write_bytes(b"")
+    with pytest.raises(InputError, match=r"has videos only, which are not read: fetch its data"):
+        open_trajectories(tmp_path / "set")
+
+
 def test_obs_is_refused_where_there_is_one_observation(tmp_path):
     write_csv(tmp_path / "set.csv", steps(episodes()))
     with pytest.raises(InputError, match=r"--obs arm: .*has a single observation"):

@@ -25,7 +25,8 @@ import pandas  # noqa: F401 (Arrow imports it later, in each child)
 import torch as th
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from targets import REFUSALS, TARGETS, TEXTS
+from near_files import TEXTS
+from targets import REFUSALS, TARGETS
 
 SLOWEST_S = 10.0
 MEMORY = 2**31  # a gigabyte, and one that libraries reserve

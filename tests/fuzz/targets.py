@@ -1,28 +1,32 @@
-"""Readers, and strategies for files that nearly fit them.
+"""Readers, and files that nearly fit them.
 
 A case writes files of one format into a folder and reads them. The only errors that a reader may
 raise are `REFUSALS`.
 """
 
-import base64
 import contextlib
 import io
 import json
 import os
-import pickle
-import struct
 import zipfile
-from functools import cache
-from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch as th
 from huggingface_hub.hf_api import RepoFile
 from hypothesis import strategies as st
-from safetensors.torch import save
+from near_files import NUMBERS, ROOT, TEXTS, VALUES, changed, damaged
+from policy_targets import (
+    foreign,
+    lerobot,
+    policy,
+    reward,
+    robomimic,
+    sb3_zip,
+    space,
+    statistics,
+)  # fmt: skip
 
 from imitbench.bench.request import plan_missing
 from imitbench.cards.algorithm import AlgorithmCard
@@ -33,13 +37,8 @@ from imitbench.data.sources import open_trajectories
 from imitbench.errors import InputError
 from imitbench.hub.repo_card import RepoCard
 from imitbench.policies.expert_folder import read_tagless_mapping
-from imitbench.policies.observation_statistics import read_observation_statistics
-from imitbench.policies.sb3_objects import stored_space
-from imitbench.policies.sb3_zip import read_sb3_zip
-from imitbench.policies.storage import load_policy
 from imitbench.published.disclosure import DISCLOSURE_FILE, parse_disclosures
 from imitbench.published.validation import validate
-from imitbench.rewards.storage import load_reward_net
 from imitbench.store import lease
 from imitbench.store.database import DATABASE_FILE, reader, revision
 from imitbench.store.importers.long_table import import_csv
@@ -49,69 +48,8 @@ from imitbench.store.run_rows import EPISODES, read_episode_file
 from imitbench.store.sweep_file import SWEEPS_FOLDER
 from imitbench.util.hub_client import check_sizes, stated_sizes
 from imitbench.util.hub_errors import as_input_error
-from imitbench.util.spaces import space_from_json
-from imitbench.util.tensor_storage import digest
 
 REFUSALS = (InputError,)
-
-NUMBERS = st.one_of(
-    st.integers(-3, 70),
-    st.sampled_from([2**31, 2**63, 2**64, 10**12, 10**18, 10**30, -(10**30), 67_108_864]),
-    st.floats(width=64),
-    st.booleans(),
-)
-TEXTS = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(["=1+1", "\x1b[2J", "\x07", "\r\n", "inf", "nan", "../x", "a" * 5000, "\0"]),
-)
-VALUES = st.recursive(
-    st.one_of(st.none(), NUMBERS, TEXTS),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
-    max_leaves=8,
-)
-
-
-def changed(document, draw):
-    """A document with one or two values replaced, removed or added, at any depth."""
-    document = json.loads(json.dumps(document))
-    for _ in range(draw(st.integers(1, 2))):
-        place = document
-        while True:
-            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-            if not keys:
-                break
-            key = draw(st.sampled_from(keys))
-            if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
-                place = place[key]
-                continue
-            if draw(st.integers(0, 9)) == 0:
-                del place[key]
-            else:
-                place[key] = draw(VALUES)
-            break
-    return document
-
-
-def damaged(content, draw):
-    """Bytes with a few places changed, cut off, or repeated."""
-    data = bytearray(content)
-    for _ in range(draw(st.integers(0, 4))):
-        if not data:
-            break
-        at = draw(st.integers(0, len(data) - 1))
-        kind = draw(st.integers(0, 4))
-        if kind == 0:
-            data[at] = draw(st.integers(0, 255))
-        elif kind == 1:
-            data[at : at + 4] = struct.pack("<I", draw(st.sampled_from([0, 1, 2**31, 2**32 - 1])))
-        elif kind == 2:
-            del data[at:]
-        elif kind == 3:
-            data[at:at] = data[at : at + draw(st.integers(1, 40))]
-        else:
-            data[at : at + 8] = struct.pack("<q", draw(st.sampled_from([-1, 10**12, 2**62])))
-    return bytes(data)
-
 
 # --- text
 
@@ -166,9 +104,6 @@ def readme(folder, draw):
     path = folder / "README.md"
     path.write_text(f"---\n{yaml_text(draw)}---\nText.\n", errors="backslashreplace")
     RepoCard.read(path)
-
-
-ROOT = Path(__file__).parents[2]
 
 
 def card(folder, draw):
@@ -291,157 +226,6 @@ def json_lines(folder, draw):
     path = folder / "a.jsonl"
     path.write_bytes("\n".join(lines).encode(errors="backslashreplace"))
     open_trajectories(path).read()
-
-
-# --- policies
-
-
-INSTRUCTIONS = [
-            b"(", b"N", b"K\x05", b"]", b"}", b")", b"\x94", b"h\x00", b"h\x01", b"t", b"l", b"d",
-            b"\x85", b"\x86", b"\x87", b"a", b"e", b"s", b"u", b"0", b"1", b"2", b"R", b"b",
-            b"\x81", b"\x92", b"\x90", b"\x91", b"cnumpy\ndtype\n", b"cos\nsystem\n", b"\x93",
-            b"cnumpy.core.multiarray\n_reconstruct\n", b"cgymnasium.spaces.box\nBox\n",
-            b"\x8c\x02f1", b"\x8c\x02f8", b"C\x08\0\0\0\0\0\0\0\0", b"I10\n", b"L99999999999L\n",
-            b"G\x7f\xf8\0\0\0\0\0\0", b"\x8a\x09\0\0\0\0\0\0\0\0\x01", b"(lp0\n", b"Pid\n", b"Q",
-        ]  # fmt: skip
-
-
-def pickled(draw):
-    """A program of the pickle machine."""
-    steps = draw(st.lists(st.sampled_from(INSTRUCTIONS), min_size=1, max_size=25))
-    return b"\x80\x04" + b"".join(steps) + b"."
-
-
-def real_pickle(draw):
-    return damaged(draw(st.sampled_from(real_pickles())), draw)
-
-
-@cache
-def real_pickles():
-    """Pickles of real objects; made once, because their length may differ from time to time."""
-    from gymnasium import spaces
-
-    made = [
-        spaces.Box(-1, 1, (2,)), spaces.Discrete(3), spaces.MultiBinary(2),
-        spaces.Dict({"a": spaces.Box(0, 1, (2, 2))}), np.zeros(3), {"a": np.float64(1)},
-    ]  # fmt: skip
-    return [pickle.dumps(each, protocol=number) for each in made for number in range(2, 6)]
-
-
-def statistics(folder, draw):
-    path = folder / "vec_normalize.pkl"
-    path.write_bytes(draw(st.sampled_from([pickled, real_pickle]))(draw))
-    read_observation_statistics(path)
-
-
-def sb3_zip(folder, draw):
-    space = {
-        ":type:": draw(st.sampled_from(["<class 'gymnasium.spaces.box.Box'>",
-                                        "<class 'gym.spaces.discrete.Discrete'>"])),
-        ":serialized:": base64.b64encode(draw(st.sampled_from([pickled, real_pickle]))(draw))
-        .decode(),
-        "dtype": draw(st.sampled_from(["float32", "uint8", "f1"])),
-        "_shape": draw(st.sampled_from([[2], "(2,)", "[nan]", "[inf]", [1] * 70, "(-1,)"])),
-        "low": draw(st.sampled_from(["[-1. -1.]", "[nan nan]", "[9. 9.]"])),
-        "high": "[1. 1.]", "n": draw(TEXTS | NUMBERS), "start": draw(NUMBERS),
-    }  # fmt: skip
-    data = {"observation_space": space, "action_space": space, "policy_class": draw(VALUES)}
-    weights = io.BytesIO()
-    th.save({"a": th.zeros(3)}, weights)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("data", json.dumps(data))
-        archive.writestr("policy.pth", damaged(weights.getvalue(), draw))
-    path = folder / "model.zip"
-    path.write_bytes(damaged(stream.getvalue(), draw))
-    archive = read_sb3_zip(path)
-    stored_space(archive, "observation_space")
-
-
-BOX = {"type": "Box", "shape": [2], "dtype": "float32", "low": [-1.0], "high": [1.0]}
-KWARGS = {"net_arch": [4], "log_std_init": 0.0, "ortho_init": False, "use_sde": False}
-
-
-def tensors(draw):
-    good = save({"0.weight": th.zeros(1, 2), "0.bias": th.zeros(1)})
-    if draw(st.booleans()):
-        return damaged(good, draw)
-    header = {
-        draw(st.sampled_from(["0.weight", "0.bias", "x"])): {
-            "dtype": draw(st.sampled_from(["F32", "F4", "F8_E8M0", "BOOL", "C64", "x"])),
-            "shape": draw(st.lists(st.sampled_from([0, 1, 2, -1, 2**62]), max_size=70)),
-            "data_offsets": draw(st.lists(st.sampled_from([0, 8, 2**62]), min_size=2, max_size=2)),
-        }
-    }
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + bytes(8)
-
-
-def policy(folder, draw):
-    content = tensors(draw)
-    name = draw(
-        st.sampled_from(
-            [
-                "ActorCriticPolicy",
-                "SACPolicy",
-                "DQNPolicy",
-                "RandomPolicy",
-                "ObservationTabularPolicy",
-                "MixturePolicy",
-                "ZeroPolicy",
-            ]
-        )
-    )
-    document = changed(
-        {
-            "policy_class": name, "observation_space": BOX, "action_space": BOX,
-            "kwargs": draw(st.sampled_from([{}, KWARGS])),
-            "weights": {"sha256": digest(content)},
-            "normalization": {"epsilon": 1e-8, "clip_obs": 10.0},
-        },
-        draw,
-    )  # fmt: skip
-    (folder / "policy.json").write_text(json.dumps(document))
-    (folder / "policy.safetensors").write_bytes(content)
-    load_policy(folder)
-
-
-def foreign(folder, draw):
-    document = changed(
-        {
-            "format": "imitbench-foreign-policy", "kind": "layers", "file": "w.safetensors",
-            "output": draw(st.sampled_from(["actions", "logits", "gaussian"])),
-            "observation_space": BOX, "action_space": BOX,
-        },
-        draw,
-    )  # fmt: skip
-    (folder / "policy.json").write_text(json.dumps(document))
-    (folder / "w.safetensors").write_bytes(tensors(draw))
-    load_policy(folder)
-
-
-def reward(folder, draw):
-    content = tensors(draw)
-    net = {"$module": "BasicRewardNet", "arguments": {"observation_space": {"$space": BOX},
-           "action_space": {"$space": BOX}, "hid_sizes": [4]}}  # fmt: skip
-    document = changed({"net": net, "weights": {"sha256": digest(content)}}, draw)
-    (folder / "reward.json").write_text(json.dumps(document))
-    (folder / "reward.safetensors").write_bytes(content)
-    load_reward_net(folder)
-
-
-def space(folder, draw):
-    kinds = [
-        BOX,
-        {"type": "Discrete", "n": 2, "start": 0},
-        {"type": "MultiBinary", "n": [2]},
-        {"type": "MultiDiscrete", "nvec": [2, 3]},
-        {"type": "Dict", "spaces": {"a": BOX}},
-    ]
-    try:
-        space_from_json(changed(draw(st.sampled_from(kinds)), draw))
-    except ValueError as error:
-        raise InputError(str(error)) from error
 
 
 # --- results
@@ -587,7 +371,8 @@ TARGETS = {
     each.__name__: each
     for each in (
         settings_file, readme, card, csv_table, npz, npy_folder, parquet, arrow, json_lines,
-        statistics, sb3_zip, policy, foreign, reward, space, submission, disclosures, sacred,
-        episodes, databases, sweeps, minari_metadata, hub_files, leases,
+        statistics, sb3_zip, policy, foreign, lerobot, robomimic, reward, space,
+        submission, disclosures, sacred, episodes, databases, sweeps, minari_metadata, hub_files,
+        leases,
     )
 }  # fmt: skip

@@ -1,11 +1,17 @@
 """Experts of a hub, converted and evaluated by their repository's name."""
 
 import json
+from pathlib import Path
 
 import pytest
 from support.bombs import Bomb, read_zip, tensor_file, write_zip
 
 REPOSITORY = "sb3/ppo-CartPole-v1"
+ACT = Path(__file__).parents[1] / "policies" / "robot_policies" / "act"
+ON_REACHER = (
+    "--env", "Reacher-v5", "--observation-key", "observation.state=0:2",
+    "--observation-key", "observation.environment_state=2:5", "--episodes", 2,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -46,3 +52,28 @@ def test_a_hostile_repository_is_refused_in_one_line(hub, imitbench, shared_dir,
     assert line.endswith("'policy.pth' is not plain tensors (it names io.open)")
     assert not mark.exists()
     assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_of_lerobot_is_evaluated_as_its_files_are(hub, imitbench):
+    files = {path.name: path.read_bytes() for path in ACT.iterdir()}
+    unread = {"train_config.json": b"{}", "optimizer_state.safetensors": bytes(9), "eval.mp4": b""}
+    commit = hub.add_model("robots/act_reach", {**files, **unread})
+    answer = imitbench("eval", "robots/act_reach", *ON_REACHER, "--revision", commit, "--json")
+    assert answer.code == 0, answer.err
+    found, local = (
+        json.loads(each.out) for each in (answer, imitbench("eval", ACT, *ON_REACHER, "--json"))
+    )
+    assert found["policy"] == f"robots/act_reach at {commit[:12]}"
+    assert found["returns"] == local["returns"]
+    assert hub.count("GET .*config.json") == 1
+    assert hub.count("|".join(unread)) == 0
+
+
+def test_a_policy_of_lerobot_without_its_normalization_is_refused_in_one_line(hub, imitbench):
+    files = {path.name: path.read_bytes() for path in ACT.iterdir()}
+    hub.add_model("robots/bare", {n: c for n, c in files.items() if not n.startswith("policy_")})
+    answer = imitbench("eval", "robots/bare", *ON_REACHER)
+    assert (answer.code, answer.out) == (2, "")
+    *_, line = answer.err.splitlines()
+    assert line.startswith("error: ")
+    assert "its normalization is missing: observation.state needs mean (MEAN_STD)" in line

@@ -71,13 +71,15 @@ def test_policies_of_lerobot_act_as_there(name):
     np.testing.assert_allclose(actions, recorded(name), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(set(lerobot.POLICIES) - set(STATES_ONLY)))
-def test_policies_of_lerobot_with_images_act_as_there(tmp_path, name):
+def with_images(name, to, **settings):
+    """Copies a policy with images and computes its weights; returns it and the environment's."""
     kind, _, pixels = lerobot.POLICIES[name]
-    folder = Path(shutil.copytree(HERE / name, tmp_path / name))
+    folder = Path(shutil.copytree(HERE / name, to))
+    changed(folder, **settings)
     made, prefix = {
         "act": (ActNetwork, "model."), "diffusion": (DiffusionNetwork, "diffusion."),
     }[kind]  # fmt: skip
+    pixels = tuple(read_settings(folder).images[lerobot.IMAGE].shape)
     network = made(
         read_settings(folder), Feature(STATE, (2,)), Feature(ENVIRONMENT, (3,)),
         [Feature(lerobot.IMAGE, pixels, True)], 2,
@@ -87,12 +89,48 @@ def test_policies_of_lerobot_with_images_act_as_there(tmp_path, name):
         key: tuple(value.shape) for key, value in weights.items() if not lerobot.is_fixed(key)
     }
     save_file({**weights, **lerobot.numbers_of(shapes)}, folder / "model.safetensors")
-    room = spaces.Dict({**ROOM.spaces, "pixels": spaces.Box(0, 255, pixels, np.uint8)})
+    return folder, spaces.Dict({**ROOM.spaces, "pixels": spaces.Box(0, 255, pixels, np.uint8)})
+
+
+@pytest.mark.parametrize("name", sorted(set(lerobot.POLICIES) - set(STATES_ONLY)))
+def test_policies_of_lerobot_with_images_act_as_there(tmp_path, name):
+    folder, room = with_images(name, tmp_path / name)
     # The second plan is made at the third or fourth step.
+    pixels = lerobot.POLICIES[name][2]
     actions = acted(load(folder, room), episode_of_lerobot(pixels)[:4])
     np.testing.assert_allclose(actions, recorded(name)[:4], atol=1e-5)
     with pytest.raises(InputError, match=r"observation.image is an image, but pixels .* is Box"):
         load(folder, spaces.Dict({**ROOM.spaces, "pixels": STATE_BOX}))
+
+
+def test_images_are_resized_as_pillow_does_before_they_are_cropped(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    size, small = {"crop_shape": [32, 40]}, (48, 54)
+    folder, room = with_images("diffusion_pixels", tmp_path / "a", resize_shape=small, **size)
+    inputs = json.loads((folder / "config.json").read_text())["input_features"]
+    inputs[lerobot.IMAGE]["shape"] = [3, *small]
+    other, small_room = with_images(
+        "diffusion_pixels", tmp_path / "b", input_features=inputs, **size
+    )
+    large = np.random.default_rng(0).random((1, 2, 3, 96, 90), np.float32)
+    scaled = [image.fromarray(each).resize(small[::-1], image.Resampling.BILINEAR)
+              for each in large.reshape(6, 96, 90)]  # fmt: skip
+    pictures = {folder: large, other: np.stack(scaled).reshape(1, 2, 3, *small)}
+
+    def planned(folder, room):
+        policy = load(folder, room)
+        inputs = {STATE: th.zeros(1, 2, 2), ENVIRONMENT: th.zeros(1, 2, 3)}
+        inputs[lerobot.IMAGE] = th.tensor(pictures[folder])
+        with th.no_grad():
+            return policy.plan(inputs, deterministic=True).numpy()
+
+    plan = planned(folder, room)
+    np.testing.assert_allclose(plan, planned(other, small_room), atol=1e-4)
+    pictures[folder] = large[..., ::-1].copy()
+    assert np.abs(planned(folder, room) - plan).max() > 1e-2
+    changed(folder, crop_shape=[50, 40])
+    with pytest.raises(InputError, match=r"crop_shape: \[50, 40\] is larger than .* \[48, 54\]"):
+        load(folder, room)
 
 
 @pytest.mark.parametrize("name", robomimic.POLICIES)
@@ -201,6 +239,15 @@ def remove_statistics(folder):
     next(folder.glob("policy_post*.safetensors")).unlink()
 
 
+def remove_processors(folder):
+    for path in folder.glob("policy_*"):
+        path.unlink()
+
+
+def remove_one_processor(folder):
+    (folder / "policy_postprocessor.json").unlink()
+
+
 def empty_statistics(folder):
     save_file({"a.b": th.zeros(1)}, next(folder.glob("policy_pre*.safetensors")))
 
@@ -225,6 +272,8 @@ def leave_the_folder(folder):
 FILES = {
     "a pickle": (remove_weights, "no such file; pytorch_model.bin is a pickle, which is not read"),
     "no statistics": (remove_statistics, "it has the normalization of the policy"),
+    "no processors": (remove_processors, "its normalization is missing: observation.state needs"),
+    "one processor": (remove_one_processor, "policy_postprocessor.json: cannot be read"),
     "other statistics": (empty_statistics, "observation.state needs mean"),
     "a step": (add_a_step, "has the step tokenizer_processor, which cannot be carried out"),
     "other modes": (normalize_otherwise, "norm_map: differs from normalization_mapping"),
@@ -252,6 +301,19 @@ WRONG_ROOMS = {
         "lack; they have environment_state, x; name the right one by --observation-key "
         "observation.state=KEY",
     ),
+    "a misnamed input": (
+        {"keys": {"observation.states": "agent_pos"}, "room": spaces.Dict({"x": STATE_BOX})},
+        "observation.state=KEY; it has no input observation.states",
+    ),
+    "a misnamed input of an array": (
+        {"room": ENVIRONMENT_BOX, "keys": {ENVIRONMENT: "0:3", "state": "1:3"}},
+        "observation.state=0:2; it has no input state",
+    ),
+    "a nested dictionary": (
+        {"room": spaces.Dict({"agent_pos": spaces.Dict({"x": STATE_BOX}), "y": STATE_BOX})},
+        r"needs observation.state of shape \[2\], but agent_pos of the environment has Dict",
+    ),
+    "no arrays": ({"room": spaces.Discrete(5)}, "observations that are arrays, not Discrete"),
     "a wrong key": ({"keys": {STATE: "y"}}, "observation.state=y: .* have no y, only"),
     "one array": (
         {"room": ENVIRONMENT_BOX}, "are one array .* such as --observation-key observation.state=0"
@@ -259,9 +321,20 @@ WRONG_ROOMS = {
     "no range": (
         {"room": ENVIRONMENT_BOX, "keys": {STATE: "a"}}, "write observation.state=FIRST:END"
     ),
-    "a range": (
-        {"room": ENVIRONMENT_BOX, "keys": {STATE: "2:4"}}, "must be 2 of an observation's 3 numbers"
-    ),
+    **{
+        f"range {given}": (
+            {"room": ENVIRONMENT_BOX, "keys": {STATE: given}},
+            "must be 2 of an observation's 3 numbers",
+        )
+        for given in ("2:4", "2:0", "0:0", "0:3")
+    },
+    **{
+        f"no range {given!r}": (
+            {"room": ENVIRONMENT_BOX, "keys": {STATE: given}},
+            "write observation.state=FIRST:END",
+        )
+        for given in ("0:", "-1:1", "0:2:1", "0:2 ", "[0:2]", "0:99999999", "\uff10:\uff12")
+    },
 }  # fmt: skip
 
 

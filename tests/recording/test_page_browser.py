@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.browser import audit, screenshot_place
 from support.recording import STEPS, store_of, task_of
@@ -155,6 +156,26 @@ def test_the_keyboard_moves_what_is_held(opened, recording):
     page.press("Enter", "state.kept === 1")
     [episode] = open_trajectories(recording.folder).read()
     assert episode.acts[9, 0] > episode.acts[0, 0]
+    assert set(episode.acts[:, 1]) == {256}
+
+
+def test_a_stick_of_a_gamepad_moves_what_is_held(opened, recording):
+    page = opened()
+
+    def push(x, y):
+        page.page.evaluate(
+            f"navigator.getGamepads = () => [null, {{axes: [{x}, {y}], buttons: []}}]"
+        )
+
+    push(-0.5, 0.1)  # down a little, as sticks rest
+    page.until("state.steps > 5")
+    push(0.05, 0)
+    page.until(f"state.steps > {page.state('steps') + 5}")
+    page.press("Enter", "state.kept === 1")
+    [episode] = open_trajectories(recording.folder).read()
+    right = episode.acts[:, 0]
+    assert (np.diff(right[:4]) < 0).all()
+    assert right[-1] == right[-2]  # released
     assert set(episode.acts[:, 1]) == {256}
 
 

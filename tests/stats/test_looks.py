@@ -57,6 +57,18 @@ def test_an_unseen_collapse_is_allowed_for():
     assert found.low[0] == pytest.approx(welch({"e": seen}, {"e": ones[0]}).low)
 
 
+def test_successes_that_no_episode_showed_are_allowed_for():
+    """Two policies that never succeeded in 25 episodes may differ by more than the margin."""
+    never, seldom = np.zeros((1, 25)), np.zeros((1, 200))
+    assert look([(never, never)]).outcome[0] == "undecided"
+    assert look([(seldom, seldom)]).outcome[0] == "equivalent"
+    found = look([(never, never)], Levels(0.0, 0.05))
+    bound = 1 - 0.025 ** (1 / 25)
+    assert (found.low[0], found.high[0]) == pytest.approx((-bound, bound))
+    found = look([(never, np.ones((1, 25)))], Levels(0.0, 0.05))
+    assert (found.low[0], found.high[0]) == pytest.approx((-1, -1 + 2 * bound))
+
+
 def test_a_collapse_that_one_run_shows_is_not_the_last_one():
     """One failure in 20 hides a difference of 0.2 easily, although Welch's interval excludes it."""
     steady = rng().normal(1.0, 0.005, (1, 20))
