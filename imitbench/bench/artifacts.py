@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from imitbench.data.minari_source import MinariCopy
     from imitbench.data.types import TrajectoryWithRew
-    from imitbench.envs.handwriting import Motion
 
 HUB = "hub"
 MINARI = "minari:"
@@ -444,7 +443,7 @@ def digest_of(location: ArtifactLocation) -> str:
         InputError: A file is missing.
     """
     if location.package is not None:  # not of the copy, which depends on the version of pyarrow
-        return _motion_of(location.package).digest
+        return _data_of(location.package).digest
     return digest_files(location.folder, location.files())
 
 
@@ -464,22 +463,39 @@ def copy_of_package_data(name: str) -> Path:
     """
     from imitbench.data.demonstrations import write_demonstrations
 
-    motion = _motion_of(name)
-    copy = user_cache() / "packages" / name.replace(":", "-") / motion.digest[:32]
+    data = _data_of(name)
+    copy = user_cache() / "packages" / name.replace(":", "-") / data.digest[:32]
     if not copy.exists():
         try:
             with new_folder(copy) as folder:
-                write_demonstrations(folder, motion.demonstrations)
+                write_demonstrations(folder, data.demonstrations)
         except (InputError, OSError):
             if not copy.exists():  # otherwise, another process was faster
                 raise
     return copy
 
 
-def _motion_of(name: str) -> Motion:
+class _PackageData(Protocol):
+    """Demonstrations that an installed package gives."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what determines them."""
+
+    @property
+    def demonstrations(self) -> list[TrajectoryWithRew]:
+        """The demonstrations."""
+
+
+def _data_of(name: str) -> _PackageData:
+    kind, _, part = name.partition(":")
+    if kind == "pusht":
+        from imitbench.envs.pusht_images import drawn_states
+
+        return drawn_states(part)
     from imitbench.envs.handwriting import motion
 
-    return motion(name.partition(":")[2])
+    return motion(part)
 
 
 def check_digest(location: ArtifactLocation, expected: str) -> None:

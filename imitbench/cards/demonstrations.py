@@ -52,8 +52,9 @@ class Measurement(Card):
         return self.std / math.sqrt(max(self.episodes - 1, 1))
 
 
-PackageData = Annotated[str, Field(pattern=r"^lasa:\w+$")]
-"""Demonstrations in an installed package: `lasa:` and the name of a motion."""
+PackageData = Annotated[str, Field(pattern=r"^(lasa:\w+|pusht:images)$")]
+"""Demonstrations that an installed package gives: `lasa:` and the name of a motion, or
+`pusht:images`, the demonstrations of suite `pusht` as its simulator draws them."""
 
 
 class HubSource(Card):
@@ -78,7 +79,7 @@ class DemoSet(Card):
         seed: Seed of the collection.
         deterministic: Whether the expert acted deterministically.
         home: Bundled suite in whose folder they are; `null` for the suite of this card.
-        package: Data of an installed package that they are read from, such as `lasa:GShape` for a
+        package: Data of an installed package that they are made from, such as `lasa:GShape` for a
             motion of the LASA handwriting data; `null` for files in the suite's folder.
         hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
     """

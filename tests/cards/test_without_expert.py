@@ -104,7 +104,7 @@ def test_bundled_suites_have_an_expert_with_score_one_but_for_those_of_people_an
     for name in suite_names():
         for environment in find_suite(name).environments.values():
             if environment.expert is None or environment.scored_by_success:
-                assert name in ("adroit", "handwriting", "maze", "pusht")
+                assert name in ("adroit", "handwriting", "maze", "pusht", "pusht-pixels")
                 continue
             assert environment.scale.score_one == "expert"
             assert environment.scale.one == environment.references.expert.mean
