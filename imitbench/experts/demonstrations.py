@@ -350,18 +350,12 @@ def write_demonstrations_suite(
         )
     finally:
         environment.close()
-    if score_one is None and (not summary.returns or summary.unfinished == summary.rows):
-        raise InputError(
-            f"--from-demos {source.where}: no whole episode has rewards, so that score 1 is "
-            "unknown; give the mean return of score 1 with --score-one"
-        )
+    _settle_score(card, summary, score_one, source.where)
     longest = summary.lengths[1]
     if card["max_episode_steps"] is None:
         limit = environment.spec.max_episode_steps if environment.spec else None
         card["max_episode_steps"] = limit or longest
     card["demos"] = {"repo": repo, "trajectories": summary.rows}
-    if score_one is not None:
-        card["score_one"] = float(score_one)
     document = {
         "schema_version": 1,
         "name": name,
@@ -377,6 +371,29 @@ def write_demonstrations_suite(
     text = yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
     atomic_write_text(folder / SUITE_CARD, text)
     return summary
+
+
+def _settle_score(
+    card: dict[str, Any], summary: ConversionSummary, score_one: float | None, where: str
+) -> None:
+    """Writes what score 1 is on a card: success, a stated return, or that of the demonstrators.
+
+    Raises:
+        InputError: It is unknown.
+    """
+    success = card.get("success")
+    if score_one is not None:
+        card["score_one"] = float(score_one)
+        if success is not None:
+            success["headline"] = False
+        return
+    if success is not None and success.get("headline", True):
+        return
+    if not summary.returns or summary.unfinished == summary.rows:
+        raise InputError(
+            f"--from-demos {where}: no whole episode has rewards, so that score 1 is unknown; give "
+            "the mean return of score 1 with --score-one"
+        )
 
 
 def _environment_card(wanted: str) -> dict[str, Any]:
@@ -395,6 +412,7 @@ def _environment_card(wanted: str) -> dict[str, Any]:
             "tabular": known.card.tabular or None,
             "evaluation_id": known.card.evaluation_id,
             "absolute_positions": list(known.card.absolute_positions) or None,
+            "success": _success_of(known.card),
         }
     return {
         "title": env_id.rpartition("/")[2],
@@ -404,6 +422,11 @@ def _environment_card(wanted: str) -> dict[str, Any]:
         "max_episode_steps": None,
         "steps_per_second": _STEPS_PER_SECOND,
     }
+
+
+def _success_of(card: EnvironmentCard) -> dict[str, Any] | None:
+    """Returns how a card tells success, as it is written on a card."""
+    return None if card.success is None else card.success.model_dump(exclude_defaults=True)
 
 
 def _action_space(environment: gym.Env[Any, Any], env_id: str) -> ActionSpace:

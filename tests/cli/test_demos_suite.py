@@ -276,3 +276,17 @@ def test_what_a_bundled_suite_knows_of_an_environment_is_taken_over(imitbench, t
     known = find_suite("classic").environments["seals/CartPole-v0"]
     for name in ("title", "module", "kwargs", "horizon", "max_episode_steps", "steps_per_second"):
         assert getattr(found, name) == getattr(known, name)
+
+
+def test_success_of_a_bundled_suite_is_taken_over_and_a_stated_return_stands_above_it(
+    imitbench, tmp_path
+):
+    pytest.importorskip("gym_pusht")
+    words = ("--from-demos", "scripted-gym_pusht-PushT-v0", "--env", "gym_pusht/PushT-v0")
+    assert imitbench("init-suite", "robot", *words).code == 0
+    card = find_suite(str(tmp_path / "robot")).environments["gym_pusht/PushT-v0"]
+    assert card.success == find_suite("pusht").environments["gym_pusht/PushT-v0"].success
+    assert (card.scored_by_success, card.score_one) == (True, None)
+    assert imitbench("init-suite", "stated", *words, "--score-one", 50).code == 0
+    card = find_suite(str(tmp_path / "stated")).environments["gym_pusht/PushT-v0"]
+    assert (card.success.headline, card.score_one) == (False, 50.0)
