@@ -437,11 +437,37 @@ class _RecurrentActor(_Actor):
         self._starts[lane - self._own[0]] = True
 
 
+class _StatefulActor(_RecurrentActor):
+    """Acts with a policy whose memory can be split: finished lanes cost nothing."""
+
+    def act(self, live: Array) -> Any:
+        rows = live - self._own[0]
+        with self._finite_choices():
+            actions, memory = self._policy.predict(
+                self._lanes.observations(live),
+                state=None if self._state is None else tuple(part[rows] for part in self._state),
+                episode_start=self._starts[rows],
+                deterministic=self._deterministic,
+            )
+        assert memory is not None, "stateful policies return their memory"
+        if self._state is None:  # all lanes are live at first
+            self._state = tuple(part.copy() for part in memory)
+        else:
+            for whole, part in zip(self._state, memory, strict=True):
+                whole[rows] = part
+        self._starts[rows] = False
+        return actions
+
+
 def _make_actor(policy: BasePolicy, deterministic: bool, lanes: _Lanes, own: Array) -> _Actor:
     from stable_baselines3.common.policies import BasePolicy
 
+    from imitbench.policies.stateful import StatefulPolicy
+
     if type(policy).predict is BasePolicy.predict:
         return _Actor(policy, deterministic, lanes)
+    if isinstance(policy, StatefulPolicy):
+        return _StatefulActor(policy, deterministic, lanes, own)
     return _RecurrentActor(policy, deterministic, lanes, own)
 
 

@@ -100,6 +100,20 @@ def test_evaluation_resets_the_memory_at_each_episode(environments):
     assert (found.returns == 0).all()
 
 
+def test_evaluation_asks_for_no_actions_where_all_episodes_are_over():
+    class Observed(Counter):
+        acted = 0
+
+        def act(self, observation, state, deterministic):
+            self.acted += len(observation)
+            return super().act(observation, state, deterministic)
+
+    policy, spec = Observed(), EnvironmentSpec(id="test/Counting-v0", horizon="variable")
+    with Evaluator(spec, 4) as evaluator:
+        found = evaluator.evaluate(policy, episodes=6, seed=0, deterministic=True)
+    assert policy.acted == found.lengths.sum()
+
+
 def test_rollouts_reset_the_memory_at_each_episode():
     venv = DummyVecEnv([CountingEnv] * 3)
     venv.seed(0)
