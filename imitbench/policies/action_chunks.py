@@ -14,6 +14,7 @@ import torch as th
 from gymnasium import spaces
 
 from imitbench.policies.observation_parts import Part
+from imitbench.policies.receding_horizon import next_actions, remember
 from imitbench.policies.stateful import State, StatefulPolicy
 
 
@@ -81,7 +82,7 @@ class ChunkPolicy(StatefulPolicy):
         device = self.device
         rows = self.planned if self.ensembling is not None else self.executed
         actions = th.zeros(n_envs, rows, self.action_size, device=device)
-        # Plans for each step of the ensemble, or the number of actions left of the last plan.
+        # Plans for each step of the ensemble, or the number of actions taken in the episode.
         counts = th.zeros(
             (n_envs, rows) if self.ensembling is not None else (n_envs,),
             dtype=th.long, device=device,
@@ -99,7 +100,7 @@ class ChunkPolicy(StatefulPolicy):
         """Chooses actions for one step; see `StatefulPolicy`."""
         begun, counts, actions, *seen = state
         seen = [
-            _remember(part.take(observation), past, begun)
+            remember(past, part.take(observation), ~begun)
             for part, past in zip(self.parts, seen, strict=True)
         ]
         inputs = {part.feature.name: past for part, past in zip(self.parts, seen, strict=True)}
@@ -113,18 +114,16 @@ class ChunkPolicy(StatefulPolicy):
     def _receding(
         self,
         inputs: dict[str, th.Tensor],
-        left: th.Tensor,
+        taken: th.Tensor,
         actions: th.Tensor,
         deterministic: bool,
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        due = left == 0
-        if due.any():
-            plan = self.plan({name: each[due] for name, each in inputs.items()}, deterministic)
-            actions, left = actions.clone(), left.clone()
-            actions[due] = plan[:, : self.executed]
-            left[due] = self.executed
-        chosen = actions[th.arange(len(actions), device=actions.device), self.executed - left]
-        return chosen, left - 1, actions
+        def plan(due: th.Tensor) -> th.Tensor:
+            given = {name: each[due] for name, each in inputs.items()}
+            return self.plan(given, deterministic)[:, : self.executed]
+
+        chosen, actions = next_actions(actions, taken, plan)
+        return chosen, taken + 1, actions
 
     def _ensembled(
         self,
@@ -144,10 +143,3 @@ class ChunkPolicy(StatefulPolicy):
         left = th.cat([average[:, 1:], th.zeros_like(average[:, :1])], dim=1)
         counts = th.cat([counts[:, 1:] + 1, th.zeros_like(counts[:, :1])], dim=1)
         return average[:, 0], counts, left
-
-
-def _remember(new: th.Tensor, past: th.Tensor, begun: th.Tensor) -> th.Tensor:
-    """Returns the latest observations, shape (n, history, …), with the new one last."""
-    later = th.cat([past[:, 1:], new.unsqueeze(1)], dim=1)
-    same = new.unsqueeze(1).expand_as(later)
-    return th.where(begun.reshape(-1, *[1] * (later.ndim - 1)), later, same)

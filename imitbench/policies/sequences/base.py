@@ -11,6 +11,7 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 
+from imitbench.policies.receding_horizon import next_actions, remember
 from imitbench.policies.sequences.encoding import (
     Array,
     Normalization,
@@ -202,25 +203,11 @@ class ChunkPolicy(SequencePolicy):
     ) -> tuple[th.Tensor, State]:
         """Takes the next action of each plan, and plans again where all were taken."""
         seen, steps, plans = state
-        seen = self.remember(seen, self.encoder(observation), steps)
-        used = steps % self.execute
-        due = used == 0
-        if due.any():
-            fresh = self.plan(seen[due], deterministic)[:, self.history - 1 :][:, : self.execute]
-            plans = plans.clone()
-            plans[due] = fresh
-        chosen = plans[th.arange(len(plans), device=plans.device), used]
+        seen = remember(seen, self.encoder(observation), steps == 0)
+
+        def plan(due: th.Tensor) -> th.Tensor:
+            fresh = self.plan(seen[due], deterministic)
+            return fresh[:, self.history - 1 :][:, : self.execute]
+
+        chosen, plans = next_actions(plans, steps, plan)
         return self.in_units(chosen), (seen, steps + 1, plans)
-
-    @staticmethod
-    def remember(seen: th.Tensor, now: th.Tensor, steps: th.Tensor) -> th.Tensor:
-        """Adds an observation to each history; at the start of an episode it fills all of it.
-
-        Args:
-            seen: Histories, shape (n, history, size).
-            now: Vectors of the observations, shape (n, size).
-            steps: Steps since the start of each episode, shape (n,).
-        """
-        latest = now.unsqueeze(1)
-        later = th.cat([seen[:, 1:], latest], dim=1)
-        return th.where((steps == 0).reshape(-1, 1, 1), latest.expand_as(seen), later)
