@@ -176,13 +176,15 @@ def _show(result: CheckResult, claim: Claim, out: Path, *, json: bool) -> None:
 
 
 def _sentence(each: ComparedClaim) -> str:
+    from imitbench.published.claim_outcomes import on_one_scale
     from imitbench.report.claims_table import interval_text, verdict_text
 
-    assert each.own is not None
     claim, own = each.claim, each.own
-    scale = "share" if claim.share is not None and own.share is not None else "score"
-    theirs = claim.share if scale == "share" else claim.score
-    ours = own.share if scale == "share" else own.score
+    assert own is not None  # its runs are there
+    both = on_one_scale(claim, own)
+    if both is None:
+        return f"{verdict_text(each)}: {claim.text}"
+    scale, theirs, ours = both
     return (
         f"{verdict_text(each)}: {claim.text} has {claim.algo} at a {scale} of {theirs:.3f}; here "
         f"it is {interval_text(ours)} over {own.seeds} seeds of {claim.env}"

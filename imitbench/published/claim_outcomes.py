@@ -156,10 +156,10 @@ def verdict_of(
         return "not comparable", why
     if own is None:
         return "not run yet", ""
-    both = _on_one_scale(claim, own)
+    both = on_one_scale(claim, own)
     if both is None:
         return "not comparable", "no common scale: a return is not positive"
-    claimed, interval = both
+    _, claimed, interval = both
     low, high = interval.low - claimed, interval.high - claimed
     if -margin <= low and high <= margin:
         return "reproduced", ""
@@ -206,11 +206,13 @@ def _similar(one: float, other: float) -> bool:
     return max(one, other) <= _SIMILAR * min(one, other)
 
 
-def _on_one_scale(claim: Claim, own: OwnOutcome) -> tuple[float, Interval] | None:
+def on_one_scale(
+    claim: Claim, own: OwnOutcome
+) -> tuple[Literal["share", "score"], float, Interval] | None:
     """Returns claim and own results as shares of their experts, or else as scores."""
     if claim.share is not None and own.share is not None:
-        return claim.share, own.share
-    return None if claim.score is None else (claim.score, own.score)
+        return "share", claim.share, own.share
+    return None if claim.score is None else ("score", claim.score, own.score)
 
 
 _Key = tuple[Conditions, str, str, str]
