@@ -178,14 +178,7 @@ class SimpleDAggerTrainer(DAggerTrainer):
                 min_episodes=rollout_round_min_episodes,
             )
         )
-        steps = sum(map(len, collected.trajectories))
-        for trajectory in collected.trajectories:
-            self._logger.record_mean("dagger/mean_episode_reward", float(trajectory.rews.sum()))
-        self._logger.record("dagger/total_timesteps", timesteps_before + steps)
-        self._logger.record("dagger/round_num", collected.number)
-        self._logger.record("dagger/round_episode_count", len(collected.trajectories))
-        self._logger.record("dagger/round_timestep_count", steps)
-        self._logger.record("dagger/beta", collected.beta)
+        log_round(self._logger, collected, timesteps_before)
         self.extend_and_update(bc_train_kwargs)
         return collected
 
@@ -200,6 +193,24 @@ class SimpleDAggerTrainer(DAggerTrainer):
         self._check_fit(trajectories, folder)
         write_demos(folder, trajectories)
         return CollectedRound(self.round_num, mixer.beta, mixer.env_steps, trajectories)
+
+
+def log_round(logger: HierarchicalLogger, collected: CollectedRound, timesteps_before: int) -> None:
+    """Records what was collected in a round.
+
+    Args:
+        logger: Where to log.
+        collected: The round.
+        timesteps_before: Steps of earlier rounds.
+    """
+    steps = sum(map(len, collected.trajectories))
+    for trajectory in collected.trajectories:
+        logger.record_mean("dagger/mean_episode_reward", float(trajectory.rews.sum()))
+    logger.record("dagger/total_timesteps", timesteps_before + steps)
+    logger.record("dagger/round_num", collected.number)
+    logger.record("dagger/round_episode_count", len(collected.trajectories))
+    logger.record("dagger/round_timestep_count", steps)
+    logger.record("dagger/beta", collected.beta)
 
 
 def reconstruct_trainer(

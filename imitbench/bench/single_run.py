@@ -2,7 +2,8 @@
 
 The folder of a training holds `config.json` (what determines it), `metrics.jsonl` (the learning
 curve), `log/` (the outputs of the logger), `policy/`, `reward/` if the method learns one,
-`episodes.parquet`, and `result.json`, which is written last. During training, `checkpoint/` holds
+`episodes.parquet`, and `result.json`, which is written last. With a person as the expert, also
+`recorded/`, the episodes in which the person acted. During training, `checkpoint/` holds
 the state to resume from.
 """
 
@@ -33,6 +34,7 @@ from imitbench.util.text_line import one_line
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
+    from imitbench.algorithms.human_gated_dagger import Person
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.reward_function import RewardFn
     from imitbench.util.logger import HierarchicalLogger
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 RECORD_FILE = "config.json"
 RESULT_FILE = "result.json"
 LOG_FOLDER = "log"
+HAND_FOLDER = "recorded"
+"""Episodes in which a person acted."""
 FORMAT = "imitbench-training"
 
 
@@ -53,6 +57,7 @@ class TrainingSetup(TrainingConfig):
         demos: Demonstrations, where the algorithm needs them.
         expert: The expert, where the algorithm needs it.
         reward_fn: Rewards that replace the environment's, for reinforcement learning.
+        person: Whoever acts, for DAgger by hand.
         origins: Sources of demonstrations, expert and reward, by the names that the record uses.
     """
 
@@ -61,14 +66,16 @@ class TrainingSetup(TrainingConfig):
     demos: Sequence[TrajectoryWithRew] = ()
     expert: BasePolicy | None = None
     reward_fn: RewardFn | None = None
+    person: Person | None = None
     origins: Mapping[str, Any] = field(default_factory=dict)
 
     def inputs(self) -> TrainingInputs:
         """Returns the method, not set up yet, and its data."""
         module, _, name = self.card.implementation.partition(":")
         make = getattr(importlib.import_module(module), name)
+        given = [part for part in (self.reward_fn, self.person) if part is not None]
         return TrainingInputs(
-            learner=make() if self.reward_fn is None else make(self.reward_fn),
+            learner=make(*given),
             hyperparameters=self.hyperparameters,
             demos=list(self.demos),
             demos_name=str(self.origins.get("demos")) if self.demos else None,
@@ -161,8 +168,8 @@ def train_single(
                     keep_trained=True,
                 )
         except (ValueError, InputError) as error:
-            if not resumes and not monitor.progress.curve:
-                shutil.rmtree(folder)  # nothing was trained
+            if not (resumes or monitor.progress.curve or any(folder.glob(f"{HAND_FOLDER}/*/*"))):
+                shutil.rmtree(folder)  # nothing was trained, and nobody acted
             if isinstance(error, InputError):
                 raise
             where = f"{training.card.name} on {training.environment.id}"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +16,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.completion import LOG_FORMATS
 from imitbench.cli.evaluate import evaluate
+from imitbench.cli.local_pages import open_browser
 from imitbench.cli.options import option
 from imitbench.cli.output import make_notifier, note, print_json, print_text, typed_command
 from imitbench.cli.record_options import command_class
@@ -83,7 +87,10 @@ def train_one(
     if not quiet:
         note(f"{request.algo} on {training.environment.id}: {budget}; {folder}")
     try:
-        with shown_training(training, quiet=quiet or "stdout" in formats) as watch:
+        with (
+            _acting(training, request, folder, quiet=quiet) as training,
+            shown_training(training, quiet=quiet or "stdout" in formats) as watch,
+        ):
             trained = train_single(
                 training,
                 folder,
@@ -97,6 +104,39 @@ def train_one(
         note(f"stopped; the same command{also} resumes from a checkpoint")
         raise typer.Exit(130) from None
     _show(training, trained, folder, request.suite, json=json)
+
+
+@contextmanager
+def _acting(
+    training: TrainingSetup, request: TrainingRequest, folder: Path, *, quiet: bool
+) -> Iterator[TrainingSetup]:
+    """Context in which a person acts on a page, if the expert is one."""
+    from imitbench.experts.single_training import HUMAN
+
+    if request.expert != HUMAN:
+        yield training
+        return
+    from imitbench.bench.single_run import HAND_FOLDER
+    from imitbench.recording.coaching import PersonAtPage
+    from imitbench.recording.server import DEFAULT_PORT
+    from imitbench.recording.task import controls_for, make_task
+
+    def tell(url: str) -> None:
+        note(f"show the task, then correct the policy: {url}")
+        if not request.no_browser and not open_browser(url) and not quiet:
+            note("no browser found: open the address yourself")
+
+    spec = training.environment
+    task = make_task(
+        spec,
+        controls_for(spec, request.controls),
+        rate_hz=request.rate,
+        goal=None,
+        seed=training.seed,
+    )
+    port = DEFAULT_PORT if request.port is None else request.port
+    with PersonAtPage(task, folder / HAND_FOLDER, port, tell) as person:
+        yield replace(training, person=person)
 
 
 def _formats(text: str, *, json: bool) -> list[str]:
@@ -158,6 +198,7 @@ def _options_of(card: AlgorithmCard) -> list[str]:
         "demos": needs.demos,
         "n_demos": needs.demos,
         "expert": needs.demos or needs.expert,
+        **dict.fromkeys(("controls", "rate", "port", "no_browser"), card.name == "dagger"),
         "total_timesteps": card.counts_steps,
         "iterations": card.budget_unit == "batches" and needs.tabular,
         "batches": card.budget_unit == "batches" and not needs.tabular,

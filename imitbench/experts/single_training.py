@@ -39,8 +39,13 @@ from imitbench.untrusted import gate
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Notify
 
+_BY_HAND = "imitbench.bench.learners.gated_dagger:HumanDAggerLearner"
+
 DEFAULT_STEPS = 100_000
 DEFAULT_BATCHES = 2_000
+HUMAN = "human"
+"""The expert that is a person."""
+DEFAULT_HUMAN_STEPS = 3_000
 DEFAULT_SAMPLED = 50
 """Number of episodes to sample from an expert, if the request has no number."""
 
@@ -67,6 +72,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
         overrides["total_comparisons"] = str(request.total_comparisons)
     values = card.resolve(overrides)
     card.check_extras(values)
+    by_hand = _is_by_hand(request, card)
     device = choose_device(request.device).device
     assert device != "auto", "there are no GPUs that it could choose"
     listed = find_listed_environment(request.env.rpartition(":")[2], request.suite)
@@ -74,7 +80,10 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
     spaces = spaces_of(spec)
     origins: dict[str, Any] = {}
     expert = demos = None
-    if card.needs.expert or (card.needs.demos and request.expert is not None):
+    if by_hand:
+        card = card.model_copy(update={"implementation": _BY_HAND})
+        origins["expert"] = {"name": HUMAN}
+    elif card.needs.expert or (card.needs.demos and request.expert is not None):
         expert, origins["expert"] = _expert(request, spaces, listed, notify)
     if card.needs.demos:
         sampled = expert if request.expert is not None else None
@@ -97,6 +106,30 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
         origins=origins,
         device=device,
         protocol=Protocol(episodes=request.episodes),
+    )
+
+
+def _is_by_hand(request: TrainingRequest, card: AlgorithmCard) -> bool:
+    """Returns whether a person is the expert.
+
+    Raises:
+        InputError: A person cannot be that of this method, or an option needs a person.
+    """
+    if request.expert != HUMAN:
+        for name in ("controls", "rate", "port"):
+            if getattr(request, name) is not None:
+                raise InputError(f"--{name}: belongs to --expert {HUMAN}; omit it, or add that")
+        return False
+    if card.name == "dagger":
+        return True
+    if card.needs.demos:
+        raise InputError(
+            f"--expert {HUMAN}: {card.name} learns from demonstrations; make them with "
+            "`imitbench record`, and name the folder with --demos"
+        )
+    raise InputError(
+        f"--expert {HUMAN}: {card.name} asks for single actions, which a person cannot give; use "
+        "`imitbench train imitation dagger`, in which the person decides who acts"
     )
 
 
@@ -215,6 +248,8 @@ def _budget(
     if request.epochs is not None:
         transitions = sum(len(demo) for demo in demos)
         amount = request.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
+    if amount is None and request.expert == HUMAN:
+        amount = DEFAULT_HUMAN_STEPS
     if amount is None and listed is not None:
         amount = listed.card.amount("default", unit)
     if amount is None:

@@ -50,10 +50,24 @@ class TrainingRequest(OptionRecord):
     expert: Annotated[
         str | None,
         Option(
-            "Expert to sample demonstrations from, or to query: folder, zip, bundled, owner/name.",
+            "Expert to sample demonstrations from, or to query: folder, zip, bundled, owner/name; "
+            "with DAgger also 'human'.",
             metavar="DIR_OR_REPO",
         ),
     ] = None
+    controls: Annotated[
+        Path | None,
+        Option("With --expert human: file that maps inputs to actions.", metavar="FILE"),
+    ] = None
+    rate: Annotated[
+        Annotated[float | None, Field(ge=10, le=60)],
+        Option("With --expert human: steps per second [the environment's own].", metavar="HZ"),
+    ] = None
+    port: Annotated[
+        Annotated[int | None, Field(ge=0, le=65535)],
+        Option("With --expert human: port of the page; 0 for any [8898].", metavar="N"),
+    ] = None
+    no_browser: Annotated[bool, Option("With --expert human: only print the link.")] = False
     total_timesteps: Annotated[
         _Amount,
         Option(

@@ -25,6 +25,7 @@ PAGE_KEYS = {
     "r": "restart",
     "z": "undo",
     "p": "pause",
+    "c": "take over or give back",
     "?": "help",
 }
 """Keys that the page uses itself, and what for."""

@@ -27,6 +27,7 @@ from imitbench.data.dataset_card import dataset_card
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.infos import encode_infos
 from imitbench.data.parquet_source import ParquetSource, opened_parquet
+from imitbench.data.serialize import load_with_rewards
 from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, digest_files
@@ -55,6 +56,7 @@ class EpisodeRecord(BaseModel, extra="forbid", frozen=True):
         success_rule: What says so.
         undone_steps: Steps that the person took back.
         controls: The controls, see `imitbench.recording.controls`.
+        round: Number of DAgger's round; `None` outside DAgger.
     """
 
     version: Literal[1] = 1
@@ -68,6 +70,7 @@ class EpisodeRecord(BaseModel, extra="forbid", frozen=True):
     success_rule: str | None
     undone_steps: int
     controls: dict[str, Any]
+    round: int | None = None
 
 
 class EpisodeStore:
@@ -120,6 +123,15 @@ class EpisodeStore:
     def next_attempt(self) -> int:
         """Number of the first start after those of kept episodes."""
         return max((record.attempt for record in self.records), default=-1) + 1
+
+    def read_round(self, number: int) -> list[TrajectoryWithRew]:
+        """Reads the episodes of a round of DAgger, with infos."""
+        return [
+            episode
+            for path, record in zip(self._files, self.records, strict=True)
+            if record.round == number
+            for episode in load_with_rewards(path)
+        ]
 
     def add(self, episode: TrajectoryWithRew, record: EpisodeRecord) -> None:
         """Stores an episode; when this returns, it is on disk.
@@ -236,6 +248,12 @@ def _remarks(records: Sequence[EpisodeRecord]) -> list[str]:
         wins = sum(bool(record.success) for record in judged)
         rules = sorted({str(record.success_rule) for record in judged})
         remarks.append(f"success ({', '.join(rules)}): {wins} of {len(judged)}")
+    rounds = {record.round for record in records if record.round is not None}
+    if rounds:
+        remarks.append(
+            f"a person and a policy in turns, in {len(rounds)} rounds of DAgger; `intervention` in "
+            "infos says where the person acted"
+        )
     if undone := sum(record.undone_steps for record in records):
         remarks.append(f"{undone} steps were taken back while recording")
     return remarks

@@ -23,7 +23,7 @@ from imitbench.util.local_server import LocalServer, RefusedError, new_secret, s
 ADDRESS = "127.0.0.1"
 DEFAULT_PORT = 8898
 
-_GOODBYE_S = 2.0
+GOODBYE_S = 2.0
 _PACKAGE = "imitbench.recording"
 _ROUTE = re.compile(r"|about|input|command|frames/([\w-]{8,40})")
 _Page = Annotated[str, Field(pattern=r"^[\w-]{8,40}$")]
@@ -144,7 +144,7 @@ class RecordingServer:
         """
         while not self._simulation.complete.wait(1.0):
             pass
-        self._simulation.await_pages(_GOODBYE_S)
+        self._simulation.await_pages(GOODBYE_S)
         if self._simulation.problem is not None:
             raise InputError(
                 f"{self._env_id}: failed while recording ({self._simulation.problem}); what was "

@@ -9,7 +9,8 @@ The state machine:
          keep, undo
 
 An episode that was kept is followed by the next start; the one that completes the goal by
-`complete`, which is the end.
+`complete`, which is the end. `imitbench.recording.coaching` adds a policy that acts, too, and a
+phase in which it learns.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from imitbench.recording.episode_store import EpisodeRecord, EpisodeStore
 from imitbench.recording.task import RecordingTask
 from imitbench.util.text_line import one_line
 
-Phase = Literal["ready", "running", "paused", "ended", "complete"]
-Command = Literal["pause", "resume", "restart", "discard", "keep", "undo"]
+Phase = Literal["ready", "running", "paused", "ended", "learning", "complete"]
+Command = Literal["pause", "resume", "restart", "discard", "keep", "undo", "switch", "finish"]
 
 _SUCCESS_KEYS = ("is_success", "success")
 
@@ -98,7 +99,7 @@ class Session:
         self._last_time: float | None = None
         self.phase: Phase = "ready"
         self._begin()
-        if len(store) >= task.goal:
+        if self._is_complete():
             self.phase = "complete"
 
     def close(self) -> None:
@@ -121,7 +122,7 @@ class Session:
             self.phase = "running"
         if self.phase != "running":
             return False
-        action = self._mapper.action(inputs, 1 / self._task.rate_hz)
+        action = self._action(inputs)
         if action is None:
             self._last_time = None  # the time of waiting is no part of the rate
             return False
@@ -132,7 +133,7 @@ class Session:
         draft.obs.append(np.array(obs))
         draft.acts.append(action)
         draft.rews.append(float(reward))
-        draft.infos.append(copy.deepcopy(info))
+        draft.infos.append({**copy.deepcopy(info), **self._remark()})
         draft.said.append(self._read_success(info))
         draft.gaps.append(None if self._last_time is None else now - self._last_time)
         self._last_time = now
@@ -151,16 +152,11 @@ class Session:
         Raises:
             NotNowError: It is not possible now.
         """
-        actions: dict[Command, Callable[[], str]] = {
-            "pause": self._pause,
-            "resume": self._resume,
-            "restart": self._restart,
-            "discard": self._discard,
-            "keep": self._keep,
-            "undo": self._undo,
-        }
         if self.phase == "complete":
             raise NotNowError("All episodes are kept already.")
+        actions = self._actions()
+        if command not in actions:
+            raise NotNowError("No policy acts here.")
         said = actions[command]()
         self._last_time = None
         return said
@@ -185,7 +181,45 @@ class Session:
             "asked_hz": self._task.rate_hz,
             "real_hz": _rate(draft.gaps),
             "undo": self._undo_refused is None,
+            "round": None,
+            "acting": None,
         }
+
+    # What a session with a policy does differently.
+
+    def _actions(self) -> dict[Command, Callable[[], str]]:
+        return {
+            "pause": self._pause,
+            "resume": self._resume,
+            "restart": self._restart,
+            "discard": self._discard,
+            "keep": self._keep,
+            "undo": self._undo,
+        }
+
+    def _action(self, inputs: Inputs) -> Any:
+        """Returns the action of the next step; `None` to wait."""
+        return self._mapper.action(inputs, 1 / self._task.rate_hz)
+
+    def _remark(self) -> dict[str, Any]:
+        """Returns entries that are added to the infos of a step."""
+        return {}
+
+    def _is_complete(self) -> bool:
+        return self._task.goal is not None and len(self._store) >= self._task.goal
+
+    def _round(self) -> int | None:
+        """Returns the number of the round that a kept episode belongs to."""
+        return None
+
+    def _go_on(self) -> str:
+        """Continues after an episode was kept."""
+        kept = len(self._store)
+        if self._is_complete():
+            self.phase = "complete"
+            return f"Kept. All {kept} episodes are recorded."
+        self._next_start()
+        return f"Episode {kept} of {self._task.goal} kept."
 
     def _make(self) -> ResumableEnv:
         return ResumableEnv(make_environment(self._task.spec))
@@ -235,9 +269,12 @@ class Session:
         self._begin()
         return "The same start again."
 
-    def _discard(self) -> str:
+    def _next_start(self) -> None:
         self._attempt += 1
         self._begin()
+
+    def _discard(self) -> str:
+        self._next_start()
         return "Discarded; this is another start."
 
     def _keep(self) -> str:
@@ -265,17 +302,12 @@ class Session:
                     success_rule=None if self._success is None else str(self._success),
                     undone_steps=draft.undone,
                     controls=self._task.controls.model_dump(mode="json"),
+                    round=self._round(),
                 ),
             )
         except (OSError, InputError, ValueError) as error:
             raise NotNowError(f"The episode could not be stored: {one_line(error, 160)}") from error
-        kept = len(self._store)
-        if kept >= self._task.goal:
-            self.phase = "complete"
-            return f"Kept. All {kept} episodes are recorded."
-        self._attempt += 1
-        self._begin()
-        return f"Episode {kept} of {self._task.goal} kept."
+        return self._go_on()
 
     def _undo(self) -> str:
         draft = self._draft

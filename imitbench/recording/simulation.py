@@ -53,9 +53,9 @@ class Viewer:
 
 @dataclass
 class _Order:
-    """A command that waits for the thread of the simulation."""
+    """Something to do that waits for the thread of the simulation."""
 
-    command: Command
+    act: Callable[[Session], str]
     done: threading.Event = field(default_factory=threading.Event)
     said: str = ""
     refused: str | None = None
@@ -169,13 +169,38 @@ class Simulation:
             NotYoursError: Another page has the controls.
             NotNowError: It is not possible now.
         """
-        order = _Order(command)
         with self._changed:
             self._check_owner(page)
-            if self._stopped:
-                raise NotNowError("The recording has ended.")
-            self._orders.append(order)
-            self._changed.notify_all()
+            order = self._order(lambda session: session.perform(command))
+        return self._done(order)
+
+    # What a training does.
+
+    def call(self, act: Callable[[], str]) -> str:
+        """Has the thread do something with the session; returns what it says.
+
+        Raises:
+            NotNowError: The recording has ended.
+        """
+        with self._changed:
+            order = self._order(lambda _: act())
+        return self._done(order)
+
+    def await_state(self, condition: Callable[[dict[str, Any]], bool], seconds: float) -> bool:
+        """Waits for a state, or until the recording has ended; returns whether it is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: condition(self._state) or self._stopped, seconds)
+
+    def _order(self, act: Callable[[Session], str]) -> _Order:
+        if self._stopped:
+            raise NotNowError("The recording has ended.")
+        order = _Order(act)
+        self._orders.append(order)
+        self._changed.notify_all()
+        return order
+
+    @staticmethod
+    def _done(order: _Order) -> str:
         order.done.wait()
         if order.refused is not None:
             raise NotNowError(order.refused)
@@ -269,7 +294,7 @@ class Simulation:
 
     def _obey(self, session: Session, order: _Order) -> None:
         try:
-            order.said = session.perform(order.command)
+            order.said = order.act(session)
             with self._changed:  # what is still pressed does not go on from there by itself
                 self._now = self._pending = Inputs()
             self._show(session)

@@ -31,7 +31,8 @@ class RecordingTask:
         stored_kwargs: Its arguments without those of rendering.
         controls: Where actions come from.
         rate_hz: Steps per second.
-        goal: Number of episodes to keep, those of earlier recordings in the folder included.
+        goal: Number of episodes to keep, those of earlier recordings in the folder included;
+            `None` if a training decides.
         undo_s: Seconds that one undo takes back.
         seed: Determines the starts.
         success: When an episode is a success; `None` to look for the usual entries of `info`.
@@ -41,7 +42,7 @@ class RecordingTask:
     stored_kwargs: Mapping[str, Any]
     controls: Controls
     rate_hz: float
-    goal: int
+    goal: int | None
     undo_s: float
     seed: int
     success: SuccessRule | None
@@ -69,10 +70,10 @@ def make_task(
     controls: Controls,
     *,
     rate_hz: float | None,
-    goal: int,
-    undo_s: float,
+    goal: int | None,
     seed: int,
-    success: str | None,
+    undo_s: float = 2.0,
+    success: str | None = None,
 ) -> RecordingTask:
     """Checks that an environment can be recorded.
 
@@ -81,8 +82,8 @@ def make_task(
         controls: Result of `controls_for`.
         rate_hz: Steps per second; `None` for the environment's own rate, within what people can do.
         goal: See `RecordingTask`.
-        undo_s: See `RecordingTask`.
         seed: See `RecordingTask`.
+        undo_s: See `RecordingTask`.
         success: Entry of `info`, such as `is_success`, or `is_success:end` if only the last step
             counts; `None` for the rule of the card.
 

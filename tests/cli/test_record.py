@@ -1,4 +1,4 @@
-"""`imitbench record`: bad input is one line, and the page can be started and ended."""
+"""Pages on which a person acts: `imitbench record`, and DAgger by hand."""
 
 import json
 import signal
@@ -6,6 +6,7 @@ import signal
 import pytest
 import yaml
 from support.command import Started
+from support.recording_page import FIRST, RIGHT, Tab
 
 BAD = {
     "unknown environment": ("Nothing-v0", [], "environment Nothing-v0: cannot be created"),
@@ -54,3 +55,73 @@ def test_it_serves_until_it_is_stopped(sent, tmp_path):
     assert ended.code == 0
     assert "recorded/Pendulum-v1: 0 episodes of 10 kept; the same command goes on" in ended.err
     assert list((tmp_path / "recorded").iterdir()) == []
+
+
+# DAgger by hand.
+
+BY_HAND = (
+    "train", "imitation", "dagger", "--expert", "human", "--env", "Pendulum-v1", "--no-browser",
+    "--port", "0", "--rate", "60", "--eval-episodes", "2", "--log-dir", "by-hand",
+    "--set", "rollout_round_min_episodes=1", "--set", "rollout_round_min_timesteps=10",
+    "--set", "batch_size=8", "--set", "hidden_size=8", "--set", "n_envs=1",
+)  # fmt: skip
+
+
+def coach(process, *, until):
+    """Keeps parts of episodes until the page reports a phase or a round; returns its last state."""
+    line = next(line for line in process.stderr if "correct the policy" in line)
+    tab = Tab(line.rpartition(" ")[2].strip(), FIRST)
+    while True:
+        state, _ = tab.next()
+        if until(state):
+            tab.leave()
+            return state
+        if state["phase"] == "ready":
+            tab.does(RIGHT)
+        elif state["steps"] >= 10 and state["phase"] == "running":
+            tab.asks("keep")
+
+
+def test_dagger_by_hand_is_stopped_resumed_and_measured(imitbench, tmp_path):
+    words = (*BY_HAND, "--total-timesteps", "40")
+    process = Started(*words, cwd=tmp_path)
+    state = coach(process, until=lambda state: state["round"]["number"] == 1)
+    assert state["round"]["policy"]
+    process.signal(signal.SIGINT)
+    ended = process.end()
+    assert ended.code == 130
+    assert "the same command resumes" in ended.err
+    process = Started(*words, cwd=tmp_path)
+    coach(process, until=lambda state: state["phase"] == "complete")
+    ended = process.end()
+    assert ended.code == 0
+    assert ended.out.startswith("return ")
+    result = json.loads((tmp_path / "by-hand" / "result.json").read_text())
+    measures = result["measures"]
+    assert measures["expert_share"] == 1.0  # nobody gave back
+    assert measures["expert_queries"] == result["env_steps"] > 0
+    record = json.loads((tmp_path / "by-hand" / "config.json").read_text())
+    assert record["expert"] == {"name": "human"}
+    assert imitbench("demos", "validate", "by-hand/recorded").code == 0
+
+
+NOT_BY_HAND = {
+    "another method": ("imitation bc --expert human", "imitbench record"),
+    "a gate": ("ensemble-dagger --expert human", "in which the person decides who acts"),
+    "no person": ("imitation dagger --rate 20", "--rate: belongs to --expert human"),
+    "no rendering": (
+        "imitation dagger --expert human --env seals/Parabola-v0", "cannot be rendered here"
+    ),
+    "no controls": ("imitation dagger --expert human --env Humanoid-v5", "have 17 numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_BY_HAND)
+def test_what_a_person_cannot_do_is_one_line(case, imitbench, tmp_path):
+    words, problem = NOT_BY_HAND[case]
+    env = () if "--env" in words else ("--env", "Pendulum-v1")
+    ended = imitbench("train", *words.split(), *env, "--quiet")
+    assert (ended.code, ended.out) == (2, "")
+    assert problem in ended.err
+    assert ended.err.count("\n") == 1
+    assert not (tmp_path / "output").exists()

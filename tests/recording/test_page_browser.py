@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from support.browser import audit, screenshot_place
 from support.recording import STEPS, store_of, task_of
+from support.recording_page import Training
 
+from imitbench.algorithms.human_gated_dagger import RoundRequest
 from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.sources import open_trajectories
 from imitbench.experts.lookup import find_environment
@@ -88,7 +90,7 @@ class Recording:
         self.store.close()
 
 
-def pusht_task(goal):
+def pusht_task(goal=None):
     pytest.importorskip("gym_pusht")
     # Episodes do not end by themselves, however slow the browser is.
     spec = find_environment(PUSHT).model_copy(update={"kwargs": {"max_episode_steps": 10_000}})
@@ -232,6 +234,46 @@ def test_all_buttons_are_in_the_window_and_have_names(opened, tmp_path):
     assert "drag x" in page.page.locator("#controls").inner_text()
     page.page.keyboard.press("Escape")
     assert audit(page.page) == []
+
+
+def test_a_person_corrects_a_policy(chromium, tmp_path):
+    def to_a_corner(_):
+        return np.array([30.0, 30.0], np.float32)
+
+    rounds = [RoundRequest(number, to_a_corner if number else None, 1, 5) for number in range(3)]
+    training = Training(tmp_path / "to", pusht_task(), rounds)
+    assert training.told.wait(60)
+    page = Page(chromium, training.url, width=360, height=740, has_touch=True, is_mobile=True)
+    assert page.page.locator("#switch").is_disabled()
+    page.drag(8)
+    page.press("Enter", "state.phase === 'ready' && state.round.number === 1")
+    page.press("c", "state.acting === 'policy' && state.steps > 3")
+    assert "policy" in page.page.locator("#picture").get_attribute("class")
+    assert page.page.locator("#hint").inner_text() == "The policy acts: take over where it fails"
+    steps = page.state("steps")
+    page.drag(steps + 6)
+    assert page.state("acting") == "person"
+    page.point(0.5, 0.5)  # a mouse that moves without its button does not take over again
+    page.press("c", "state.acting === 'policy'")
+    page.point(0.6, 0.6)
+    page.until(f"state.steps > {page.state('steps') + 3}")
+    assert page.state("acting") == "policy"
+    page.page.screenshot(path=screenshot_place(tmp_path) / "coaching-phone.png")
+    assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert audit(page.page) == []
+    page.page.locator("#switch").tap()
+    page.until("state.acting === 'person'")
+    page.press("Enter", "state.phase === 'ready' && state.round.number === 2")
+    page.page.locator("#finish").tap()
+    page.until("byId('status').textContent.includes('Training goes on without you')")
+    training.join()
+    assert (training.error, [len(found) for found in training.found]) == (None, [1, 1, 0])
+    [turns] = [episode.by_person.astype(int) for episode in training.found[1]]
+    assert [turns[0], *turns[np.flatnonzero(np.diff(turns)) + 1]][:3] == [0, 1, 0]
+    corner = training.found[1][0].trajectory.acts[~training.found[1][0].by_person]
+    assert np.array_equal(corner, np.full_like(corner, 30.0))
+    assert page.complaints == []
+    page.context.close()
 
 
 def test_the_page_says_when_the_server_is_gone(chromium, tmp_path):

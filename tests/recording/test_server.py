@@ -1,61 +1,17 @@
 """The page's server: the stream, who has the controls, and what is refused."""
 
 import contextlib
-import http.client
-import json
-import struct
 
 import pytest
 from support.labelling import PageClient
 from support.recording import session_in, store_of, task_of
+from support.recording_page import FIRST, NOTHING, RIGHT, SECOND, Tab
 
 from imitbench.data.sources import open_trajectories
 from imitbench.errors import InputError
 from imitbench.recording.server import RecordingServer
 from imitbench.recording.session import Session
 from imitbench.recording.simulation import Simulation
-
-FIRST, SECOND = "page-one-1", "page-two-2"
-RIGHT = {"keys": ["ArrowRight"], "pointer": None, "axes": [], "buttons": []}
-NOTHING = {**RIGHT, "keys": []}
-
-
-class Tab(PageClient):
-    """A page that follows the stream."""
-
-    def __init__(self, url, name):
-        super().__init__(url)
-        self.name = name
-        self.follower = http.client.HTTPConnection(self.address, timeout=60)
-        self.follower.request("GET", f"{self.base}frames/{name}")
-        self.stream = self.follower.getresponse()
-        assert self.stream.status == 200
-        self.received = [self._read()]  # the server sends it once it knows the page
-
-    def next(self):
-        """Returns the next state and picture."""
-        return self.received.pop() if self.received else self._read()
-
-    def _read(self):
-        head, picture = struct.unpack(">II", self.stream.read(8))
-        return json.loads(self.stream.read(head)), self.stream.read(picture)
-
-    def until(self, condition):
-        """Returns the first state for which a condition holds."""
-        while True:
-            state, _ = self.next()
-            if condition(state):
-                return state
-
-    def leave(self):
-        self.stream.close()
-        self.follower.close()
-
-    def does(self, inputs):
-        return self.post("input", {"page": self.name, "inputs": inputs})
-
-    def asks(self, command):
-        return self.post("command", {"page": self.name, "command": command})
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from stable_baselines3.common.policies import BasePolicy
 from imitbench.algorithms.bc import BC
 from imitbench.algorithms.dagger import CollectedRound, LinearBetaSchedule, SimpleDAggerTrainer
 from imitbench.algorithms.gated_dagger import GatedDAgger
+from imitbench.algorithms.human_gated_dagger import HumanGatedDAgger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.bc import make_clone_policy
@@ -50,8 +51,6 @@ class DAggerLearner(Learner):
         Raises:
             ValueError: The task has no expert.
         """
-        if task.expert is None:
-            raise ValueError("task: DAgger needs an expert")
         self._options: dict[str, Any] = dict(task.hyperparameters)
         options = self._options
         venv = make_training_environments(task.environment, options["n_envs"], task.seed)
@@ -73,20 +72,22 @@ class DAggerLearner(Learner):
             task,
             bc,
             venv=venv,
-            expert_policy=_with_spaces_of(task, task.expert),
             rng=rng,
             custom_logger=logger,
         )
 
     def make_trainer(
         self, task: Task, bc: Mapping[str, Any], **shared: Any
-    ) -> SimpleDAggerTrainer | GatedDAgger:
-        """Creates the trainer with its policy.
+    ) -> SimpleDAggerTrainer | GatedDAgger | HumanGatedDAgger:
+        """Creates the trainer with its policy and its expert.
 
         Args:
             task: Spaces and hyper-parameters.
             bc: Arguments of `BC` and of its subclasses.
             **shared: Arguments of every trainer.
+
+        Raises:
+            ValueError: The task has no expert.
         """
         options: dict[str, Any] = dict(task.hyperparameters)
         # The state includes demonstrations, so the working folder may end with the process.
@@ -94,13 +95,8 @@ class DAggerLearner(Learner):
         return SimpleDAggerTrainer(
             scratch_dir=self._folder.name,
             beta_schedule=LinearBetaSchedule(options["beta_rampdown_rounds"]),
-            bc_trainer=BC(
-                observation_space=task.observation_space,
-                action_space=task.action_space,
-                policy=make_clone_policy(task),
-                ent_weight=options["ent_weight"],
-                **bc,
-            ),
+            bc_trainer=make_cloner(task, bc),
+            expert_policy=expert_of(task),
             **shared,
         )
 
@@ -113,7 +109,7 @@ class DAggerLearner(Learner):
         if it took as many steps as the last one. With episodes of fixed length, only the first
         round can exceed the budget; with others, a later one can by less than a round.
         """
-        while not self._env_steps or self._env_steps + self._last_round <= budget.amount:
+        while self._needs_round(budget):
             collected = self._dagger.train_round(
                 rollout_round_min_episodes=self._options["rollout_round_min_episodes"],
                 rollout_round_min_timesteps=self._round_timesteps(budget),
@@ -125,24 +121,32 @@ class DAggerLearner(Learner):
                 },
                 timesteps_before=self._env_steps,
             )
+            if not collected.trajectories:  # a person wanted no further round
+                break
             self._last_round = collected.env_steps
             self._env_steps += collected.env_steps
             callback(self._env_steps, {**self.describe(collected), **self._losses.pop()})
             checkpoint()
         return self._env_steps
 
+    def _needs_round(self, budget: Budget) -> bool:
+        return not self._env_steps or self._env_steps + self._last_round <= budget.amount
+
     def describe(self, collected: CollectedRound) -> dict[str, float]:
         """Returns what the curve has of a round, apart from losses."""
         episodes = collected.trajectories
-        cut = [bool(t.infos is not None and t.infos[-1]["TimeLimit.truncated"]) for t in episodes]
         mean = float(np.mean([t.rews.sum() for t in episodes]))
         return {
             # True rewards are hidden from methods outside this package.
             **({} if math.isnan(mean) else {"rollout/return_mean": mean}),
             "rollout/length_mean": float(np.mean([len(t) for t in episodes])),
-            "rollout/termination_rate": 1.0 - float(np.mean(cut)),
+            **self._ends(episodes),
             "dagger/beta": collected.beta,
         }
+
+    def _ends(self, episodes: Sequence[TrajectoryWithRew]) -> dict[str, float]:
+        cut = [bool(t.infos is not None and t.infos[-1]["TimeLimit.truncated"]) for t in episodes]
+        return {"rollout/termination_rate": 1.0 - float(np.mean(cut))}
 
     def _round_timesteps(self, budget: Budget) -> int:
         """Least steps of a round: limits the number of rounds, as each trains on all data."""
@@ -214,8 +218,32 @@ class _SpaceAdapter(BasePolicy):
         return self._policy._predict(observation, deterministic)
 
 
-def _with_spaces_of(task: Task, expert: BasePolicy) -> BasePolicy:
-    """Accepts different bounds, which occur between versions of an environment."""
+def make_cloner(task: Task, bc: Mapping[str, Any]) -> BC:
+    """Creates the trainer of DAgger's policy.
+
+    Args:
+        task: Spaces and hyper-parameters.
+        bc: Further arguments of `BC`.
+    """
+    options: dict[str, Any] = dict(task.hyperparameters)
+    return BC(
+        observation_space=task.observation_space,
+        action_space=task.action_space,
+        policy=make_clone_policy(task),
+        ent_weight=options["ent_weight"],
+        **bc,
+    )
+
+
+def expert_of(task: Task) -> BasePolicy:
+    """Returns the expert; accepts other bounds, which occur between versions of an environment.
+
+    Raises:
+        ValueError: The task has no expert.
+    """
+    expert = task.expert
+    if expert is None:
+        raise ValueError("task: DAgger needs an expert")
     same = (expert.observation_space, expert.action_space) == (
         task.observation_space,
         task.action_space,

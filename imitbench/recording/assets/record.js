@@ -133,6 +133,7 @@ const pageKeys = {
   r: () => perform("restart"),
   z: () => perform("undo"),
   p: () => perform(state?.phase === "paused" ? "resume" : "pause"),
+  c: () => { if (state?.round) perform("switch"); },
   "?": toggleHelp,
 };
 
@@ -169,7 +170,13 @@ for (const command of ["keep", "discard", "restart", "undo"]) {
   byId(command).addEventListener("click", () => perform(command));
 }
 byId("pause").addEventListener("click", pageKeys.p);
+byId("switch").addEventListener("click", pageKeys.c);
+byId("finish").addEventListener("click", () => perform("finish"));
 byId("help-button").addEventListener("click", toggleHelp);
+// After a click, Enter means keep, and not the same button again.
+document.addEventListener("click", (event) => {
+  if (event.detail > 0 && event.target.closest("main button")) canvas.focus({ preventScroll: true });
+});
 byId("retry").addEventListener("click", () => perform("take over"));
 
 // What is shown.
@@ -217,6 +224,11 @@ function showAbout() {
 
 function hint() {
   if (!state.yours) return "You are watching";
+  if (state.phase === "learning") return "The policy is learning";
+  if (state.phase === "complete" && state.round) return "The training is done";
+  if (state.phase === "ready" && state.round?.policy) return "Press C to let the policy act, or act yourself";
+  if (state.acting === "policy") return "The policy acts: take over where it fails";
+  if (state.phase === "running" && state.round?.policy) return "You act: press C to give back";
   if (state.phase === "ready") return about.mouse ? "Press on the picture, or a key, to begin" : "Press a key to begin";
   if (state.phase === "paused") return "Paused";
   if (state.phase === "ended") return "The episode has ended: keep or discard it";
@@ -224,13 +236,28 @@ function hint() {
   return "";
 }
 
+function showRound() {
+  const { round, acting } = state;
+  for (const part of document.querySelectorAll(".coaching")) part.hidden = !round;
+  byId("round-part").hidden = byId("switch").hidden = byId("finish").hidden = !round;
+  canvas.classList.toggle("policy", acting === "policy");
+  if (!round) return;
+  byId("round").textContent = `${round.number}, ${round.steps} of ${round.min_steps} steps`;
+  byId("switch-text").textContent = acting === "policy" ? "Take over" : "Let the policy act";
+  const possible = state.yours && round.policy && ["ready", "running"].includes(state.phase);
+  byId("switch").disabled = !possible;
+  byId("finish").disabled = !state.yours || !round.policy || ["learning", "complete"].includes(state.phase);
+}
+
 function showState(fresh) {
   const before = state;
   state = fresh;
   if (before && before.phase !== state.phase && state.phase === "ready") release();
+  if (before && before.acting === "person" && state.acting === "policy") release();
   byId("bar").max = state.goal;
   byId("bar").value = state.kept;
   byId("count").textContent = `${state.kept} of ${state.goal} kept`;
+  showRound();
   byId("steps").textContent = state.steps;
   byId("return").textContent = state.return === null ? "–" : Number(state.return.toPrecision(4));
   byId("success-part").hidden = state.success === null;
@@ -239,7 +266,7 @@ function showState(fresh) {
   byId("asked").textContent = state.asked_hz;
   byId("hint").textContent = hint();
   byId("pause-text").textContent = state.phase === "paused" ? "Go on" : "Pause";
-  const mine = state.yours && state.phase !== "complete";
+  const mine = state.yours && !["learning", "complete"].includes(state.phase);
   byId("keep").disabled = byId("discard").disabled = byId("restart").disabled = !mine || state.steps === 0;
   byId("undo").disabled = !mine || state.steps === 0 || !state.undo;
   byId("pause").disabled = !mine || !["running", "paused"].includes(state.phase);
@@ -313,7 +340,7 @@ async function follow() {
 
 function finish() {
   ended = true;
-  if (!state.problem) say("All your episodes are stored. You may close this page.");
+  if (!state.problem) say(`${state.round ? "Training goes on without you. " : ""}All your episodes are stored. You may close this page.`);
 }
 
 async function start() {
@@ -333,7 +360,7 @@ async function start() {
     } catch (problem) {
       if (!(problem instanceof TypeError)) told = problem.message;
     }
-    for (const id of ["keep", "discard", "restart", "undo", "pause"]) byId(id).disabled = true;
+    for (const id of ["keep", "discard", "restart", "undo", "pause", "switch", "finish"]) byId(id).disabled = true;
     warn(told);
     await new Promise((resolve) => setTimeout(resolve, retryAfter));
   }

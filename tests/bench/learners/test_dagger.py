@@ -157,17 +157,13 @@ def test_experts_with_other_bounds_of_spaces_are_accepted():
 
 
 def test_it_needs_an_expert():
-    learner = set_up()
-    with pytest.raises(ValueError, match="expert"):
-        learner.setup(Task(**{**vars(task_of(learner)), "expert": None}), [], None, "cpu")
-
-
-def task_of(learner):
-    environment = find_environment(PENDULUM[0])
-    return Task(
-        environment=environment,
-        observation_space=learner.policy().observation_space,
-        action_space=learner.policy().action_space,
-        hyperparameters={},
+    policy = set_up().policy()
+    task = Task(
+        environment=find_environment(PENDULUM[0]),
+        observation_space=policy.observation_space,
+        action_space=policy.action_space,
+        hyperparameters=load_algorithm("dagger").resolve(SMALL),
         seed=0,
     )
+    with pytest.raises(ValueError, match="expert"):
+        DAggerLearner().setup(task, [], np.random.default_rng(0), "cpu")
