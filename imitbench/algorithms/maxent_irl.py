@@ -133,4 +133,6 @@ class MaxEntIRL(MCEIRL):
             log_interval,
             custom_logger=custom_logger,
         )
-        self._planner = PathPlanner(self._model)
+
+    def _make_planner(self) -> SoftPlanner:
+        return PathPlanner(self._model)

@@ -119,7 +119,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.demo_state_om = None
         self._model = TabularModel.of(env)
         self._states = encode_states(reward_net, self._model)
-        self._planner = SoftPlanner(self._model, discount)
+        self._planner = self._make_planner()
         leave_compiler_unloaded()
         self.optimizer = optimizer_cls(
             reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or _OPTIMIZER)
@@ -132,6 +132,9 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         # Visits are not `AnyTransitions`, but the base class only passes them on.
         given = cast("base.AnyTransitions | None", demonstrations)
         super().__init__(demonstrations=given, custom_logger=custom_logger)
+
+    def _make_planner(self) -> SoftPlanner:
+        return SoftPlanner(self._model, self.discount)
 
     @property
     def policy(self) -> TabularPolicy:

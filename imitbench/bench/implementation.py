@@ -1,4 +1,4 @@
-"""Finds the learner class, card folder and hyper-parameters of a run's specification."""
+"""Finds the learner class and the card of a run's specification."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.plugins import ALGORITHM_CARD, inner_module, read_algorithm_card
 from imitbench.errors import InputError
@@ -73,16 +73,6 @@ def folder_of(spec: RunSpec) -> Path | None:
     if spec.implementation_digest is None:
         return None
     return location_of_source(spec.implementation_digest, f"algorithm {spec.algo}").folder
-
-
-def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:
-    """Returns all hyper-parameters of a run, including those that its record omits.
-
-    Raises:
-        InputError: As `folder_of`, or the card there is malformed.
-    """
-    card = card_of(spec)
-    return dict(spec.hyperparameters) if card is None else card.completed(spec.hyperparameters)
 
 
 def card_of(spec: RunSpec) -> AlgorithmCard | None:

@@ -12,7 +12,7 @@ import gymnasium as gym
 from imitbench.bench.artifacts import demos_of_run, expert_of_run, expert_of_suite
 from imitbench.bench.frozen_reward import reward_of_run
 from imitbench.bench.hidden_parts import RewardView
-from imitbench.bench.implementation import card_of, folder_of, hyperparameters_of, make_learner
+from imitbench.bench.implementation import card_of, folder_of, make_learner
 from imitbench.bench.learner import Learner, Supplement
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.supplement import supplement_of_run
@@ -139,13 +139,15 @@ class TrainingInputs:
         Raises:
             InputError: The method or the demonstrations cannot be loaded.
         """
-        card = card_of(spec)
-        supplement = None
-        if card is not None and card.needs.supplement:
-            supplement = supplement_of_run(spec, root, ranked=card.needs.ranking)
+        card, supplement = card_of(spec), None
+        hyperparameters = dict(spec.hyperparameters)
+        if card is not None:
+            hyperparameters = card.completed(hyperparameters)  # the record omits some
+            if card.needs.supplement:
+                supplement = supplement_of_run(spec, root, ranked=card.needs.ranking)
         return cls(
             learner=learner_of(spec),
-            hyperparameters=hyperparameters_of(spec),
+            hyperparameters=hyperparameters,
             demos=demos_of_run(spec, root),
             supplement=supplement,
             actions_hidden=spec.demos is not None and spec.demos.actions == "hidden",

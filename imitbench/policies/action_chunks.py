@@ -18,8 +18,8 @@ from imitbench.policies.receding_horizon import next_actions, remember
 from imitbench.policies.stateful import State, StatefulPolicy
 
 
-class ChunkPolicy(StatefulPolicy):
-    """A policy that plans several actions at once, from the latest observations.
+class PartsChunkPolicy(StatefulPolicy):
+    """A policy that plans several actions at once, from parts of the latest observations.
 
     Without ensembling, the first `executed` actions of a plan are carried out before the next plan
     is made (receding horizon). With it, a plan is made at each step, and the action is the average

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from torch import nn
 
 from imitbench.errors import InputError
-from imitbench.policies.action_chunks import ChunkPolicy
+from imitbench.policies.action_chunks import PartsChunkPolicy
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.lerobot_act import ActNetwork
 from imitbench.policies.lerobot_diffusion import DiffusionNetwork
@@ -88,7 +88,7 @@ class Scaling(nn.Module):
         return x * self.scale + self.shift
 
 
-class LeRobotPolicy(ChunkPolicy):
+class LeRobotPolicy(PartsChunkPolicy):
     """A policy of LeRobot.
 
     Args:
@@ -125,7 +125,7 @@ class LeRobotPolicy(ChunkPolicy):
         self.network = network
 
     def plan(self, inputs: dict[str, th.Tensor], deterministic: bool) -> th.Tensor:
-        """Plans actions; see `ChunkPolicy`."""
+        """Plans actions; see `PartsChunkPolicy`."""
         scaled = {
             name: scaling(each)
             for (name, each), scaling in zip(inputs.items(), self.scalings, strict=False)
@@ -134,7 +134,7 @@ class LeRobotPolicy(ChunkPolicy):
         return result
 
     def in_units_of_environment(self, actions: th.Tensor) -> th.Tensor:
-        """Converts actions; see `ChunkPolicy`."""
+        """Converts actions; see `PartsChunkPolicy`."""
         scaling = self.scalings[-1]
         assert isinstance(scaling, Scaling)
         return scaling.undo(actions)

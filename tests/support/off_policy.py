@@ -1,6 +1,7 @@
 """Off-policy methods, trainings that take a moment, and parts of them with known values."""
 
 import torch as th
+from gymnasium import spaces
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
@@ -18,7 +19,7 @@ from imitbench.algorithms.off_policy.opolo import OPOLO
 from imitbench.algorithms.off_policy.pwil import PWIL, PWILState
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions
-from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 
 
@@ -105,10 +106,11 @@ def batch(obs, acts, terminal=0.0, rewards=0.0):
     return Batch(obs=obs, acts=acts, next_obs=obs, terminal=zeros + terminal, rewards=rewards)
 
 
-def linear_discriminator(weights, bias=0.0, **given):
-    """A logit that is linear in two entries of observations and one of actions."""
-    settings = {"discrete": False, "hidden_sizes": (), "learning_rate": 0.1, "penalty": 0.0}
-    made = Discriminator(2, 1, **settings | given, streams=SeedStreams([0]))
+def linear_discriminator(weights, bias=0.0, inputs=None, **given):
+    """A logit that is linear in two entries of observations and one of actions, or in `inputs`."""
+    settings = {"hidden_sizes": (), "learning_rate": 0.1, "penalty": 0.0}
+    seen = PairInputs(2, spaces.Box(-1.0, 1.0, (1,)), **inputs or {})
+    made = Discriminator(seen, **settings | given, streams=SeedStreams([0]))
     with th.no_grad():
         made._net.vector.copy_(th.tensor([*weights, bias]))
     return made

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch as th
-from gymnasium import spaces
 from torch.nn import functional
 
 from imitbench.algorithms.off_policy.agent import Adam
@@ -50,51 +49,33 @@ class Discriminator:
     """Distinguishes the expert's pairs from the learner's: of observation and action, or others.
 
     Args:
-        features: Entries of an encoded observation.
-        actions: Entries of an action; for discrete ones the number of choices.
-        discrete: Whether actions are discrete.
+        inputs: What it sees of a batch.
         hidden_sizes: Units of each hidden layer.
         learning_rate: Learning rate of Adam.
         penalty: Weight of the gradient penalty.
         streams: Randomness of each seed.
-        hidden_entries: Entries of observations that it does not see.
         objective: `cross_entropy`, or `moments`: its mean over the learner's pairs minus that
             over the expert's (Swamy et al. 2021, "Of Moments and Matching").
-        use_actions: Whether it sees actions.
-        use_next_obs: Whether it sees next observations.
 
     Attributes:
-        inputs: What it sees of a batch.
+        inputs: As given.
     """
 
     def __init__(
         self,
-        features: int,
-        actions: int,
+        inputs: PairInputs,
         *,
-        discrete: bool,
         hidden_sizes: Sequence[int],
         learning_rate: float,
         penalty: float,
         streams: SeedStreams,
-        hidden_entries: Sequence[int] = (),
         objective: Objective = "cross_entropy",
-        use_actions: bool = True,
-        use_next_obs: bool = False,
     ) -> None:
         self._objective = objective
         self._penalty = penalty
         self._streams = streams
-        self.inputs = PairInputs(
-            features,
-            actions,
-            discrete=discrete,
-            hidden_entries=hidden_entries,
-            use_actions=use_actions,
-            use_next_obs=use_next_obs,
-            device=streams.device,
-        )
-        self._net = StackedMlp((self.inputs.size, *hidden_sizes, 1), streams.torch, streams.device)
+        self.inputs = inputs
+        self._net = StackedMlp((inputs.size, *hidden_sizes, 1), streams.torch, streams.device)
         self._adam = Adam(self._net.vector, learning_rate)
 
     def logits(self, batch: Batch) -> th.Tensor:
@@ -177,20 +158,22 @@ class OffPolicyAdversarialTrainer(OffPolicyTrainer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        space = self.venv.action_space
         self._hidden = tuple(hidden_entries)
-        self.discriminator = Discriminator(
+        inputs = PairInputs(
             self.features,
-            spaces.flatdim(space),
-            discrete=isinstance(space, spaces.Discrete),
+            self.venv.action_space,
+            hidden_entries=hidden_entries,
+            use_actions=self.reads_actions,
+            use_next_obs=not self.reads_actions,
+            device=self.streams.device,
+        )
+        self.discriminator = Discriminator(
+            inputs,
             hidden_sizes=disc_hidden_sizes,
             learning_rate=disc_learning_rate,
             penalty=gradient_penalty,
             streams=self.streams,
-            hidden_entries=hidden_entries,
             objective=objective,
-            use_actions=self.reads_actions,
-            use_next_obs=not self.reads_actions,
         )
 
     @property

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch as th
-from gymnasium import spaces
 
 from imitbench.algorithms.demonstration_fit import common_time_limit
 from imitbench.algorithms.off_policy.agent import Adam
@@ -76,7 +75,7 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         super().__init__(**kwargs)
-        space, streams = self.venv.action_space, self.streams
+        streams = self.streams
         self.reward_interval = reward_interval
         self.trajectories = trajectories
         self._decay = reward_decay
@@ -84,8 +83,7 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         self._scale = th.ones(len(streams), 1, device=streams.device)
         self._inputs = PairInputs(
             self.features,
-            spaces.flatdim(space),
-            discrete=isinstance(space, spaces.Discrete),
+            self.venv.action_space,
             hidden_entries=hidden_entries,
             use_actions=use_actions,
             device=streams.device,

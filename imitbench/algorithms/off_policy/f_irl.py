@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch as th
-from gymnasium import spaces
 from torch.nn import functional
 
 from imitbench.algorithms.off_policy.discriminator import Discriminator
@@ -36,8 +35,9 @@ class FIRL(ExplicitRewardTrainer):
 
     with h(u) = f(u) - f'(u) u. The ratio is that of a discriminator between both. The covariance
     is over the learner's latest trajectories and as many of the expert's, as in the authors' code,
-    so that states are in it which the learner does not reach. The temperature is left to the
-    optimizer, whose steps do not depend on a factor of the gradient.
+    so that states are in it which the learner does not reach. The discriminator sees what the
+    reward sees: with `use_actions`, pairs are matched. The temperature is left to the optimizer,
+    whose steps do not depend on a factor of the gradient.
 
     Args:
         divergence: Which one.
@@ -45,8 +45,6 @@ class FIRL(ExplicitRewardTrainer):
         disc_hidden_sizes: Units of the discriminator's hidden layers.
         disc_learning_rate: Learning rate of the discriminator.
         gradient_penalty: Weight of the penalty on its gradient.
-        use_actions: Whether reward and discriminator see actions, so that pairs are matched.
-        hidden_entries: Entries of observations that reward and discriminator do not see.
         **kwargs: See `ExplicitRewardTrainer`.
 
     Raises:
@@ -61,26 +59,19 @@ class FIRL(ExplicitRewardTrainer):
         disc_hidden_sizes: Sequence[int] = (64, 64),
         disc_learning_rate: float = 3e-4,
         gradient_penalty: float = 1.0,
-        use_actions: bool = False,
-        hidden_entries: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         if disc_updates < 1:
             raise ValueError(f"disc_updates must be at least 1, not {disc_updates}")
-        super().__init__(use_actions=use_actions, hidden_entries=hidden_entries, **kwargs)
+        super().__init__(**kwargs)
         self.divergence = divergence
         self.disc_updates = disc_updates
-        space = self.venv.action_space
         self.discriminator = Discriminator(
-            self.features,
-            spaces.flatdim(space),
-            discrete=isinstance(space, spaces.Discrete),
+            self._inputs,
             hidden_sizes=disc_hidden_sizes,
             learning_rate=disc_learning_rate,
             penalty=gradient_penalty,
             streams=self.streams,
-            hidden_entries=hidden_entries,
-            use_actions=use_actions,
         )
 
     def update_reward(self, own: Trajectories, expert: Trajectories) -> dict[str, th.Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch as th
+from gymnasium import spaces
 from torch.nn import functional
 
 from imitbench.algorithms.off_policy.randomness import SeedStreams
@@ -52,8 +53,7 @@ class PairInputs:
 
     Args:
         features: Entries of an encoded observation.
-        actions: Entries of an action; for discrete ones the number of choices.
-        discrete: Whether actions are discrete.
+        action_space: Space of the actions.
         hidden_entries: Entries of observations that are always 0.
         use_actions: Whether the action is part of the inputs.
         use_next_obs: Whether the next observation is.
@@ -66,16 +66,16 @@ class PairInputs:
     def __init__(
         self,
         features: int,
-        actions: int,
+        action_space: spaces.Space[Any],
         *,
-        discrete: bool,
         hidden_entries: Sequence[int] = (),
         use_actions: bool = True,
         use_next_obs: bool = False,
         device: str | th.device = "cpu",
     ) -> None:
+        actions = spaces.flatdim(action_space)
         self.size = features * (1 + use_next_obs) + actions * use_actions
-        self._choices = actions if discrete else None
+        self._choices = actions if isinstance(action_space, spaces.Discrete) else None
         self._use_actions = use_actions
         self._use_next_obs = use_next_obs
         self._visible = th.ones(features, device=device)

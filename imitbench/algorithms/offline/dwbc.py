@@ -63,12 +63,7 @@ class DWBC(WeightedCloning):
         self._alpha, self._eta, self._interval = alpha, eta, disc_interval
         space = self.policy.action_space
         self._entries = 1 if isinstance(space, spaces.Discrete) else spaces.flatdim(space)
-        self._pairs = PairInputs(
-            self.data.features,
-            spaces.flatdim(space),
-            discrete=isinstance(space, spaces.Discrete),
-            device=self.streams.device,
-        )
+        self._pairs = PairInputs(self.data.features, space, device=self.streams.device)
         sizes = (self._pairs.size + 1, *disc_hidden_sizes, 1)
         self._net = StackedMlp(sizes, self.streams.torch, self.streams.device)
         self._adam = Adam(self._net.vector, disc_learning_rate)

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch as th
-from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.algorithms.base import BaseImitationAlgorithm, check_batch_size
 from imitbench.algorithms.bc_loss import log_prob_and_entropy
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.randomness import SeedStreams
-from imitbench.algorithms.off_policy.transitions import Batch
+from imitbench.algorithms.off_policy.transitions import Batch, PairInputs
 from imitbench.algorithms.offline.data import OfflineData
 from imitbench.data.trajectories import Trajectory
 from imitbench.util.adam import load_optimizer_state, with_fused
@@ -177,16 +176,18 @@ class WeightedCloning(BaseImitationAlgorithm):
             options: Its settings.
             use_actions: Whether it sees actions.
         """
-        space = self.policy.action_space
-        return Discriminator(
+        inputs = PairInputs(
             self.data.features,
-            spaces.flatdim(space),
-            discrete=isinstance(space, spaces.Discrete),
+            self.policy.action_space,
+            use_actions=use_actions,
+            device=self.streams.device,
+        )
+        return Discriminator(
+            inputs,
             hidden_sizes=options.hidden_sizes,
             learning_rate=options.learning_rate,
             penalty=options.gradient_penalty,
             streams=self.streams,
-            use_actions=use_actions,
         )
 
     def draw_expert(self) -> Batch:

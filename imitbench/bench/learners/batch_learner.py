@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
 CURVE_POINTS = 20
-"""Points of the learning curve of a training in batches; between them it may be saved."""
+"""Points of a learning curve; between them the training may be saved."""
 
 
 class BatchTrainer(Protocol):

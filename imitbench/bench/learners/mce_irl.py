@@ -13,6 +13,7 @@ from imitbench.algorithms.mce_irl import MCEIRL, TabularRewardNet
 from imitbench.algorithms.mce_planning import policy_value_regret, reward_rank_correlation
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.batch_learner import CURVE_POINTS
 from imitbench.cards.algorithm import Scalar
 from imitbench.data.tabular import TabularModel
 from imitbench.policies.tabular import ObservationTabularPolicy
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
-
-CURVE_POINTS = 20
 
 
 class MCEIRLLearner(Learner):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch as th
+from gymnasium import spaces
 from support.off_policy import (
     StubAgent,
     batch,
@@ -17,6 +18,7 @@ from support.off_policy import (
 from imitbench.algorithms.off_policy.dac import DAC, DACfO
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.transitions import PairInputs
 from imitbench.data import types
 
 OWN = batch([[0.0, 0.0], [1.0, 0.0]], [[0.0], [1.0]])
@@ -46,15 +48,14 @@ def test_the_penalty_alone_drives_the_gradients_norm_to_one():
 
 
 def test_hidden_entries_do_not_reach_the_discriminator():
-    logits = linear_discriminator([5.0, 1.0, 0.0], hidden_entries=[0]).logits(OWN)
+    logits = linear_discriminator([5.0, 1.0, 0.0], inputs={"hidden_entries": [0]}).logits(OWN)
     assert logits.tolist() == [[0.0, 0.0]]
 
 
 def test_pairs_of_observations_are_told_apart_whatever_the_actions():
     own = replace(OWN, next_obs=th.tensor([[[3.0, 1.0], [5.0, 1.0]]]))
-    seen = linear_discriminator(
-        [1.0, 0.0, 10.0, 100.0], hidden_entries=[1], use_actions=False, use_next_obs=True
-    )
+    inputs = {"hidden_entries": [1], "use_actions": False, "use_next_obs": True}
+    seen = linear_discriminator([1.0, 0.0, 10.0, 100.0], inputs=inputs)
     assert seen.logits(own).tolist() == [[30.0, 51.0]]
     assert seen.logits(replace(own, acts=own.acts + math.nan)).tolist() == [[30.0, 51.0]]
 
@@ -67,9 +68,12 @@ def test_dac_from_observations_has_such_a_discriminator(make, cartpole_demos):
 
 def test_discrete_actions_are_one_hot():
     made = Discriminator(
-        1, 3, discrete=True, hidden_sizes=(), learning_rate=0.1, penalty=0.0,
+        PairInputs(1, spaces.Discrete(3)),
+        hidden_sizes=(),
+        learning_rate=0.1,
+        penalty=0.0,
         streams=SeedStreams([0]),
-    )  # fmt: skip
+    )
     with th.no_grad():
         made._net.vector.copy_(th.tensor([0.0, 1.0, 2.0, 3.0, 0.5]))
     assert made.logits(batch([[9.0], [9.0]], [2, 0])).tolist() == [[3.5, 1.5]]

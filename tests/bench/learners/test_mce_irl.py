@@ -9,7 +9,8 @@ from imitbench.algorithms.mce_planning import policy_value_regret
 from imitbench.bench.artifacts import demos_of_run
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
+from imitbench.bench.learners.batch_learner import CURVE_POINTS
+from imitbench.bench.learners.mce_irl import MCEIRLLearner
 from imitbench.bench.spec import make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.data.tabular import TabularModel
