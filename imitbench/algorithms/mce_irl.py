@@ -89,8 +89,6 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             not fit.
     """
 
-    demo_state_om: Floats | None
-
     def __init__(
         self,
         demonstrations: MCEDemonstrations | None,
@@ -116,7 +114,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.linf_eps = linf_eps
         self.grad_l2_eps = grad_l2_eps
         self.log_interval = log_interval
-        self.demo_state_om = None
+        self.demo_state_om: Floats | None = None
         self._model = TabularModel.of(env)
         self._states = encode_states(reward_net, self._model)
         self._planner = self._make_planner()
@@ -124,10 +122,9 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.optimizer = optimizer_cls(
             reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or _OPTIMIZER)
         )
-        actions = self._model.actions
-        shape = (self._model.horizon, self._model.states, actions)
+        shape = (self._model.horizon, self._model.states, self._model.actions)
         self._policy = TabularPolicy(
-            state_space_of(env), env.action_space, np.full(shape, 1 / actions), rng
+            state_space_of(env), env.action_space, np.full(shape, 1 / shape[-1]), rng
         )
         # Visits are not `AnyTransitions`, but the base class only passes them on.
         given = cast("base.AnyTransitions | None", demonstrations)
