@@ -34,6 +34,8 @@ HUB = "hub"
 MINARI = "minari:"
 MINARI_SETS = "minari"
 """The source of the sets of Minari that a suite's card names, one for each environment."""
+FILE = "file"
+"""The source of a set that was converted from a file or folder of the user."""
 Part = Literal["experts", "demos"]
 _KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
 
@@ -44,12 +46,13 @@ class ArtifactLocation:
 
     Attributes:
         root: Folder that holds `experts/` and `demos/`; for the hub, its cache; for `minari:NAME`,
-            the folder of the converted set; for `minari`, the cache of converted sets.
+            the folder of the converted set; for `minari` and `file`, a cache of converted sets.
         part: `experts` or `demos`.
-        source: `bundled`, `path:DIR`, `hub`, `minari` or `minari:NAME`.
+        source: `bundled`, `path:DIR`, `hub`, `minari`, `minari:NAME` or `file`.
         repo: Name of the folder; for the hub, of the repository with its owner; for Minari, of
             the set.
-        revision: Commit of a hub repository; for `minari`, the start of the set's digest.
+        revision: Commit of a hub repository; for `minari` and `file`, the start of the set's
+            digest.
         suite: Name of the suite, for messages.
         home: Bundled suite in whose folder it is, in place of `root`.
         package: Data of an installed package that it is, in place of files.
@@ -82,6 +85,8 @@ class ArtifactLocation:
             return self.root
         if self.source == MINARI_SETS and self.part == "demos":
             return self.root / self.repo.replace("/", "-") / str(self.revision)
+        if self.source == FILE:
+            return self.root / str(self.revision)
         root = self.root if self.home is None else suite_directory(self.home)
         return root / self.part / self.repo
 
@@ -103,6 +108,11 @@ class ArtifactLocation:
                 raise InputError(
                     f"{MINARI}{self.repo}: not in the cache of converted sets ({error}); run "
                     f"`imitbench prefetch --suite {self.suite} --source minari`"
+                ) from error
+            if self.source == FILE:
+                raise InputError(
+                    f"set {self.repo}: not in the cache of converted sets ({error}); run the "
+                    "command that named its file once more"
                 ) from error
             what = "expert" if self.part == "experts" else "demonstrations"
             raise InputError(
@@ -162,6 +172,44 @@ def minari_copy(source: str) -> MinariCopy:
     from imitbench.data.minari_source import copy_minari
 
     return copy_minari(source.removeprefix(MINARI))
+
+
+def file_copies() -> Path:
+    """Returns the cache of sets that were converted from files."""
+    return user_cache() / "files"
+
+
+@cache
+def copy_of_file(path: Path) -> Path:
+    """Converts trajectories of any format into the cache, unless they are there.
+
+    Several processes may do so at the same time.
+
+    Args:
+        path: File, or folder of a data set.
+
+    Returns:
+        The copy, in a folder named after the digest of the original's content.
+
+    Raises:
+        InputError: Nothing is there, or it cannot be read.
+    """
+    from imitbench.data.conversion import convert_demonstrations
+    from imitbench.data.sources import open_trajectories
+
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; check the path of the set")
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    digest = digest_files(path.parent if path.is_file() else path, files)
+    copy = file_copies() / digest[:32]
+    if not copy.exists():
+        try:
+            gate.try_reading(lambda: list(open_trajectories(path).chunks(with_infos=False)), path)
+            convert_demonstrations(open_trajectories(path), copy)
+        except (InputError, OSError):
+            if not copy.exists():  # otherwise, another process was faster
+                raise
+    return copy
 
 
 def locate_artifact(

@@ -11,7 +11,7 @@ from typing import Literal
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import choose_processor, make_spec, reference_scores
-from imitbench.bench.supplement import check_source
+from imitbench.bench.supplement import check_source, with_own_sets
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
     algorithm_names,
@@ -209,18 +209,24 @@ def plan_request(
     cards = _named(request.algorithms if algorithms is None else algorithms, suite, folder)
     resolved = _with_overrides(cards, request.overrides)
     _check_seeds(len(request.seeds), request.seeds, "seeds")
-    if request.mixture:
+    own_sets = request.own_sets or {}
+    if request.mixture and request.mixture.keys() - own_sets.keys():
         check_source(request.source)
     if request.pack is not None:
         _check_pack(request.pack, cards, len(request.seeds))
     environments = select_environments(suite, request.environment, ordinary=True)
+    if own_sets:
+        environments = {
+            env_id: with_own_sets(card, own_sets, folder) for env_id, card in environments.items()
+        }
+        suite = suite.with_environments(environments)
     if any(card.variant_of is not None for card in environments.values()):
         from imitbench.bench.environments import check_variants  # imports the simulators
 
         check_variants(suite, environments)
     if request.source == HUB:
         environments = _fetch(suite.name, environments, cards, lock, notify)
-        suite = suite.model_copy(update={"environments": {**suite.environments, **environments}})
+        suite = suite.with_environments(environments)
     if request.source == artifacts.MINARI_SETS:
         from imitbench.bench.minari_sets import check_sets  # imports the simulators
 
@@ -318,6 +324,7 @@ class DemoChoice:
         regimes: Names of regimes of the suite's card, in place of both.
         actions: Whether methods see actions; `None` for what the regime says.
         mixture: Further trajectories by the name of their set; `None` for what the regime says.
+        own_sets: Where sets of the mixture are that the suite's card lacks, by name.
     """
 
     counts: tuple[int | None, ...] = ()
@@ -325,6 +332,7 @@ class DemoChoice:
     regimes: tuple[str, ...] = ()
     actions: Literal["shown", "hidden"] | None = None
     mixture: Mapping[str, int] | None = None
+    own_sets: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(
@@ -344,19 +352,19 @@ class DemoChoice:
             raise InputError(f"--demo-every {demo_every}: must be 1 or more")
         every = None if demo_every == 1 else demo_every
         try:
-            parts = None if mixture is None else parse_mixture(mixture)
+            parts, own = (None, {}) if mixture is None else parse_mixture(mixture)
         except ValueError as error:
             raise InputError(f"--mixture {error}") from None
         if regime is None:
             counts = () if n_demos is None else tuple(parse_demo_counts(n_demos))
             # Steps of all demonstrations, not of those of the suite's default regime.
             counts = counts or ((None,) if demo_every is not None else ())
-            return cls(counts, every, actions=actions, mixture=parts)
+            return cls(counts, every, actions=actions, mixture=parts, own_sets=own)
         if n_demos is not None or demo_every is not None:
             other = "--n-demos" if n_demos is not None else "--demo-every"
             raise InputError(f"--regime {regime}: says what {other} says; give one of them")
         names = tuple(dict.fromkeys(name.strip() for name in regime.split(",")))
-        return cls(regimes=names, actions=actions, mixture=parts)
+        return cls(regimes=names, actions=actions, mixture=parts, own_sets=own)
 
     def only(self, suite: str, what: str) -> Regime:
         """Returns the only regime.
@@ -366,11 +374,17 @@ class DemoChoice:
             what: What can have one only, in messages.
 
         Raises:
-            InputError: There are several, or the suite or the regime does not exist.
+            InputError: There are several, or the suite or the regime does not exist, or a set is
+                not on the suite's card.
         """
         found, *others = self.of(find_suite(suite))
         if others:
             raise InputError(f"--n-demos, --regime: {what} takes one at a time; give one")
+        if self.own_sets:
+            raise InputError(
+                f"--mixture {next(iter(self.own_sets))}=…: {what} takes sets of the suite's card; "
+                "name yours there with `source`"
+            )
         return found
 
     def of(self, suite: SuiteCard) -> list[Regime]:

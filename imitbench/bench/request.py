@@ -176,6 +176,7 @@ def plan_requests(
 
 def _in_regimes(request: SweepRequest, demos: DemoChoice, notify: Notify) -> list[Plan]:
     suite = find_suite(request.suite, Path(request.folder))
+    request = request.model_copy(update={"own_sets": dict(demos.own_sets) or None})
     first, *others = (regime.recorded for regime in demos.of(suite))
     plans = [plan_request(request.model_copy(update=first), notify, suite=suite)]
     cards = [card for card, _ in plans[0].algorithms if card.needs.demos]

@@ -66,7 +66,7 @@ def make_spec(
         return location
 
     role, from_outside = algorithm.role, algorithm.origin.digest is not None
-    demos = _pin_demos(locate("demos"), request, env_id, environment, seed) if needs.demos else None
+    demos = _pin_demos(locate("demos"), request, suite, env_id, seed) if needs.demos else None
     made = RunSpec(
         suite=suite.name,
         algo=algorithm.name,
@@ -176,17 +176,18 @@ def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: str) -
 def _pin_demos(
     location: artifacts.ArtifactLocation,
     request: SweepRequest,
+    suite: SuiteCard,
     env_id: str,
-    card: EnvironmentCard,
     seed: int,
 ) -> DemoSpec:
+    card = suite.environments[env_id]
     bundled = location.source == "bundled"
     available = card.demos.trajectories if bundled else _count_trajectories(location)
     demos = _pin_demo_set(location, available, request.n_demos, request.demo_every)
     if request.actions is not None:
         demos = demos.model_copy(update={"actions": request.actions})
     if request.mixture:
-        sets = pin_supplement(location, card, request.mixture, env_id)
+        sets = pin_supplement(location, card, request.mixture, env_id, suite.origin.folder)
         demos = demos.model_copy(update={"supplement": sets})
     # Each seed draws its own subset, so that one lucky draw does not decide a comparison.
     return demos if demos.whole else demos.model_copy(update={"subsample_seed": seed})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imitbench.bench.artifacts import (
+    FILE,
+    MINARI,
     ArtifactLocation,
     check_digest,
+    copy_of_file,
     count_trajectories,
     digest_of,
+    file_copies,
+    minari_copy,
 )
 from imitbench.bench.hidden_parts import hide_actions
 from imitbench.bench.learner import Supplement
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.demonstrations import PolicySet, mixture_text
 from imitbench.errors import InputError
-from imitbench.records.runs import DemoSpec, RunSpec, SupplementSpec
+from imitbench.records.runs import DemoSpec, EnvironmentSpec, RunSpec, SupplementSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,7 +49,36 @@ def check_source(source: str) -> None:
         )
 
 
-def locate_set(root: Path, source: str, recipe: PolicySet, suite: str) -> ArtifactLocation:
+def with_own_sets(
+    card: EnvironmentCard, sources: Mapping[str, str], folder: Path
+) -> EnvironmentCard:
+    """Returns a card with further sets, whose trajectories are counted.
+
+    Args:
+        card: Card of an environment.
+        sources: Where the sets are, by name: `minari:NAME`, or a file or folder.
+        folder: Base of relative paths.
+
+    Raises:
+        InputError: The card has a set of that name, or one is missing or cannot be read.
+    """
+    if not sources:
+        return card
+    own = {}
+    for name, source in sources.items():
+        if name in card.sets:
+            raise InputError(
+                f"--mixture {name}=…: the suite's card has a set of this name; choose another"
+            )
+        path = source if source.startswith(MINARI) else str((folder / source).absolute())
+        location = _own_location(name, path, "")
+        own[name] = PolicySet(repo=name, source=path, trajectories=_count(location))
+    return card.model_copy(update={"sets": {**card.sets, **own}})
+
+
+def locate_set(
+    root: Path, source: str, recipe: PolicySet, suite: str, folder: Path = Path()
+) -> ArtifactLocation:
     """Returns the location of a set of an environment.
 
     Args:
@@ -51,14 +86,42 @@ def locate_set(root: Path, source: str, recipe: PolicySet, suite: str) -> Artifa
         source: `bundled` or `path:DIR`.
         recipe: The set on the card of the environment.
         suite: Name of the suite.
+        folder: Folder of the suite, from which the set's own source counts.
 
+    Raises:
+        InputError: The set has a source of its own, which is missing or cannot be read.
     """
+    if recipe.source is not None:
+        own = recipe.source
+        path = own if own.startswith(MINARI) else str((folder / own).absolute())
+        return _own_location(recipe.repo, path, suite)
     home = recipe.home if source == "bundled" else None
     return ArtifactLocation(root, "demos", source, recipe.repo, suite=suite, home=home)
 
 
+def _own_location(name: str, source: str, suite: str) -> ArtifactLocation:
+    """Returns the location of the converted copy of a set with a source of its own."""
+    if source.startswith(MINARI):
+        return ArtifactLocation(minari_copy(source).folder, "demos", source, name, suite=suite)
+    copy = copy_of_file(Path(source))
+    return ArtifactLocation(copy.parent, "demos", FILE, name, copy.name, suite)
+
+
+def _location_of(part: SupplementSpec, root: Path, suite: str) -> ArtifactLocation:
+    """Returns the location of a set of a run."""
+    if part.source.startswith(MINARI):
+        root = minari_copy(part.source).folder
+    elif part.source == FILE:
+        root = file_copies()
+    return ArtifactLocation.of_spec(root, "demos", part, suite)
+
+
 def pin_supplement(
-    demos: ArtifactLocation, card: EnvironmentCard, mixture: dict[str, int], env_id: str
+    demos: ArtifactLocation,
+    card: EnvironmentCard,
+    mixture: dict[str, int],
+    env_id: str,
+    folder: Path,
 ) -> list[SupplementSpec]:
     """Pins the sets of a mixture by content.
 
@@ -66,27 +129,37 @@ def pin_supplement(
         demos: Location of the expert's demonstrations, to whose source the sets belong.
         card: Card of the environment, which has all sets of the mixture.
         mixture: Numbers of trajectories by the name of their set.
-        env_id: Id of the environment, for messages.
+        env_id: Id of the environment.
+        folder: Folder of the suite.
 
     Raises:
-        InputError: A set is missing, too small, or has other spaces than the demonstrations.
+        InputError: A set is missing, too small, was recorded in another environment, or has other
+            spaces than the demonstrations.
     """
     found = []
     for name, count in sorted(mixture.items()):
-        location = locate_set(demos.root, demos.source, card.sets[name], demos.suite)
+        location = locate_set(demos.root, demos.source, card.sets[name], demos.suite, folder)
         available = card.sets[name].trajectories
         if location.source != "bundled":
             available = _count(location)
             if count > available:
                 raise InputError(
-                    f"{location.folder}: set {name} has {available} trajectories, fewer than "
-                    f"{count}; name a smaller mixture on the suite's card"
+                    f"{env_id}: set {name} has {available} trajectories, fewer than {count}; "
+                    "choose a smaller mixture"
+                )
+        if location.source.startswith(MINARI):
+            recorded = minari_copy(location.source).environment_id
+            if recorded not in (None, EnvironmentSpec.of_card(env_id, card).gym_id):
+                raise InputError(
+                    f"{env_id}: set {name}: {location.source} was recorded on {recorded}; choose a "
+                    "set of this environment and version"
                 )
         _check_spaces(demos, location, f"{env_id}: set {name}")
         found.append(
             SupplementSpec(
                 source=location.source,
                 repo=location.repo,
+                revision=location.revision,
                 digest=_digest(location),
                 home=location.home,
                 name=name,
@@ -112,7 +185,7 @@ def check_ranking(spec: RunSpec, root: Path) -> None:
     assert demos.supplement is not None
     drawn = []
     for part in demos.supplement:
-        location = ArtifactLocation.of_spec(root, "demos", part, spec.suite)
+        location = _location_of(part, root, spec.suite)
         returns = _returns(location)[_rows(demos, part)]
         if np.isnan(returns).any():
             raise InputError(
@@ -147,7 +220,7 @@ def supplement_of_run(spec: RunSpec, root: Path, *, ranked: bool) -> Supplement 
 
     found: list[TrajectoryWithRew] = []
     for part in demos.supplement:
-        location = ArtifactLocation.of_spec(root, "demos", part, spec.suite)
+        location = _location_of(part, root, spec.suite)
         check_digest(location, part.digest)
         found += read_demonstrations(location.folder, rows=_rows(demos, part))
     rng = np.random.default_rng(derive_seed(demos.subsample_seed, "order of the supplement"))

@@ -111,6 +111,7 @@ class PolicySet(Card):
     repo: str = Field(pattern=r"^[\w.-]+$")
     trajectories: int = Field(ge=1)
     policy: Literal["random", "checkpoint", "recorded"] = "recorded"
+    source: str | None = Field(default=None, min_length=1)
     env_steps: int | None = Field(default=None, ge=1)
     seed: int = 0
     home: str | None = None
@@ -186,24 +187,36 @@ def mixture_text(mixture: Mapping[str, int]) -> str:
     return ",".join(f"{name}:{count}" for name, count in sorted(mixture.items()))
 
 
-def parse_mixture(text: str) -> dict[str, int]:
-    """Parses a mixture such as `medium:10,random:10`.
+def parse_mixture(text: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Parses a mixture such as `medium:10,replay=hopper.hdf5:20`.
+
+    Args:
+        text: Sets of the suite's card, or names of one's own with where they are, each with its
+            number of trajectories.
+
+    Returns:
+        Numbers of trajectories by the name of their set, and where one's own sets are.
 
     Raises:
         ValueError: It has no such form, or names a set twice.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    sources: dict[str, str] = {}
     for part in text.split(","):
-        name, _, count = (word.strip() for word in part.partition(":"))
-        if not re.match(SET_NAME, name) or not re.fullmatch(r"[1-9]\d{0,8}", count):
+        named, _, count = (word.strip() for word in part.rpartition(":"))
+        name, own, source = (word.strip() for word in named.partition("="))
+        wrong = not re.match(SET_NAME, name) or not re.fullmatch(r"[1-9]\d{0,8}", count)
+        if wrong or (own and not source):
             raise ValueError(
                 f"{part.strip() or repr(part)}: must be a set and its number of trajectories, "
-                "such as medium:10"
+                "such as medium:10, or replay=FILE:20 for one of your own"
             )
-        if name in found:
+        if name in counts:
             raise ValueError(f"{name}: named twice")
-        found[name] = int(count)
-    return found
+        counts[name] = int(count)
+        if own:
+            sources[name] = source
+    return counts, sources
 
 
 def in_words(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -500,6 +501,10 @@ class SuiteCard(LocatedCard):
         """
         known = self.all_regimes.values()
         return next((each for each in known if not regime_mismatch(algorithm, each)), Regime())
+
+    def with_environments(self, changed: Mapping[str, EnvironmentCard]) -> SuiteCard:
+        """Returns a copy with other cards of some environments."""
+        return self.model_copy(update={"environments": {**self.environments, **changed}})
 
     def regime(self, name: str) -> Regime:
         """Returns the regime with a name.

@@ -68,7 +68,10 @@ Actions = Annotated[
 MixtureOption = Annotated[
     str | None,
     option(
-        "--mixture", "Trajectories of other sets besides, e.g. medium:10,random:10.", "SET:N,..."
+        "--mixture",
+        "Trajectories of other sets besides, e.g. medium:10,random:10; NAME=FILE:N or "
+        "NAME=minari:SET:N for sets of your own.",
+        "SET:N,...",
     ),
 ]
 Source = Annotated[

@@ -252,7 +252,7 @@ def _plan(spec: RunSpec, seeds: Sequence[int], plugins: PluginSelection, notify:
     env_id, unit, amount = spec.environment.id, spec.budget.unit, spec.budget.amount
     if env_id in suite.environments:
         then = suite.environments[env_id].with_amount(budget, unit, amount)
-        suite = suite.model_copy(update={"environments": {**suite.environments, env_id: then}})
+        suite = suite.with_environments({env_id: then})
     source = spec.source or "bundled"
     if source not in ("bundled", HUB):
         raise InputError(

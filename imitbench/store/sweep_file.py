@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from imitbench.cards.budgets import BudgetName
-from imitbench.cards.demonstrations import Mixture, Regime
+from imitbench.cards.demonstrations import Mixture, Regime, SetName
 from imitbench.errors import InputError
 from imitbench.records.runs import (
     RUN_ID_LENGTH,
@@ -74,6 +74,8 @@ class SweepRequest(AbbreviatedRecord):
         demo_every: One step is kept out of so many of each; `None` for all steps.
         actions: `hidden` if methods learn from observations; `None` otherwise.
         mixture: Further trajectories by the name of their set; `None` for none.
+        own_sets: Where sets of the mixture are that the suite's card lacks, by name; `None` if it
+            has all.
         overrides: Hyper-parameters as text, by `name` or `algorithm.name`.
         config: `tuned` to use tuned hyper-parameters where they exist; or the file with them.
         source: Where experts and demonstrations come from.
@@ -87,7 +89,7 @@ class SweepRequest(AbbreviatedRecord):
             it names are not run.
     """
 
-    optional = ("actions", "mixture")
+    optional = ("actions", "mixture", "own_sets")
 
     algorithms: list[str]
     suite: str
@@ -98,6 +100,7 @@ class SweepRequest(AbbreviatedRecord):
     demo_every: int | None = None
     actions: Literal["hidden"] | None = None
     mixture: Mixture | None = None
+    own_sets: dict[SetName, str] | None = None
     overrides: dict[str, str] = Field(default_factory=dict)
     config: str = "default"
     source: str = "bundled"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.plans import request_of
 
-from imitbench.bench.implementation import hyperparameters_of
+from imitbench.bench.implementation import card_of
 from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite
@@ -86,7 +86,7 @@ def test_a_worker_completes_omitted_keys(tmp_path):
     spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, request_of())
     assert spec.hyperparameters == {"rate": 0.5}
     assert spec.variant == "noise=0.0,limit=None"
-    assert hyperparameters_of(spec) == plain
+    assert card_of(spec).completed(spec.hyperparameters) == plain
 
 
 @pytest.mark.parametrize(

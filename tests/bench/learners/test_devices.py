@@ -7,7 +7,7 @@ from support.other_device import other_device
 from support.plans import make_plan
 
 from imitbench.bench import artifacts
-from imitbench.bench.implementation import hyperparameters_of, make_learner
+from imitbench.bench.implementation import card_of, make_learner
 from imitbench.bench.learner import Task
 from imitbench.bench.learners import reward_agreement
 from imitbench.bench.protocol import Evaluator
@@ -95,7 +95,7 @@ def set_up(name, device, discrete=True):
             environment=spec.environment,
             observation_space=evaluator.observation_space,
             action_space=evaluator.action_space,
-            hyperparameters=hyperparameters_of(spec),
+            hyperparameters=card_of(spec).completed(spec.hyperparameters),
             seed=0,
             expert=expert,
             supplement=supplement_of_run(spec, root, ranked=load_algorithm(name).needs.ranking),
