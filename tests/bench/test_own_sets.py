@@ -1,7 +1,6 @@
 """A mixture may have sets of the user: files as D4RL writes them, Minari's, or any data set."""
 
 import gymnasium as gym
-import h5py
 import numpy as np
 import pytest
 import yaml
@@ -18,6 +17,8 @@ from imitbench.errors import InputError
 from imitbench.records.runs import RunSpec
 from imitbench.store.sweep_file import SweepRequest
 
+h5py = pytest.importorskip("h5py")
+pytest.importorskip("minari")
 ROOT = suite_directory("classic")
 MEDIUM = ROOT / "demos" / "medium-Pendulum-v1"
 

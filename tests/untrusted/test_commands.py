@@ -34,7 +34,7 @@ batches browser budget by captions checkpoint_minutes demo_every deterministic d
 download draws dry_run env episodes epochs eval_episodes every executor fail_fast fail_if failed
 failed_runs float32 follow force format goal gpus held_out_seeds host infos iterations jobs json
 keep_anyway kills kind length level license likely limit log_format make_only margin max_episodes
-max_mem max_seeds message min_task_minutes mixture n_demos name names newest no_browser number
+max_mem max_seeds message min_task_minutes n_demos name names newest no_browser number
 objective obs observation_key open optimizer pack pairs per per_gpu points port private prune
 public_seed query question queue quiet race rate regime rename reoptimize replicates retries
 revision reward_board run runs score_one scores search_seeds search_share seed seeds set_ show
@@ -124,6 +124,10 @@ SHARED = {
     "suite": ("run", "--algo bc --suite ./suite"),
     "algo": ("run", "--algo ./method --suite classic"),
     "source": ("run", "--algo bc --suite classic --env seals/CartPole-v0 --source path:other"),
+    "mixture": (
+        "run",
+        "--algo iswbc --suite classic --env Pendulum-v1 --n-demos 1 --mixture m=a.npz:1",
+    ),
     "demos": ("train imitation bc", f"{ENV} --demos a.npz"),
     "expert": ("train imitation dagger", f"{ENV} --expert ./policy"),
     "reward": ("train rl", f"{ENV} --reward ./reward"),
