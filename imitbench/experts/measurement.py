@@ -173,12 +173,13 @@ def measure_likely(
     card.expert_in(env_id)
     if card.references is None or card.references.expert is None:
         raise InputError(f"{env_id}: has no references yet; measure them without --likely")
-    likely = _measure_expert(env_id, card, root, episodes, command, deterministic=True)
-    if likely.revision != card.references.expert.revision:
+    revision, measured = _revision_of_expert(card, root), card.references.expert.revision
+    if revision != measured:
         raise InputError(
-            f"{env_id}: its references are of another expert ({card.references.expert.revision}, "
-            f"not {likely.revision}); measure all of them, without --likely"
+            f"{env_id}: its references are of another expert ({measured}, not {revision}); measure "
+            "all of them, without --likely"
         )
+    likely = _measure_expert(env_id, card, root, episodes, command, deterministic=True)
     return card.references.model_copy(update={"expert_likely": likely})
 
 
@@ -190,13 +191,20 @@ def _measure_expert(
     command: str,
     deterministic: bool,
 ) -> Measurement:
-    location = artifacts.locate_artifact(root, "experts", "bundled", card, "")
-    revision = artifacts.pin_expert(location).digest[:12]
-    spec, expert = EnvironmentSpec.of_card(env_id, card), load_policy(location.folder)
+    folder = _expert_location(card, root).folder
+    spec, expert = EnvironmentSpec.of_card(env_id, card), load_policy(folder)
     measured = measure(
         spec, expert, deterministic=deterministic, episodes=episodes, seed=REFERENCE_SEED
     )
-    return measured.as_measurement(card, command, revision)
+    return measured.as_measurement(card, command, _revision_of_expert(card, root))
+
+
+def _expert_location(card: EnvironmentCard, root: Path) -> artifacts.ArtifactLocation:
+    return artifacts.locate_artifact(root, "experts", "bundled", card, "")
+
+
+def _revision_of_expert(card: EnvironmentCard, root: Path) -> str:
+    return artifacts.pin_expert(_expert_location(card, root)).digest[:12]
 
 
 def _measure_demonstrations(

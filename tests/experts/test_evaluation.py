@@ -5,8 +5,15 @@ import math
 import numpy as np
 import pytest
 
+from imitbench.cards.catalog import load_suite, suite_directory
+from imitbench.errors import InputError
 from imitbench.experts.lookup import find_environment
-from imitbench.experts.measurement import compare_with_published, spaces_of, with_own_arguments
+from imitbench.experts.measurement import (
+    compare_with_published,
+    measure_likely,
+    spaces_of,
+    with_own_arguments,
+)
 from imitbench.hub.reported_results import ReportedReturn
 from imitbench.policies.expert_folder import ExpertFolder
 
@@ -70,3 +77,18 @@ def test_an_experts_own_arguments_are_used_where_the_suite_has_none(tmp_path):
     own = with_own_arguments(spec, expert)
     assert own.kwargs == {"g": 9.81}
     assert with_own_arguments(own, ExpertFolder(tmp_path, tmp_path, env_kwargs={"g": 1.0})) == own
+
+
+def test_likely_actions_of_another_expert_are_refused_before_they_are_measured(monkeypatch):
+    card = load_suite("classic").environments["Pendulum-v1"]
+    other = card.references.expert.model_copy(update={"revision": "0" * 12})
+    references = card.references.model_copy(update={"expert": other})
+    monkeypatch.setattr("imitbench.experts.measurement.measure", None)  # nothing is measured
+    with pytest.raises(InputError, match=r"are of another expert \(0{12}, not"):
+        measure_likely(
+            "Pendulum-v1",
+            card.model_copy(update={"references": references}),
+            suite_directory("classic"),
+            episodes=1000,
+            command="imitbench suites measure classic --likely",
+        )
