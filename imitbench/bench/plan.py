@@ -165,6 +165,14 @@ class Plan:
         """Returns expected times of the runs, from a results folder and the cards."""
         return DurationEstimates([card for card, _ in self.algorithms], self.environments, out)
 
+    def _lacks_data(self, regime: Regime, environment: EnvironmentCard) -> str | None:
+        wanted, there = regime.n_demos or 1, environment.demos.trajectories
+        most = max(card.demos.trajectories for card in self.environments.values())
+        # If no environment has as many, the number is wrong, which is told later.
+        if self.source == "bundled" and there < wanted <= most:
+            return f"has {there} demonstrations, fewer than {wanted}"
+        return regime.why_impossible(environment.sets)
+
     def _mismatch(
         self, algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard
     ) -> str | None:
@@ -173,7 +181,7 @@ class Plan:
         regime = self.request.regime
         return (
             regime_mismatch(algorithm, regime)
-            or (regime.why_impossible(environment.sets) if algorithm.needs.demos else None)
+            or (self._lacks_data(regime, environment) if algorithm.needs.demos else None)
             or _source_mismatch(algorithm, env_id, environment, self.source)
             or mismatch(algorithm, environment)
         )

@@ -114,10 +114,22 @@ def test_cards_name_their_regimes(name):
     assert card.regime("full") == Regime()
     for regime in card.regimes:
         assert card.regime(regime) != Regime()
-        assert all(
+        assert any(
             (card.regimes[regime].n_demos or 1) <= environment.demos.trajectories
             for environment in card.environments.values()
         )
+
+
+def test_an_environment_with_too_few_demonstrations_is_left_out_in_one_line():
+    plan = make_plan(algorithms=["bc"], suite="mujoco", seeds=[0], n_demos=5)
+    [pair] = plan.not_applicable
+    assert (pair.env, pair.why) == ("Humanoid-v5", "has 2 demonstrations, fewer than 5")
+    assert len(list(plan)) == 4
+    alone = make_plan(
+        algorithms=["bc"], suite="mujoco", environment="Humanoid-v5", seeds=[0], n_demos=5
+    )
+    with pytest.raises(InputError, match="has 2 trajectories; choose 1 to 2"):
+        list(alone)
 
 
 @pytest.mark.parametrize(
