@@ -69,7 +69,7 @@ class CoachedSession(Session):
 
     def tick(self, inputs: Inputs, now: float) -> bool:
         """See `Session.tick`; the person's input takes over."""
-        if inputs.active and self._actor == "policy" and self.phase in ("ready", "running"):
+        if inputs.active and self._actor == "policy" and self.phase == "running":
             self._take_over()
         return super().tick(inputs, now)
 
@@ -87,7 +87,6 @@ class CoachedSession(Session):
                 "steps": steps,
                 "min_steps": request.min_steps,
                 "policy": request.act is not None,
-                "finished": self._finished,
             },
             "acting": self._actor if self.phase in ("running", "paused") else None,
         }
@@ -105,9 +104,6 @@ class CoachedSession(Session):
 
     def _remark(self) -> dict[str, Any]:
         return {_FLAG: self._actor == "person"}
-
-    def _is_complete(self) -> bool:
-        return False
 
     def _round(self) -> int:
         return self._request.number

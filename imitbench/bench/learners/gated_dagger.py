@@ -115,14 +115,15 @@ class HumanDAggerLearner(CountingDAggerLearner):
     def _ends(self, episodes: Sequence[TrajectoryWithRew]) -> dict[str, float]:
         return {}  # the person ends episodes, too
 
+    def _is_finished(self) -> bool:
+        return self._finished or self._person.finished
+
     def _needs_round(self, budget: Budget) -> bool:
-        self._finished = self._finished or self._person.finished
-        return super()._needs_round(budget) and not self._finished
+        return super()._needs_round(budget) and not self._is_finished()
 
     def state_dict(self) -> dict[str, Any]:
         """State at the end of a round."""
-        finished = self._finished or self._person.finished
-        return {**super().state_dict(), "finished": finished}
+        return {**super().state_dict(), "finished": self._is_finished()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
