@@ -145,8 +145,15 @@ def keep_some(tab, steps):
 
 
 def test_rounds_are_done_on_the_page_and_an_interrupted_one_goes_on(tmp_path):
-    rounds = [request_of(number, min_episodes=2, min_steps=4) for number in range(2)]
-    stop = threading.Event()
+    stop, pressed, asked = threading.Event(), threading.Event(), []
+
+    def two_steps(obs):
+        asked.append(obs)
+        if len(asked) > 2:  # the person takes over now, however slow the machine is
+            assert pressed.wait(60)
+        return LEFT
+
+    rounds = [request_of(number, two_steps, 2, 4) for number in range(2)]
 
     def check_stop():
         if stop.is_set():
@@ -172,7 +179,10 @@ def test_rounds_are_done_on_the_page_and_an_interrupted_one_goes_on(tmp_path):
     assert (state["round"]["number"], state["kept"]) == (1, 1)
     tab.asks("switch")
     tab.until(lambda state: state["steps"] >= 2)
-    keep_some(tab, 5)
+    tab.does(PRESSED)
+    pressed.set()
+    tab.until(lambda state: state["acting"] == "person" and state["steps"] >= 5)
+    assert tab.asks("keep")[0] == 200
     tab.until(lambda state: state["phase"] == "complete")
     tab.leave()
     second.join()

@@ -252,7 +252,7 @@ def test_a_person_corrects_a_policy(chromium, tmp_path):
     assert page.page.locator("#hint").inner_text() == "The policy acts: take over where it fails"
     steps = page.state("steps")
     page.drag(steps + 6)
-    assert page.state("acting") == "person"
+    page.until("state.acting === 'person'")
     page.point(0.5, 0.5)  # a mouse that moves without its button does not take over again
     page.press("c", "state.acting === 'policy'")
     page.point(0.6, 0.6)
