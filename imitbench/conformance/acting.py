@@ -40,13 +40,16 @@ def memory_fault(policy: BasePolicy, seen: npt.NDArray[Any]) -> str:
         )
     if not np.array_equal(whole, act_in_turn(policy, seen, seed=1)):
         return ""
-    if not _alike(whole[:, :1], act_in_turn(policy, seen[:, :1])):
+    # Batches of one size, as networks amplify what another order of sums rounds otherwise.
+    others = seen.copy()
+    others[:, 1:] = seen[::-1, 1:]
+    if not _alike(whole[:, :1], act_in_turn(policy, others)[:, :1]):
         return "the actions in an environment depend on the other environments of the batch"
     half = steps // 2
     starts = np.zeros(seen.shape[:2], dtype=bool)
     starts[half, 1:] = True  # the first environment goes on
     restarted = act_in_turn(policy, seen, starts)
-    if not _alike(restarted[half:, 1:], act_in_turn(policy, seen[half:, 1:])):
+    if not _alike(restarted[half:, 1:], act_in_turn(policy, seen[half:])[:, 1:]):
         return "the memory is not reset where `episode_start` says that an episode starts"
     if not _alike(restarted[:, :1], whole[:, :1]):
         return "the memory is reset where another environment starts an episode"
