@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from imitbench.cards.catalog import load_algorithm
 from imitbench.records.runs import Record, SealedRecord
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,6 +139,8 @@ def search_command(design: TableDesign, method: str) -> str:
     words += ["--trials", str(search.trials), "--search-share", f"{search.share:g}"]
     words += ["--search-seeds", _listed(search.seeds)]
     words += ["--held-out-seeds", _listed(search.held_out_seeds)]
+    if load_algorithm(method).packs:
+        words += ["--pack-seeds"]
     words += ["--objective", search.objective, "--to", str(_values(method))]
     return shlex.join(words)
 

@@ -48,6 +48,7 @@ class Tuning(Card):
         mixture: Further trajectories in training, by the name of their set.
         trials: Number of trials of the search.
         search_share: Share of the budget that each trial trained; `null` for all of it.
+        pack_seeds: Whether the seeds of a setting were trained as one network.
         env_steps: Environment steps of all completed runs of the search and of the held-out
             comparison; `null` in files of earlier versions.
         core_hours: Hours of these runs, on one core each; `null` in files of earlier versions.
@@ -73,6 +74,7 @@ class Tuning(Card):
     mixture: Mixture = Field(default_factory=dict)
     trials: int = Field(ge=1)
     search_share: float | None = Field(default=None, gt=0, le=1)
+    pack_seeds: bool = False
     env_steps: int | None = Field(default=None, ge=0)
     core_hours: float | None = Field(default=None, ge=0)
     search_seeds: list[int]

@@ -52,6 +52,9 @@ SearchShare = Annotated[
         max=1.0,
     ),
 ]
+PackSeeds = Annotated[
+    bool, option("--pack-seeds", "Train the seeds of a setting as one network, which is faster.")
+]
 Points = Annotated[
     int,
     option("--points", "Number of equal parts of a trial; each ends with a measurement.", min=1),
@@ -95,6 +98,7 @@ def tune(
     held_out_seeds: HeldOutSeeds = "200-204",
     seed: Seed = 0,
     search_share: SearchShare = 1.0,
+    pack_seeds: PackSeeds = False,
     points: Points = 5,
     prune: Prune = True,
     storage: Storage = "auto",
@@ -143,6 +147,6 @@ def tune(
     request = make_tune_request(
         plan, resolved, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, search_share=search_share, points=points,
-        prune=prune, seed=seed, storage=storage,
+        pack_seeds=pack_seeds, prune=prune, seed=seed, storage=storage,
     )  # fmt: skip
     run_tuning(request, resolved, target, jobs, json=json, quiet=quiet)

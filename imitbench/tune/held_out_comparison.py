@@ -223,6 +223,7 @@ def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedVa
             **settings.regime.recorded,
             trials=comparison.trials,
             **request.recorded_share,
+            **request.recorded_packs,
             env_steps=comparison.env_steps,
             core_hours=comparison.core_hours,
             search_seeds=list(request.search_seeds),

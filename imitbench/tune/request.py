@@ -118,7 +118,9 @@ class TuneRequest:
         best: Number of best trials in that comparison.
         search_share: Share of the budget that each trial trains, in (0, 1]; the comparison trains
             all of it.
-        points: Number of equal parts of a trial, after each of which the objective is measured.
+        pack_seeds: Whether the seeds of a setting on an environment are trained as one network.
+        points: Number of equal parts of a trial, after each of which the objective is measured;
+            with `pack_seeds`, it is measured at the end of each environment.
         episodes: Episodes of a measurement during training.
         prune: Whether trials that are worse than the median are pruned.
         seed: Seed of the sampler.
@@ -135,6 +137,7 @@ class TuneRequest:
     held_out_seeds: tuple[int, ...] = (200, 201, 202, 203, 204)
     best: int = 3
     search_share: float = 1.0
+    pack_seeds: bool = False
     points: int = 5
     episodes: int = 10
     prune: bool = True
@@ -148,14 +151,16 @@ class TuneRequest:
         """Checks the settings.
 
         Raises:
-            InputError: Seeds are in both sets, there is nothing to search, or the objective has no
-                mean over environments.
+            InputError: Seeds are in both sets, there is nothing to search, the objective has no
+                mean over environments, or seeds cannot be packed.
         """
         if self.per == "suite" and not self.goal.has_one_scale:
             raise InputError(
                 f"--objective {self.objective}: its scale differs between environments, so a mean "
                 "is not useful; choose another objective, or --per environment"
             )
+        if self.pack_seeds:
+            self._check_pack()
         shared = sorted(set(self.search_seeds) & set(self.held_out_seeds))
         if shared:
             raise InputError(
@@ -166,6 +171,18 @@ class TuneRequest:
         object.__setattr__(
             self, "space", tuned_hyperparameters(self.algorithm, self.goal, overrides)
         )
+
+    def _check_pack(self) -> None:
+        if not self.algorithm.packs:
+            raise InputError(
+                f"--pack-seeds: {self.algorithm.name} cannot train several seeds as one network; "
+                "omit it"
+            )
+        if not self.goal.uses_reward:
+            raise InputError(
+                f"--pack-seeds: --objective {self.objective} is measured in each run alone; omit "
+                "one of the two"
+            )
 
     @property
     def algorithm(self) -> AlgorithmCard:
@@ -215,6 +232,11 @@ class TuneRequest:
         return {} if self.search_share == 1 else {"search_share": self.search_share}
 
     @property
+    def recorded_packs(self) -> dict[str, Any]:
+        """`pack_seeds` as files have it: left out if it is false."""
+        return {"pack_seeds": True} if self.pack_seeds else {}
+
+    @property
     def goal(self) -> Objective:
         """The objective."""
         return OBJECTIVES[self.objective]
@@ -226,24 +248,29 @@ class TuneRequest:
         return card.resolve(overrides)
 
     def spec(self, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
-        """Returns the specification of a run with searched values.
+        """Returns the specification of a run of the held-out comparison.
 
         Raises:
             InputError: An expert or demonstrations are missing.
         """
-        plan, every = self.plan, {**self.base, **values}
-        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.request)
+        return self._spec(env_id, values, seed, len(self.held_out_seeds))
 
     def trial_spec(self, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
-        """Returns the specification of a trial's run: that of `spec`, with its share of the budget.
+        """Returns the specification of a trial's run, with its share of the budget.
 
         Raises:
             InputError: As `spec`.
         """
-        spec = self.spec(env_id, values, seed)
+        spec = self._spec(env_id, values, seed, len(self.search_seeds))
         amount = max(1, round(spec.budget.amount * self.search_share))
         budget = spec.budget.model_copy(update={"amount": amount})
         return spec.model_copy(update={"budget": budget})
+
+    def _spec(self, env_id: str, values: Mapping[str, Scalar], seed: int, seeds: int) -> RunSpec:
+        plan, every = self.plan, {**self.base, **values}
+        pack = seeds if self.pack_seeds and seeds > 1 else None
+        request = plan.request.model_copy(update={"pack": pack})
+        return make_spec(plan.suite, env_id, self.algorithm, every, seed, request)
 
     @property
     def defaults(self) -> dict[str, Scalar]:
@@ -267,11 +294,12 @@ class StudySettings(AbbreviatedRecord):
         env: The environment's id, or the suite's name for a study of the whole suite.
         environments: Environments of a whole suite; empty for one environment.
         search_share: As in `TuneRequest`; `None`, and not serialized, for 1.
+        pack_seeds: As in `TuneRequest`; `None`, and not serialized, for false.
         first_run: Id of the first trial's first run on each environment, which depends on all
             inputs of a run, such as the content of demonstrations or the code of a plug-in.
     """
 
-    optional = ("search_share",)
+    optional = ("search_share", "pack_seeds")
     schema_version: Literal[1] = 1
     algo: str
     implementation: str
@@ -292,6 +320,7 @@ class StudySettings(AbbreviatedRecord):
     prune: bool
     sampler_seed: int
     search_share: float | None = None
+    pack_seeds: Literal[True] | None = None
     storage: StorageKind
     space: dict[str, SearchSpace]
     values: dict[str, Scalar]
@@ -324,6 +353,7 @@ class StudySettings(AbbreviatedRecord):
             values=request.base,
             first_run=" ".join(first),
             **request.recorded_share,
+            **request.recorded_packs,
         )
 
     @classmethod

@@ -91,7 +91,7 @@ class StudyRunner:
         self._at_work: dict[int, Trial] = {}
         self._again: deque[Trial] = deque()
         self._finalists: list[Candidate] = []
-        self._waiting: deque[RunSpec] = deque()
+        self._waiting: deque[list[RunSpec]] = deque()
         self._open: set[str] = set()
         self._recovered: set[str] = set()
 
@@ -121,7 +121,7 @@ class StudyRunner:
         trials_at_work = set()
         for job in recovered:
             if (number := _trial_id(job)) is None:
-                self._recovered.add(job.runs[0].run_id)
+                self._recovered |= {spec.run_id for spec in job.runs}
             else:
                 trials_at_work.add(number)
         for trial in running:
@@ -149,9 +149,9 @@ class StudyRunner:
         if not self._finalists:
             self._begin_comparison()
         if self._waiting:
-            spec = self._waiting.popleft()
+            specs = self._waiting.popleft()
             watch = None if self._request.goal.uses_reward else self._watch()
-            return self._job(self.folder / HELD_OUT, [spec], watch)
+            return self._job(self.folder / HELD_OUT, specs, watch)
         if not self._open:
             self._end_comparison()
         return None
@@ -160,7 +160,7 @@ class StudyRunner:
         """Processes a job that ended."""
         number = _trial_id(job)
         if number is None:
-            self._run_ended(job.runs[0])
+            self._runs_ended(job.runs)
             return
         trial = self._at_work.pop(number)
         if not self._settle(trial):
@@ -218,29 +218,33 @@ class StudyRunner:
         self._finalists = candidates(self._study.trials, request.defaults, request.best)
         if len(self._finalists) == 1:
             return
-        specs = [
-            request.spec(env_id, candidate.values, seed)
-            for seed in request.held_out_seeds
+        cells = [
+            [request.spec(env_id, candidate.values, seed) for seed in request.held_out_seeds]
             for env_id in self.scope.environments
             for candidate in self._finalists
         ]
-        self._open = {spec.run_id for spec in specs}
-        for spec in specs:
-            if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
-                self._run_ended(spec, notify=False)
-            elif spec.run_id not in self._recovered:
-                self._waiting.append(spec)
+        groups = cells
+        if not request.pack_seeds:  # all settings get their first seed before any its second
+            groups = [[spec] for seed in zip(*cells, strict=True) for spec in seed]
+        self._open = {spec.run_id for group in groups for spec in group}
+        for group in groups:
+            if all(RunDirectory.of(self.folder / HELD_OUT, spec).is_done for spec in group):
+                self._runs_ended(group, notify=False)
+            elif group[0].run_id not in self._recovered:
+                self._waiting.append(group)
 
-    def _run_ended(self, spec: RunSpec, *, notify: bool = True) -> None:
-        directory = RunDirectory.of(self.folder / HELD_OUT, spec)
-        if not directory.has_outcome:
-            self._waiting.append(spec)
+    def _runs_ended(self, specs: Sequence[RunSpec], *, notify: bool = True) -> None:
+        """Notes that a job ended; if runs have no outcome, all of it must be done again."""
+        folder = self.folder / HELD_OUT
+        if not all(RunDirectory.of(folder, spec).has_outcome for spec in specs):
+            self._waiting.append(list(specs))
             return
-        self._open.discard(spec.run_id)
-        if notify:
-            runs = len(self._request.held_out_seeds) * len(self.scope.environments)
-            total = len(self._finalists) * runs
-            self._observer.held_out(self.scope.name, total - len(self._open), total)
+        runs = len(self._request.held_out_seeds) * len(self.scope.environments)
+        total = len(self._finalists) * runs
+        for spec in specs:
+            self._open.discard(spec.run_id)
+            if notify:
+                self._observer.held_out(self.scope.name, total - len(self._open), total)
 
     def _end_comparison(self) -> None:
         standings = [self._standing(candidate) for candidate in self._finalists]

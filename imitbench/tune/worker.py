@@ -162,18 +162,24 @@ def run_trial_file(path: Path, stop: StopRequest, supervised: bool) -> None:
     watch = job.watch
     with trial_reporter(None if watch is None else watch.trial) as reporter:
         finals = [] if watch is None else list(watch.before)
-        for spec in job.runs:
+        packed = job.runs[0].pack is not None
+        # A pack is not measured while it trains, so an environment's end is reported here.
+        if packed and finals and not _continues(reporter, watch, finals):
+            return
+        for specs in [job.runs] if packed else [[spec] for spec in job.runs]:
             if reporter is not None and reporter.is_pruned:
                 return
-            alone = job.model_copy(update={"runs": [spec]})
-            learner_of = partial(_learner, job, watch, reporter, finals)
+            alone = job.model_copy(update={"runs": specs})
+            track = None if packed else watch
+            learner_of = partial(_learner, job, track, reporter, finals)
             bench.run_job(alone, stop, learner_of, supervised=supervised)
-            directory = RunDirectory.of(Path(job.out), spec)
-            if not directory.is_done:
+            directories = [RunDirectory.of(Path(job.out), spec) for spec in specs]
+            if not all(directory.is_done for directory in directories):
                 return
-            if watch is not None and spec is not job.runs[-1]:
-                finals.append(OBJECTIVES[watch.objective].of(directory.read_result()))
-                if reporter is not None and not _continues(reporter, watch, finals):
+            if watch is not None and specs[-1] is not job.runs[-1]:
+                goal = OBJECTIVES[watch.objective]
+                finals += [goal.of(directory.read_result()) for directory in directories]
+                if not _continues(reporter, watch, finals):
                     return
 
 
@@ -198,8 +204,12 @@ def _learner(
     return ObjectiveTrackingLearner(learner, spec, job.references, watch, report)
 
 
-def _continues(reporter: TrialReporter, watch: TrackingSettings, finals: list[float]) -> bool:
-    """Reports the completed runs; returns whether the trial continues."""
+def _continues(
+    reporter: TrialReporter | None, watch: TrackingSettings | None, finals: list[float]
+) -> bool:
+    """Reports the completed runs of a trial; returns whether it continues."""
+    if reporter is None or watch is None:
+        return True
     try:
         reporter.report(len(finals) * watch.points, float(np.mean(finals)))
     except TrialPrunedError:

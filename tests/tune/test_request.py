@@ -35,6 +35,30 @@ def test_trials_train_their_share_of_the_budget(make_request):
     assert "search_share" not in settings[0].model_dump()
 
 
+def test_seeds_are_packed_where_there_are_several(make_request):
+    plan = small_plan("dac", "classic", "Pendulum-v1")
+    request = make_request(plan=plan, pack_seeds=True, held_out_seeds=(200, 201, 202))
+    assert request.trial_spec("Pendulum-v1", {}, 100).pack is None  # one seed
+    assert request.spec("Pendulum-v1", {}, 200).pack == 3
+    several = make_request(plan=plan, pack_seeds=True, search_seeds=(100, 101))
+    assert several.trial_spec("Pendulum-v1", {}, 100).pack == 2
+    assert StudySettings.of(several, PENDULUM).pack_seeds is True
+    assert "pack_seeds" not in StudySettings.of(make_request(), PENDULUM).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("algo", "objective", "said"),
+    [
+        ("sqil", "return", "--pack-seeds: sqil cannot train several seeds as one network"),
+        ("dac", "state-match", "--pack-seeds: --objective state-match is measured in each run"),
+    ],
+)
+def test_seeds_that_cannot_be_packed_are_refused(make_request, algo, objective, said):
+    plan = small_plan(algo, "classic", "Pendulum-v1")
+    with pytest.raises(InputError, match=said):
+        make_request(plan=plan, objective=objective, pack_seeds=True)
+
+
 def test_values_from_set_are_not_searched(make_request):
     request = make_request(plan=small_plan(overrides={"batch_size": "16", "bc.hidden_size": "8"}))
     assert "batch_size" not in request.space

@@ -74,11 +74,16 @@ def test_a_search_ends_with_a_held_out_comparison(make_request, run_tuning, tmp_
     assert finished_runs(root / ENV / "held-out") == runs
 
 
-def suite_request(make_request, **changes):
-    plan = small_plan(env=None)
+def suite_request(make_request, algo="bc", **changes):
+    plan = small_plan(algo, env=None)
     some = {env_id: plan.environments[env_id] for env_id in ("seals/MountainCar-v0", ENV)}
     plan = dataclasses.replace(plan, environments=some)
-    return make_request(plan=plan, per="suite", held_out_seeds=(200,), **changes)
+    return make_request(plan=plan, per="suite", **{"held_out_seeds": (200,), **changes})
+
+
+def packed_request(make_request, **changes):
+    seeds = {"search_seeds": (100, 101), "held_out_seeds": (200, 201)}
+    return suite_request(make_request, "gail", pack_seeds=True, **seeds, **changes)
 
 
 def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
@@ -104,8 +109,51 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path):
-    request = suite_request(make_request)
+def test_seeds_of_a_setting_are_trained_as_one_network(make_request, run_tuning, tmp_path):
+    request = packed_request(make_request)
+    outcome, notes = run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    for trial in study.trials:
+        place = tmp_path / "classic" / "search" / f"{trial.number:04d}"
+        results = [RunDirectory(path.parent).read_result() for path in place.rglob("result.json")]
+        specs = [RunDirectory(path.parent).read_spec() for path in place.rglob("result.json")]
+        assert sorted((each.environment.id, each.seed, each.pack) for each in specs) == [
+            (ENV, 100, 2), (ENV, 101, 2),
+            ("seals/MountainCar-v0", 100, 2), ("seals/MountainCar-v0", 101, 2),
+        ]  # fmt: skip
+        assert trial.value == pytest.approx(np.mean([request.goal.of(each) for each in results]))
+    with open_storage(StudyLocation.within(tmp_path / "classic", "sqlite")) as storage:
+        for trial in study.trials:  # at the end of the first environment, of two points a run
+            assert [*storage.get_trial(trial.id).intermediate_values] == [4]
+    assert outcome.comparisons == {"classic": study.comparison}
+    assert [len(each.scores) for each in study.comparison.standings] == [4, 4]
+    assert [done for _, done, _ in notes.of("held_out")] == list(range(1, 9))
+
+
+@pytest.mark.slow
+def test_a_bad_trial_is_pruned_between_packs(make_request, run_tuning, tmp_path):
+    request, root = packed_request(make_request, trials=6), tmp_path / "tuning"
+    [scope] = request.scopes
+    StudyRunner(request, scope, root, None).begin()
+    with open_storage(StudyLocation.within(root / "classic", "sqlite")) as storage:
+        space = distributions(request.algorithm, request.space)
+        study = TrialStudy(storage, space, request.defaults, request.seed)
+        for _ in range(5):
+            trial = study.propose()
+            storage.set_trial_intermediate_value(trial.id, 4, 100.0)
+            study.complete(trial, 100.0)
+    _, notes = run_tuning(request, root)
+    [[_, trial, _, _]] = notes.of("trial")
+    assert (trial.number, trial.state, trial.pruned_at) == (5, "pruned", 4)
+    done = {RunDirectory(path.parent).read_spec().environment.id
+            for path in (root / "classic/search/0005").rglob("result.json")}  # fmt: skip
+    assert done == {"seals/MountainCar-v0"}  # the second environment was not begun
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", [suite_request, packed_request])
+def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path, made):
+    request = made(make_request)
     whole, _ = run_tuning(request, tmp_path / "whole")
     for jobs in (1, 2, 2):
         stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))

@@ -35,8 +35,8 @@ download draws dry_run env episodes epochs eval_episodes every executor fail_fas
 failed_runs float32 follow force format goal gpus held_out_seeds host infos iterations jobs json
 keep_anyway kills kind length level license likely limit log_format make_only margin max_episodes
 max_mem max_seeds message min_task_minutes n_demos name names newest no_browser number
-objective obs observation_key open optimizer pack pairs per per_gpu points port private prune
-public_seed query question queue quiet race rate regime rename reoptimize replicates retries
+objective obs observation_key open optimizer pack pack_seeds pairs per per_gpu points port private
+prune public_seed query question queue quiet race rate regime rename reoptimize replicates retries
 revision reward_board run runs score_one scores search_seeds search_share seed seeds set_ show
 show_controls simulate steps strict submit_to success tail threads timeout title total_comparisons
 total_timesteps trials trust undo url video_episodes wait wandb_project watch weights
