@@ -19,7 +19,7 @@ from imitbench.policies.hub_policy import find_policy
 from imitbench.records.runs import ArtifactSpec, DemoSpec, RunSpec
 from imitbench.store.artifact_files import content_files
 from imitbench.untrusted import gate
-from imitbench.util.files import digest_files, new_folder, user_cache
+from imitbench.util.files import digest_files, make_once, new_folder, user_cache
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ MINARI_SETS = "minari"
 """The source of the sets of Minari that a suite's card names, one for each environment."""
 FILE = "file"
 """The source of a set that was converted from a file or folder of the user."""
+COLLECTED = "collected"
+"""The source of a set that is rolled out where it is needed."""
 Part = Literal["experts", "demos"]
 _KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
 
@@ -46,13 +48,13 @@ class ArtifactLocation:
 
     Attributes:
         root: Folder that holds `experts/` and `demos/`; for the hub, its cache; for `minari:NAME`,
-            the folder of the converted set; for `minari` and `file`, a cache of converted sets.
+            the folder of the converted set; for `minari`, `file` and `collected`, a cache of sets.
         part: `experts` or `demos`.
-        source: `bundled`, `path:DIR`, `hub`, `minari`, `minari:NAME` or `file`.
+        source: `bundled`, `path:DIR`, `hub`, `minari`, `minari:NAME`, `file` or `collected`.
         repo: Name of the folder; for the hub, of the repository with its owner; for Minari, of
             the set.
         revision: Commit of a hub repository; for `minari` and `file`, the start of the set's
-            digest.
+            digest; for `collected`, all of it.
         suite: Name of the suite, for messages.
         home: Bundled suite in whose folder it is, in place of `root`.
         package: Data of an installed package that it is, in place of files.
@@ -85,7 +87,7 @@ class ArtifactLocation:
             return self.root
         if self.source == MINARI_SETS and self.part == "demos":
             return self.root / self.repo.replace("/", "-") / str(self.revision)
-        if self.source == FILE:
+        if self.source in (FILE, COLLECTED):
             return self.root / str(self.revision)
         root = self.root if self.home is None else suite_directory(self.home)
         return root / self.part / self.repo
@@ -109,10 +111,10 @@ class ArtifactLocation:
                     f"{MINARI}{self.repo}: not in the cache of converted sets ({error}); run "
                     f"`imitbench prefetch --suite {self.suite} --source minari`"
                 ) from error
-            if self.source == FILE:
+            if self.source in (FILE, COLLECTED):
                 raise InputError(
-                    f"set {self.repo}: not in the cache of converted sets ({error}); run the "
-                    "command that named its file once more"
+                    f"set {self.repo}: not in the cache of sets ({error}); run the command that "
+                    "planned the run once more, which makes it"
                 ) from error
             what = "expert" if self.part == "experts" else "demonstrations"
             raise InputError(
@@ -174,6 +176,11 @@ def minari_copy(source: str) -> MinariCopy:
     return copy_minari(source.removeprefix(MINARI))
 
 
+def collected_sets() -> Path:
+    """Returns the cache of sets that were rolled out."""
+    return user_cache() / "sets"
+
+
 def file_copies() -> Path:
     """Returns the cache of sets that were converted from files."""
     return user_cache() / "files"
@@ -202,14 +209,12 @@ def copy_of_file(path: Path) -> Path:
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     digest = digest_files(path.parent if path.is_file() else path, files)
     copy = file_copies() / digest[:32]
-    if not copy.exists():
-        try:
-            gate.try_reading(lambda: list(open_trajectories(path).chunks(with_infos=False)), path)
-            convert_demonstrations(open_trajectories(path), copy)
-        except (InputError, OSError):
-            if not copy.exists():  # otherwise, another process was faster
-                raise
-    return copy
+
+    def convert() -> None:
+        gate.try_reading(lambda: list(open_trajectories(path).chunks(with_infos=False)), path)
+        convert_demonstrations(open_trajectories(path), copy)
+
+    return make_once(copy, convert)
 
 
 def locate_artifact(
@@ -492,6 +497,9 @@ def digest_of(location: ArtifactLocation) -> str:
     """
     if location.package is not None:  # not of the copy, which depends on the version of pyarrow
         return _data_of(location.package).digest
+    if location.source == COLLECTED:  # nor of these files, but they must be there
+        location.files()
+        return str(location.revision)
     return digest_files(location.folder, location.files())
 
 
@@ -513,14 +521,12 @@ def copy_of_package_data(name: str) -> Path:
 
     data = _data_of(name)
     copy = user_cache() / "packages" / name.replace(":", "-") / data.digest[:32]
-    if not copy.exists():
-        try:
-            with new_folder(copy) as folder:
-                write_demonstrations(folder, data.demonstrations)
-        except (InputError, OSError):
-            if not copy.exists():  # otherwise, another process was faster
-                raise
-    return copy
+
+    def write() -> None:
+        with new_folder(copy) as folder:
+            write_demonstrations(folder, data.demonstrations)
+
+    return make_once(copy, write)
 
 
 class _PackageData(Protocol):

@@ -11,7 +11,7 @@ from typing import Literal
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import choose_processor, make_spec, reference_scores
-from imitbench.bench.supplement import check_source, with_own_sets
+from imitbench.bench.supplement import check_source, collect_sets, with_own_sets
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
     algorithm_names,
@@ -202,7 +202,7 @@ def plan_request(
     Args:
         request: Algorithms, suite, seeds and settings, as requested. The algorithm `all` means
             every algorithm except controls, and the controls of the suite.
-        notify: Called with messages about downloads.
+        notify: Called with messages about downloads, and sets that are collected.
         algorithms: Cards of its algorithms, if they have been found already.
         suite: Card of its suite, if it has been found already.
 
@@ -256,6 +256,8 @@ def plan_request(
         tuned=_tuned(cards, request, environments),
     )
     plan.check_extras()
+    if request.source == "bundled":
+        collect_sets(suite, environments, request.mixture or {}, notify)
     return plan
 
 

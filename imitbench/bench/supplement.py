@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imitbench.bench.artifacts import (
+    COLLECTED,
     FILE,
     MINARI,
     ArtifactLocation,
     check_digest,
+    collected_sets,
     copy_of_file,
     count_trajectories,
     digest_of,
@@ -25,14 +27,17 @@ from imitbench.bench.artifacts import (
 from imitbench.bench.hidden_parts import hide_actions
 from imitbench.bench.learner import Supplement
 from imitbench.bench.seeding import derive_seed
+from imitbench.cards.catalog import suite_directory
 from imitbench.cards.demonstrations import PolicySet, mixture_text
 from imitbench.errors import InputError
 from imitbench.records.runs import DemoSpec, EnvironmentSpec, RunSpec, SupplementSpec
+from imitbench.util.hub_client import silent
+from imitbench.util.hub_errors import Notify
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from imitbench.cards.suite import EnvironmentCard
+    from imitbench.cards.suite import EnvironmentCard, SuiteCard
     from imitbench.data.types import TrajectoryWithRew
 
 
@@ -76,27 +81,78 @@ def with_own_sets(
     return card.model_copy(update={"sets": {**card.sets, **own}})
 
 
-def locate_set(
-    root: Path, source: str, recipe: PolicySet, suite: str, folder: Path = Path()
-) -> ArtifactLocation:
-    """Returns the location of a set of an environment.
+def collect_sets(
+    suite: SuiteCard,
+    environments: Mapping[str, EnvironmentCard],
+    mixture: Iterable[str],
+    notify: Notify,
+) -> None:
+    """Collects the sets of a mixture that their suite does not bundle, unless that is done.
 
     Args:
-        root: What `imitbench.bench.artifacts.source_root` returned.
-        source: `bundled` or `path:DIR`.
-        recipe: The set on the card of the environment.
-        suite: Name of the suite.
-        folder: Folder of the suite, from which the set's own source counts.
+        suite: Card of the suite.
+        environments: Cards of its environments, by id.
+        mixture: Names of sets.
+        notify: Called before a set is collected.
 
     Raises:
-        InputError: The set has a source of its own, which is missing or cannot be read.
+        InputError: The policy of a set is missing or cannot be read.
     """
+    root = suite.origin.folder
+    for env_id, card in environments.items():
+        for name in mixture:
+            if name in card.sets and not card.sets[name].bundled:
+                demos = ArtifactLocation(root, "demos", "bundled", "", suite=suite.name)
+                locate_set(demos, card, name, env_id, root, notify)
+
+
+def locate_set(
+    demos: ArtifactLocation,
+    card: EnvironmentCard,
+    name: str,
+    env_id: str,
+    folder: Path,
+    notify: Notify = silent,
+) -> ArtifactLocation:
+    """Returns the location of a set of an environment, which is collected first if need be.
+
+    Args:
+        demos: Location of the expert's demonstrations, to whose source the set belongs.
+        card: Card of the environment, which has the set.
+        name: Name of the set.
+        env_id: Id of the environment.
+        folder: Folder of the suite, from which the set's own source counts.
+        notify: Called before a set is collected.
+
+    Raises:
+        InputError: The set has a source of its own, which is missing or cannot be read; or it is
+            not bundled, and neither is its policy.
+    """
+    recipe, suite = card.sets[name], demos.suite
     if recipe.source is not None:
         own = recipe.source
         path = own if own.startswith(MINARI) else str((folder / own).absolute())
         return _own_location(recipe.repo, path, suite)
-    home = recipe.home if source == "bundled" else None
-    return ArtifactLocation(root, "demos", source, recipe.repo, suite=suite, home=home)
+    home = recipe.home if demos.source == "bundled" else None
+    if recipe.bundled or demos.source != "bundled":
+        return dataclasses.replace(demos, repo=recipe.repo, home=home, package=None)
+    from imitbench.bench.collection import collect_into_cache
+
+    root = demos.root if home is None else suite_directory(home)
+    policy = root / "experts" / recipe.repo
+    if recipe.policy == "checkpoint" and not policy.is_dir():
+        raise InputError(
+            f"{env_id}: set {name}: {policy}: no such policy; `imitbench demos collect --suite "
+            f"{suite} --set {name} --to {root / 'demos'}` trains it"
+        )
+    spec = EnvironmentSpec.of_card(env_id, card)
+    return collect_into_cache(
+        policy,
+        spec,
+        recipe,
+        suite,
+        lambda: notify(f"{env_id}: collecting set {name}, {recipe.trajectories} trajectories"),
+    )
 
 
 def _own_location(name: str, source: str, suite: str) -> ArtifactLocation:
@@ -113,6 +169,8 @@ def _location_of(part: SupplementSpec, root: Path, suite: str) -> ArtifactLocati
         root = minari_copy(part.source).folder
     elif part.source == FILE:
         root = file_copies()
+    elif part.source == COLLECTED:
+        root = collected_sets()
     return ArtifactLocation.of_spec(root, "demos", part, suite)
 
 
@@ -138,9 +196,9 @@ def pin_supplement(
     """
     found = []
     for name, count in sorted(mixture.items()):
-        location = locate_set(demos.root, demos.source, card.sets[name], demos.suite, folder)
+        location = locate_set(demos, card, name, env_id, folder)
         available = card.sets[name].trajectories
-        if location.source != "bundled":
+        if location.source not in ("bundled", COLLECTED):
             available = _count(location)
             if count > available:
                 raise InputError(

@@ -98,10 +98,14 @@ class PolicySet(Card):
 
     Attributes:
         repo: Folder under `demos/`, in hub naming.
-        trajectories: Number of bundled trajectories.
+        trajectories: Number of trajectories.
         policy: What acted, for `imitbench demos collect`: uniformly random actions, or the policy
             at a checkpoint of a training by the expert's recipe; `recorded` for trajectories that
             this package does not collect.
+        bundled: Whether the suite's folder has the trajectories. Otherwise it has the policy of the
+            checkpoint, `experts/REPO`, and a run collects the set into the user's cache first.
+        source: File, folder or set of Minari that it is converted from, relative to the suite's
+            folder; `null` for the suite's own files.
         env_steps: Steps of that training up to the checkpoint, with the schedules of the whole.
         seed: Seed of the collection.
         home: Bundled suite in whose folder it is; `null` for the suite of this card.
@@ -111,6 +115,7 @@ class PolicySet(Card):
     repo: str = Field(pattern=r"^[\w.-]+$")
     trajectories: int = Field(ge=1)
     policy: Literal["random", "checkpoint", "recorded"] = "recorded"
+    bundled: bool = True
     source: str | None = Field(default=None, min_length=1)
     env_steps: int | None = Field(default=None, ge=1)
     seed: int = 0
@@ -121,6 +126,8 @@ class PolicySet(Card):
     def _a_checkpoint_has_a_step(self) -> PolicySet:
         if (self.policy == "checkpoint") != (self.env_steps is not None):
             raise ValueError("env_steps: belongs to policy checkpoint, and to no other")
+        if not self.bundled and self.policy == "recorded":
+            raise ValueError("bundled: only sets with policy random or checkpoint are collected")
         return self
 
     def why_too_small(self, count: int) -> str | None:

@@ -363,7 +363,8 @@ def collect(
 
     With --set, rolls out the policies of another set: uniformly random actions, or the policy that
     the expert had after some steps, to which it is trained first. The same command resumes a
-    training that was stopped.
+    training that was stopped. The policy of a set that the suite does not bundle is stored beside
+    it, under experts/.
 
     Example: imitbench demos collect --suite classic --to my-demos
     """
@@ -399,7 +400,7 @@ def _collect_set(
     from imitbench.bench.stopping import RunStoppedError
     from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
-    from imitbench.experts.demonstrations import collect_set
+    from imitbench.experts.demonstrations import collect_set, set_digest
     from imitbench.experts.measurement import measure_set, update_set_returns
 
     suite_card = find_suite(suite)
@@ -420,6 +421,7 @@ def _collect_set(
                 env_id,
                 own,
                 name,
+                suite_card.origin.folder,
                 target,
                 command=command,
                 progress=lambda step, mean: note(f"  {step:>9,} steps  mean return {mean:.2f}"),
@@ -427,10 +429,11 @@ def _collect_set(
         except RunStoppedError:
             note("stopped; the same command resumes from a checkpoint")
             raise typer.Exit(130) from None
-        folder = target / own.sets[name].repo
-        rows.append(_collected(env_id, folder, trajectories))
+        rows.append(_collected(env_id, target / own.sets[name].repo, trajectories))
         if card is not None:
-            update_set_returns(card, name, {env_id: measure_set(trajectories, folder, command)})
+            digest = set_digest(env_id, own, name, suite_card.origin.folder, target)
+            measured = measure_set(trajectories, digest, command)
+            update_set_returns(card, name, {env_id: measured})
     if json:
         print_json(rows)
 

@@ -23,7 +23,7 @@ from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError, did_you_mean
 from imitbench.untrusted.files import read_content
 from imitbench.util.extras import import_extra
-from imitbench.util.files import user_cache
+from imitbench.util.files import make_once, user_cache
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -149,13 +149,10 @@ def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
     digest = _digest(folder)
     copy = (cache or user_cache()) / "minari" / name.replace("/", "-") / digest[:32]
     environment_id = _environment_id(folder)
-    if not copy.exists():
-        source = MinariSource(name)
-        try:
-            convert_demonstrations(source, copy, environment_id=environment_id)
-        except (InputError, OSError):
-            if not copy.exists():  # otherwise, another process was faster
-                raise
+    make_once(
+        copy,
+        lambda: convert_demonstrations(MinariSource(name), copy, environment_id=environment_id),
+    )
     return MinariCopy(copy, environment_id)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shutil
 from collections.abc import Callable
@@ -15,37 +14,29 @@ import yaml
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.bench.environments import make_environment, make_training_environments
-from imitbench.bench.seeding import derive_seed
+from imitbench.bench.collection import random_policy, sample_demonstrations
+from imitbench.bench.environments import make_environment
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.cards.plugins import SUITE_CARD
-from imitbench.cards.success import SuccessRule
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
-from imitbench.data import rollout
 from imitbench.data.conversion import ConversionSummary, convert_demonstrations
 from imitbench.data.demonstrations import write_demonstrations
 from imitbench.data.trajectory_source import TrajectorySource
-from imitbench.data.types import Observation, TrajectoryWithRew
+from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_listed_environment
-from imitbench.experts.measurement import spaces_of
 from imitbench.experts.training import Progress, train_until
-from imitbench.policies.base import RandomPolicy
-from imitbench.policies.storage import load_policy
+from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.store.artifact_files import content_files, recipe_digest
 from imitbench.untrusted import gate
-from imitbench.util.files import atomic_write_text, check_new_folder, new_folder
+from imitbench.util.files import atomic_write_text, check_new_folder, digest_files, new_folder
 
 MAX_FILE_BYTES = 5_000_000
 """Largest size of a bundled file."""
 
 MAX_SET_BYTES = 20_000_000
 """Largest size of all files of a set together."""
-
-_PRECISION = 1e-6
-"""Relative error, absolute below 1, up to which float64 is stored as float32."""
-
-_ENVIRONMENTS = 8
 
 
 def collect_demonstrations(
@@ -101,6 +92,7 @@ def collect_set(
     env_id: str,
     card: EnvironmentCard,
     name: str,
+    root: Path,
     directory: Path,
     *,
     command: str,
@@ -108,13 +100,16 @@ def collect_set(
 ) -> list[TrajectoryWithRew]:
     """Rolls out the policy of a set besides the demonstrations, and writes it like these.
 
-    The policy of a checkpoint is trained first. A training that was stopped resumes.
+    The policy of a checkpoint is trained first. A training that was stopped resumes. If the suite
+    does not bundle the set, its policy is written, too, or is used if the suite has it already.
 
     Args:
         env_id: Gymnasium id.
         card: The environment's card, with the set.
         name: Name of the set on the card.
-        directory: Parent folder; the set is written to `<directory>/<repo>`.
+        root: Folder of the suite.
+        directory: Parent folder; the set is written to `<directory>/<repo>`, and its policy to
+            `<directory>/../experts/<repo>`.
         command: Command line to record.
         progress: Called at each point of the learning curve of a checkpoint's training.
 
@@ -135,10 +130,13 @@ def collect_set(
     check_new_folder(directory / recipe.repo, _check_is_a_set)
     spec = EnvironmentSpec.of_card(env_id, card)
     checkpoints = directory / f".{recipe.repo}.training"
+    stored = Path("experts") / recipe.repo
+    policy: BasePolicy
     if recipe.env_steps is None:
-        spaces_here = spaces_of(spec)
-        policy: BasePolicy = RandomPolicy(spaces_here.observation_space, spaces_here.action_space)
-        who = "uniformly random actions"
+        policy, who = random_policy(spec), "uniformly random actions"
+    elif not recipe.bundled and (root / stored).is_dir():
+        policy = gate.checked(lambda: load_policy(root / stored), root / stored)
+        who = f"the stochastic policy `{recipe.repo}`"
     else:
         made = train_until(env_id, card, recipe.env_steps, checkpoints, progress=progress)
         policy = made.policy
@@ -147,6 +145,8 @@ def collect_set(
             f"the stochastic policy after {made.env_steps:,} of {expert.env_steps:,} steps of a "
             f"training by the recipe of `{expert.repo}`"
         )
+        if not recipe.bundled:
+            save_policy(policy, directory.parent / stored)
     chosen = sample_demonstrations(policy, spec, recipe.trajectories, seed=recipe.seed)
     mean = float(np.mean([trajectory.rews.sum() for trajectory in chosen]))
     title = f"Trajectories of set {name} on {env_id}"
@@ -158,74 +158,23 @@ def collect_set(
     return chosen
 
 
-def sample_demonstrations(
-    policy: BasePolicy,
-    spec: EnvironmentSpec,
-    count: int,
-    *,
-    seed: int,
-    deterministic: bool = False,
-    success: SuccessRule | None = None,
-) -> list[TrajectoryWithRew]:
-    """Rolls out an expert.
+def set_digest(env_id: str, card: EnvironmentCard, name: str, root: Path, directory: Path) -> str:
+    """Returns the digest by which runs pin a set that was collected.
 
     Args:
-        policy: Policy of the expert.
-        spec: Environment to act in.
-        count: Number of whole episodes.
-        seed: Seed of the environments and of sampled actions.
-        deterministic: Whether to use the deterministic policy.
-        success: Episodes that are no success by this rule are left out, and others take their
-            place; `None` to keep all.
-
-    Raises:
-        InputError: Less than a fifth of the episodes succeed.
+        env_id: Gymnasium id.
+        card: The environment's card, with the set.
+        name: Name of the set on the card.
+        root: Folder of the suite.
+        directory: As for `collect_set`.
     """
-    seed = derive_seed(seed, "demonstrations")
-    venv = make_training_environments(spec, _ENVIRONMENTS, seed)
-    rng = np.random.default_rng(seed)
-    kept: list[TrajectoryWithRew] = []
-    tried = 0
-    try:
-        while len(kept) < count:
-            wanted = count - len(kept)
-            if tried >= 5 * count:
-                raise InputError(
-                    f"{spec.id}: only {len(kept)} of {tried} episodes of the expert succeed; "
-                    "improve it, or set fewer trajectories on the suite card"
-                )
-            collected = rollout.generate_trajectories(
-                policy,
-                venv,
-                rollout.make_min_episodes(wanted),
-                rng,
-                deterministic_policy=deterministic,
-            )[:wanted]
-            tried += len(collected)
-            kept += [each for each in collected if success is None or _succeeded(each, success)]
-    finally:
-        venv.close()
-    # Drops infos, which hold only the monitor's statistics.
-    return [
-        dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
-        for trajectory in kept
-    ]
-
-
-def _succeeded(trajectory: TrajectoryWithRew, rule: SuccessRule) -> bool:
-    """Whether an episode is a success by the infos of its steps."""
-    assert trajectory.infos is not None, "rollouts have infos"
-    said = [bool(rule.read(info)) for info in trajectory.infos]
-    return any(said) if rule.when == "ever" else said[-1]
-
-
-def _compact(obs: Observation) -> Observation:
-    """Observations as float32, if the rounding error is within `_PRECISION`."""
-    if not isinstance(obs, np.ndarray) or obs.dtype != np.float64:
-        return obs
-    short = obs.astype(np.float32)
-    error = np.abs(short - obs) / np.maximum(np.abs(obs), 1.0)
-    return short if float(error.max(initial=0.0)) <= _PRECISION else obs
+    recipe = card.sets[name]
+    if recipe.bundled:
+        folder = directory / recipe.repo
+        return digest_files(folder, content_files("dataset", folder, recipe.repo))
+    stored = Path("experts") / recipe.repo
+    policy = root / stored if (root / stored).is_dir() else directory.parent / stored
+    return recipe_digest(policy, EnvironmentSpec.of_card(env_id, card), recipe)
 
 
 def _check_is_a_set(folder: Path) -> None:

@@ -31,9 +31,8 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.episodes import Episodes
 from imitbench.records.runs import EnvironmentSpec, Protocol
-from imitbench.store.artifact_files import content_files
 from imitbench.untrusted.limits import beyond, limits
-from imitbench.util.files import atomic_write_text, digest_files
+from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -225,18 +224,17 @@ def _measure_demonstrations(
 
 
 def measure_set(
-    trajectories: Sequence[TrajectoryWithRew], folder: Path, command: str
+    trajectories: Sequence[TrajectoryWithRew], digest: str, command: str
 ) -> Measurement:
     """Returns the returns of a set of trajectories, for the card of its suite.
 
     Args:
         trajectories: The trajectories of sampled actions, with rewards.
-        folder: Folder of the set in the layout of the hub.
+        digest: Digest by which the set is pinned.
         command: Command line to record.
     """
     returns = np.array([float(trajectory.rews.sum()) for trajectory in trajectories])
-    revision = digest_files(folder, content_files("dataset", folder, folder.name))[:12]
-    return _entry(returns, False, command, revision)
+    return _entry(returns, False, command, digest[:12])
 
 
 def write_measurement(directory: Path, card: EnvironmentCard, measured: PolicyMeasurement) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
+from imitbench.bench.collection import sample_demonstrations
 from imitbench.bench.frozen_reward import frozen
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single_run import TrainingSetup
@@ -20,7 +21,6 @@ from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
-from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.lookup import (
     ListedEnvironment,
     LocatedArtifact,

@@ -30,7 +30,7 @@ from imitbench.records.runs import (
     variant_label,
 )
 from imitbench.stats.normalization import has_scale
-from imitbench.store.artifact_files import content_files
+from imitbench.store.artifact_files import content_files, recipe_digest
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.text_line import one_line
@@ -211,6 +211,17 @@ def _bundled_digest(suite: str, kind: RepoKind, repo: str) -> str:
     return digest_files(folder, content_files(kind, folder, repo))
 
 
+def _due_digest(
+    spec: RunSpec, card: EnvironmentCard, kind: RepoKind, stated: DemoSet | PolicySet | ExpertRecipe
+) -> str:
+    """Returns the digest of what this package has in place of what a run states."""
+    home = stated.home or spec.suite
+    if isinstance(stated, PolicySet) and not stated.bundled:
+        policy = suite_directory(home) / "experts" / stated.repo
+        return recipe_digest(policy, EnvironmentSpec.of_card(spec.environment.id, card), stated)
+    return _bundled_digest(home, kind, stated.repo)
+
+
 def _check_content(located: LocatedRun, findings: Findings) -> None:
     """Checks the digests of a run's demonstrations and expert, if these are stated as bundled."""
     spec, card = located.run.spec, environment_of(located.run.spec)
@@ -229,11 +240,10 @@ def _check_content(located: LocatedRun, findings: Findings) -> None:
     for kind, name, found, stated in pinned:
         if found is None or stated is None or found.repo != stated.repo:
             continue  # another name is a problem already
-        repo = stated.repo
-        due = _bundled_digest(stated.home or spec.suite, kind, repo)
+        due = _due_digest(spec, card, kind, stated)
         if found.digest == due:
             continue
-        what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
+        what = f"{name} {stated.repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
         # Later versions of a suite may bundle other files; results with earlier ones stay valid.
         base, suite = (
             located.run.outcome.references.version.partition("+")[0],

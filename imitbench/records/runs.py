@@ -48,11 +48,12 @@ class ArtifactSpec(AbbreviatedRecord):
     """An expert or a set of demonstrations, pinned by content.
 
     Attributes:
-        source: Where it came from: `bundled`, `hub`, `path:DIR`, `minari` or `minari:NAME`.
+        source: Where it came from: `bundled`, `hub`, `path:DIR`, `minari` or `minari:NAME`; for
+            sets of a mixture also `file` or `collected`.
         repo: Repository name in hub layout, for example `ppo-seals-CartPole-v0`.
         revision: Commit of a hub repository; with `minari`, the start of the set's digest; `None`
             for other sources.
-        digest: SHA-256 over the files that were read.
+        digest: SHA-256 over the files that were read; of a set that was collected, of its recipe.
         home: Bundled suite in whose folder it is, if that is not the suite of the run; serialized
             only then.
         package: Data of an installed package that they are, in place of files; serialized only

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from imitbench.cards.demonstrations import PolicySet
 from imitbench.errors import InputError
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import (
@@ -16,6 +17,8 @@ from imitbench.policies.hub_policy import (
     lerobot_policy_files,
     own_policy_folder,
 )
+from imitbench.records.runs import EnvironmentSpec, canonical_digest
+from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 
 SETTINGS_FILE = "config.yml"
@@ -34,6 +37,30 @@ def content_files(kind: RepoKind, folder: Path, repo: str) -> list[Path]:
         InputError: A file is missing.
     """
     return _demo_files(folder) if kind == "dataset" else _expert_files(folder, repo)
+
+
+def recipe_digest(policy: Path, environment: EnvironmentSpec, recipe: PolicySet) -> str:
+    """Returns a digest of what a set that is not bundled is collected from.
+
+    Args:
+        policy: Folder of the stored policy, if that of a checkpoint acts.
+        environment: Environment of the suite's card.
+        recipe: The set on the card.
+
+    Raises:
+        InputError: The policy is missing.
+    """
+    actor = "random"
+    if recipe.policy != "random":
+        actor = digest_files(policy, content_files("model", policy, recipe.repo))
+    return canonical_digest(
+        {
+            "environment": environment.model_dump(mode="json"),
+            "policy": actor,
+            "seed": recipe.seed,
+            "trajectories": recipe.trajectories,
+        }
+    )
 
 
 def content_bytes(files: Sequence[Path]) -> int:

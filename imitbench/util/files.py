@@ -167,6 +167,27 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def make_once(folder: Path, make: Callable[[], object]) -> Path:
+    """Makes a folder of a cache, unless it is there.
+
+    Several processes may do so at the same time: the first to end wins.
+
+    Args:
+        folder: Its path, which tells its content.
+        make: Makes it by `new_folder`.
+
+    Returns:
+        The folder.
+    """
+    if not folder.exists():
+        try:
+            make()
+        except (InputError, OSError):
+            if not folder.exists():  # otherwise, another process was faster
+                raise
+    return folder
+
+
 def _put(draft: Path, target: Path) -> None:
     """Renames; an old folder is moved aside first, and moved back if renaming fails."""
     if is_empty(target):

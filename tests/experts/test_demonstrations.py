@@ -121,6 +121,8 @@ def test_demands_that_an_expert_meets():
 
 @pytest.fixture
 def collect_set(tmp_path):
+    root = tmp_path
+
     def collect(told=None, expert=None, **recipe):
         card = load_suite("classic").environments[ENV]
         named = card.sets["random"].model_copy(update={"repo": "set", "trajectories": 3, **recipe})
@@ -131,7 +133,8 @@ def collect_set(tmp_path):
             ENV,
             card.model_copy(update=update),
             "mine",
-            tmp_path,
+            root,
+            root / "demos",
             command="test",
             progress=lambda step, _: told.append(step),
         )
@@ -141,7 +144,7 @@ def collect_set(tmp_path):
 
 def test_a_set_of_random_actions_is_written_like_demonstrations(collect_set, tmp_path):
     made = collect_set()
-    found = read_demonstrations(tmp_path / "set")
+    found = read_demonstrations(tmp_path / "demos/set")
     assert len(found) == 3
     for one, other in zip(made, found, strict=True):
         np.testing.assert_array_equal(one.acts, other.acts)
@@ -149,8 +152,8 @@ def test_a_set_of_random_actions_is_written_like_demonstrations(collect_set, tmp
     assert acts.min() < -1.9
     assert acts.max() > 1.9
     assert abs(acts.mean()) < 0.3
-    assert "uniformly random actions" in (tmp_path / "set/README.md").read_text()
-    assert {path.name for path in (tmp_path).iterdir()} == {"set"}
+    assert "uniformly random actions" in (tmp_path / "demos/set/README.md").read_text()
+    assert [path.name for path in (tmp_path / "demos").iterdir()] == ["set"]
 
 
 def test_a_set_of_a_checkpoint_stops_at_its_step_of_the_whole_training(collect_set, tmp_path):
@@ -159,9 +162,9 @@ def test_a_set_of_a_checkpoint_stops_at_its_step_of_the_whole_training(collect_s
     recipe = {"env_steps": 4000, "hyperparameters": {"learning_starts": 40, "batch_size": 8}}
     collect_set(told, recipe, policy="checkpoint", env_steps=150)
     assert told == [200]  # where an episode has ended
-    text = (tmp_path / "set/README.md").read_text()
+    text = (tmp_path / "demos/set/README.md").read_text()
     assert "after 200 of 4,000 steps of a training by the recipe of `sac-Pendulum-v1`" in text
-    assert {path.name for path in (tmp_path).iterdir()} == {"set"}
+    assert [path.name for path in (tmp_path / "demos").iterdir()] == ["set"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""Rolls out policies, and keeps sets of trajectories that no suite bundles in the user's cache."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.bench.artifacts import COLLECTED, ArtifactLocation, collected_sets
+from imitbench.bench.environments import make_environment, make_training_environments
+from imitbench.bench.seeding import derive_seed
+from imitbench.cards.demonstrations import PolicySet
+from imitbench.cards.success import SuccessRule
+from imitbench.data import rollout
+from imitbench.data.demonstrations import write_demonstrations
+from imitbench.data.types import Observation, TrajectoryWithRew
+from imitbench.errors import InputError
+from imitbench.policies.base import RandomPolicy
+from imitbench.policies.storage import load_policy
+from imitbench.records.runs import EnvironmentSpec
+from imitbench.store.artifact_files import recipe_digest
+from imitbench.untrusted import gate
+from imitbench.util.files import make_once, new_folder
+
+_PRECISION = 1e-6
+"""Relative error, absolute below 1, up to which float64 is stored as float32."""
+
+_ENVIRONMENTS = 8
+
+
+def sample_demonstrations(
+    policy: BasePolicy,
+    spec: EnvironmentSpec,
+    count: int,
+    *,
+    seed: int,
+    deterministic: bool = False,
+    success: SuccessRule | None = None,
+) -> list[TrajectoryWithRew]:
+    """Rolls out an expert.
+
+    Args:
+        policy: Policy of the expert.
+        spec: Environment to act in.
+        count: Number of whole episodes.
+        seed: Seed of the environments and of sampled actions.
+        deterministic: Whether to use the deterministic policy.
+        success: Episodes that are no success by this rule are left out, and others take their
+            place; `None` to keep all.
+
+    Raises:
+        InputError: Less than a fifth of the episodes succeed.
+    """
+    seed = derive_seed(seed, "demonstrations")
+    venv = make_training_environments(spec, _ENVIRONMENTS, seed)
+    rng = np.random.default_rng(seed)
+    kept: list[TrajectoryWithRew] = []
+    tried = 0
+    try:
+        while len(kept) < count:
+            wanted = count - len(kept)
+            if tried >= 5 * count:
+                raise InputError(
+                    f"{spec.id}: only {len(kept)} of {tried} episodes of the expert succeed; "
+                    "improve it, or set fewer trajectories on the suite card"
+                )
+            collected = rollout.generate_trajectories(
+                policy,
+                venv,
+                rollout.make_min_episodes(wanted),
+                rng,
+                deterministic_policy=deterministic,
+            )[:wanted]
+            tried += len(collected)
+            kept += [each for each in collected if success is None or _succeeded(each, success)]
+    finally:
+        venv.close()
+    # Drops infos, which hold only the monitor's statistics.
+    return [
+        dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
+        for trajectory in kept
+    ]
+
+
+def _succeeded(trajectory: TrajectoryWithRew, rule: SuccessRule) -> bool:
+    """Whether an episode is a success by the infos of its steps."""
+    assert trajectory.infos is not None, "rollouts have infos"
+    said = [bool(rule.read(info)) for info in trajectory.infos]
+    return any(said) if rule.when == "ever" else said[-1]
+
+
+def _compact(obs: Observation) -> Observation:
+    """Observations as float32, if the rounding error is within `_PRECISION`."""
+    if not isinstance(obs, np.ndarray) or obs.dtype != np.float64:
+        return obs
+    short = obs.astype(np.float32)
+    error = np.abs(short - obs) / np.maximum(np.abs(obs), 1.0)
+    return short if float(error.max(initial=0.0)) <= _PRECISION else obs
+
+
+def random_policy(spec: EnvironmentSpec) -> RandomPolicy:
+    """Returns uniformly random actions in an environment."""
+    env = make_environment(spec)
+    env.close()
+    return RandomPolicy(env.observation_space, env.action_space)
+
+
+def collect_into_cache(
+    policy: Path,
+    spec: EnvironmentSpec,
+    recipe: PolicySet,
+    suite: str,
+    announce: Callable[[], None],
+) -> ArtifactLocation:
+    """Rolls out the policy of a set that is not bundled, unless the cache has its trajectories.
+
+    Args:
+        policy: Folder of the stored policy, if that of a checkpoint acts.
+        spec: Environment of the suite's card.
+        recipe: The set on the card.
+        suite: Name of the suite, for messages.
+        announce: Called before the set is collected.
+
+    Returns:
+        The set, pinned by what it is collected from.
+
+    Raises:
+        InputError: The policy cannot be read.
+    """
+    digest, root = recipe_digest(policy, spec, recipe), collected_sets()
+
+    def collect() -> None:
+        announce()
+        actor: BasePolicy
+        if recipe.policy == "random":
+            actor = random_policy(spec)
+        else:
+            actor = gate.checked(lambda: load_policy(policy), policy)
+        chosen = sample_demonstrations(actor, spec, recipe.trajectories, seed=recipe.seed)
+        with new_folder(root / digest) as folder:
+            write_demonstrations(folder, chosen)
+
+    make_once(root / digest, collect)
+    return ArtifactLocation(root, "demos", COLLECTED, recipe.repo, digest, suite)
