@@ -113,6 +113,11 @@ NOT_BY_HAND = {
         "imitation dagger --expert human --env seals/Parabola-v0", "cannot be rendered here"
     ),
     "no controls": ("imitation dagger --expert human --env Humanoid-v5", "have 17 numbers"),
+    "no file of controls": (
+        "imitation dagger --expert human --controls keys.yaml", "keys.yaml: cannot be read"
+    ),
+    "too fast": ("imitation dagger --expert human --rate 5000", "--rate 5000.0: Input should be"),
+    "no port": ("imitation dagger --expert human --port 99999", "--port 99999: Input should be"),
 }  # fmt: skip
 
 

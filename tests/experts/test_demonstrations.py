@@ -163,7 +163,9 @@ def test_a_set_of_a_checkpoint_stops_at_its_step_of_the_whole_training(collect_s
     collect_set(told, recipe, policy="checkpoint", env_steps=150)
     assert told == [200]  # where an episode has ended
     text = (tmp_path / "demos/set/README.md").read_text()
-    assert "after 200 of 4,000 steps of a training by the recipe of `sac-Pendulum-v1`" in text
+    assert (
+        "after 200 of 4,000 steps of a training by the recipe of `sac-Pendulum-v1`, seed 0" in text
+    )
     assert [path.name for path in (tmp_path / "demos").iterdir()] == ["set"]
 
 
