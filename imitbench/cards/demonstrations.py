@@ -107,6 +107,7 @@ class PolicySet(Card):
         source: File, folder or set of Minari that it is converted from, relative to the suite's
             folder; `null` for the suite's own files.
         env_steps: Steps of that training up to the checkpoint, with the schedules of the whole.
+        training_seed: Seed of that training; `null` for the expert's.
         seed: Seed of the collection.
         home: Bundled suite in whose folder it is; `null` for the suite of this card.
         returns: Returns of the trajectories in the set; `null` where no rewards were recorded.
@@ -118,6 +119,7 @@ class PolicySet(Card):
     bundled: bool = True
     source: str | None = Field(default=None, min_length=1)
     env_steps: int | None = Field(default=None, ge=1)
+    training_seed: int | None = Field(default=None, ge=0)
     seed: int = 0
     home: str | None = None
     returns: Measurement | None = None

@@ -138,12 +138,15 @@ def collect_set(
         policy = gate.checked(lambda: load_policy(root / stored), root / stored)
         who = f"the stochastic policy `{recipe.repo}`"
     else:
-        made = train_until(env_id, card, recipe.env_steps, checkpoints, progress=progress)
-        policy = made.policy
         expert = card.expert_in(env_id)
+        if recipe.training_seed is not None:
+            expert = expert.model_copy(update={"seed": recipe.training_seed})
+        own = card.model_copy(update={"expert": expert})
+        made = train_until(env_id, own, recipe.env_steps, checkpoints, progress=progress)
+        policy = made.policy
         who = (
             f"the stochastic policy after {made.env_steps:,} of {expert.env_steps:,} steps of a "
-            f"training by the recipe of `{expert.repo}`"
+            f"training by the recipe of `{expert.repo}`, seed {expert.seed}"
         )
         if not recipe.bundled:
             save_policy(policy, directory.parent / stored)

@@ -38,7 +38,7 @@ FASTER = {
     **SOON, "gamma": "0.95", "actor_learning_rate": "0.001", "critic_learning_rate": "0.001",
 }  # fmt: skip
 SETTINGS = {
-    "act": {"chunk": "4", "temporal_ensembling": "false", "learning_rate": "0.001"},
+    "act": {"chunk": "2", "temporal_ensembling": "false", "learning_rate": "0.001"},
     "adril": FASTER,
     "bco": {"learning_starts": "1000"},
     "csil": {"bc_updates": "1000", "critic_updates": "500"},
