@@ -1,6 +1,7 @@
 """Commands on single policies and files know the environments of a user's suite."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -67,6 +68,30 @@ def test_its_source_is_run_only_where_it_is_named(suite, tmp_path):
     line = refusal(call_imitbench(*words, cwd=tmp_path))
     assert "--suite" in line
     assert call_imitbench(*words, "--suite", suite, cwd=tmp_path).code == 0
+
+
+@pytest.mark.slow
+def test_its_sets_need_not_be_stored(suite, env, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / suite.name
+    shutil.copytree(suite, folder)
+    document = yaml.safe_load((folder / "suite.yaml").read_text())
+    recipe = {"repo": "any", "trajectories": 3, "policy": "random", "bundled": False}
+    document["environments"][env]["sets"] = {"random": recipe}
+    (folder / "suite.yaml").write_text(yaml.safe_dump(document))
+    call("demos", "collect", "--suite", folder, "--set", "random", "--to", tmp_path / "look",
+         "--card", folder / "suite.yaml")  # fmt: skip
+    card = yaml.safe_load((folder / "suite.yaml").read_text())["environments"][env]
+    assert card["sets"]["random"]["returns"]["episodes"] == 3
+    words = ("run", "--algo", "bc", "--suite", folder, "--budget", "quick", "--seeds", "1",
+             "--n-demos", "1", "--mixture", "random:2", "--out", tmp_path / "runs")  # fmt: skip
+    ended = call_imitbench(*words, "--dry-run", cwd=tmp_path)
+    assert ended.code == 0
+    assert f"{env}: collecting set random, 3 trajectories" in ended.err
+    assert call_imitbench(*words, cwd=tmp_path).code == 0
+    [run] = (tmp_path / "runs").rglob("spec.json")
+    [part] = json.loads(run.read_text())["demos"]["supplement"]
+    assert part["digest"].startswith(card["sets"]["random"]["returns"]["revision"])
 
 
 @pytest.mark.parametrize("words", [("experts", "convert"), ("demos", "convert")])
