@@ -1,15 +1,15 @@
-"""Rolls out policies, and keeps sets of trajectories that no suite bundles in the user's cache."""
+"""Rolls out policies: demonstrations, and sets of trajectories that no suite bundles."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.bench.artifacts import COLLECTED, ArtifactLocation, collected_sets
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.demonstrations import PolicySet
@@ -21,9 +21,9 @@ from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.store.artifact_files import recipe_digest
 from imitbench.untrusted import gate
-from imitbench.util.files import make_once, new_folder
+from imitbench.util.files import new_folder
+from imitbench.util.text_line import one_line
 
 _PRECISION = 1e-6
 """Relative error, absolute below 1, up to which float64 is stored as float32."""
@@ -52,10 +52,12 @@ def sample_demonstrations(
             place; `None` to keep all.
 
     Raises:
-        InputError: Less than a fifth of the episodes succeed.
+        InputError: Less than a fifth of the episodes succeed, or the environment does not accept
+            its arguments.
     """
     seed = derive_seed(seed, "demonstrations")
-    venv = make_training_environments(spec, _ENVIRONMENTS, seed)
+    with _arguments_accepted(spec):
+        venv = make_training_environments(spec, _ENVIRONMENTS, seed)
     rng = np.random.default_rng(seed)
     kept: list[TrajectoryWithRew] = []
     tried = 0
@@ -102,46 +104,45 @@ def _compact(obs: Observation) -> Observation:
 
 
 def random_policy(spec: EnvironmentSpec) -> RandomPolicy:
-    """Returns uniformly random actions in an environment."""
-    env = make_environment(spec)
+    """Returns uniformly random actions in an environment.
+
+    Raises:
+        InputError: The environment does not accept its arguments.
+    """
+    with _arguments_accepted(spec):
+        env = make_environment(spec)
     env.close()
     return RandomPolicy(env.observation_space, env.action_space)
 
 
-def collect_into_cache(
-    policy: Path,
-    spec: EnvironmentSpec,
-    recipe: PolicySet,
-    suite: str,
-    announce: Callable[[], None],
-) -> ArtifactLocation:
-    """Rolls out the policy of a set that is not bundled, unless the cache has its trajectories.
+@contextmanager
+def _arguments_accepted(spec: EnvironmentSpec) -> Iterator[None]:
+    try:
+        yield
+    except TypeError as error:
+        raise InputError(
+            f"{spec.id}: does not accept its arguments ({one_line(error)}); correct kwargs on the "
+            "suite's card"
+        ) from error
+
+
+def collect_into(folder: Path, policy: Path, spec: EnvironmentSpec, recipe: PolicySet) -> None:
+    """Rolls out the policy of a set that is not bundled, and writes its trajectories.
 
     Args:
+        folder: Folder to make.
         policy: Folder of the stored policy, if that of a checkpoint acts.
         spec: Environment of the suite's card.
         recipe: The set on the card.
-        suite: Name of the suite, for messages.
-        announce: Called before the set is collected.
-
-    Returns:
-        The set, pinned by what it is collected from.
 
     Raises:
-        InputError: The policy cannot be read.
+        InputError: The policy cannot be read, or the environment does not accept its arguments.
     """
-    digest, root = recipe_digest(policy, spec, recipe), collected_sets()
-
-    def collect() -> None:
-        announce()
-        actor: BasePolicy
-        if recipe.policy == "random":
-            actor = random_policy(spec)
-        else:
-            actor = gate.checked(lambda: load_policy(policy), policy)
-        chosen = sample_demonstrations(actor, spec, recipe.trajectories, seed=recipe.seed)
-        with new_folder(root / digest) as folder:
-            write_demonstrations(folder, chosen)
-
-    make_once(root / digest, collect)
-    return ArtifactLocation(root, "demos", COLLECTED, recipe.repo, digest, suite)
+    actor: BasePolicy
+    if recipe.policy == "random":
+        actor = random_policy(spec)
+    else:
+        actor = gate.checked(lambda: load_policy(policy), policy)
+    chosen = sample_demonstrations(actor, spec, recipe.trajectories, seed=recipe.seed)
+    with new_folder(folder) as draft:
+        write_demonstrations(draft, chosen)

@@ -31,6 +31,8 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.cards.demonstrations import PolicySet, mixture_text
 from imitbench.errors import InputError
 from imitbench.records.runs import DemoSpec, EnvironmentSpec, RunSpec, SupplementSpec
+from imitbench.store.artifact_files import recipe_digest
+from imitbench.util.files import make_once
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
 
@@ -136,8 +138,6 @@ def locate_set(
     home = recipe.home if demos.source == "bundled" else None
     if recipe.bundled or demos.source != "bundled":
         return dataclasses.replace(demos, repo=recipe.repo, home=home, package=None)
-    from imitbench.bench.collection import collect_into_cache
-
     root = demos.root if home is None else suite_directory(home)
     policy = root / "experts" / recipe.repo
     if recipe.policy == "checkpoint" and not policy.is_dir():
@@ -146,13 +146,16 @@ def locate_set(
             f"{suite} --set {name} --to {root / 'demos'}` trains it"
         )
     spec = EnvironmentSpec.of_card(env_id, card)
-    return collect_into_cache(
-        policy,
-        spec,
-        recipe,
-        suite,
-        lambda: notify(f"{env_id}: collecting set {name}, {recipe.trajectories} trajectories"),
-    )
+    digest, cached = recipe_digest(policy, spec, recipe), collected_sets()
+
+    def collect() -> None:
+        from imitbench.bench.collection import collect_into  # imports the simulators
+
+        notify(f"{env_id}: collecting set {name}, {recipe.trajectories} trajectories")
+        collect_into(cached / digest, policy, spec, recipe)
+
+    make_once(cached / digest, collect)
+    return ArtifactLocation(cached, "demos", COLLECTED, recipe.repo, digest, suite)
 
 
 def _own_location(name: str, source: str, suite: str) -> ArtifactLocation:

@@ -128,7 +128,9 @@ class PolicySet(Card):
     def _a_checkpoint_has_a_step(self) -> PolicySet:
         if (self.policy == "checkpoint") != (self.env_steps is not None):
             raise ValueError("env_steps: belongs to policy checkpoint, and to no other")
-        if not self.bundled and self.policy == "recorded":
+        if self.training_seed is not None and self.policy != "checkpoint":
+            raise ValueError("training_seed: belongs to policy checkpoint, and to no other")
+        if not self.bundled and (self.policy == "recorded" or self.source is not None):
             raise ValueError("bundled: only sets with policy random or checkpoint are collected")
         return self
 

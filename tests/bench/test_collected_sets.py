@@ -119,9 +119,28 @@ def test_a_policy_that_is_missing_is_refused_with_the_command_that_trains_it(sui
     assert run_on(suite, "random:2").demos.mixture == {"random": 2}
 
 
-def test_a_recorded_set_cannot_be_left_out():
-    with pytest.raises(ValueError, match="bundled: only sets with policy random or checkpoint"):
-        PolicySet(repo="any", trajectories=1, bundled=False)
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({"bundled": False}, "bundled: only sets with policy random or checkpoint"),
+        ({"bundled": False, "policy": "random", "source": "x"}, "bundled: only sets with policy"),
+        ({"policy": "random", "training_seed": 1}, "training_seed: belongs to policy checkpoint"),
+    ],
+)
+def test_recipes_that_contradict_themselves_are_refused(recipe, said):
+    with pytest.raises(ValueError, match=said):
+        PolicySet(repo="any", trajectories=1, **recipe)
+
+
+@pytest.mark.parametrize("mixture", ["medium:1", "random:1"])
+def test_arguments_that_do_not_fit_are_refused_in_one_line(suite, mixture):
+    document = yaml.safe_load((suite / "suite.yaml").read_text())
+    document["environments"][ENV]["kwargs"] = {"nonsense": 1}
+    (suite / "suite.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(InputError, match=r"not accept its arguments .*correct kwargs") as found:
+        run_on(suite, mixture)
+    assert "\n" not in str(found.value)
+    assert not list((user_cache() / "sets").glob("*"))
 
 
 def test_collecting_a_set_stores_its_policy_and_uses_it_afterwards(suite, tmp_path):

@@ -121,8 +121,6 @@ def test_demands_that_an_expert_meets():
 
 @pytest.fixture
 def collect_set(tmp_path):
-    root = tmp_path
-
     def collect(told=None, expert=None, **recipe):
         card = load_suite("classic").environments[ENV]
         named = card.sets["random"].model_copy(update={"repo": "set", "trajectories": 3, **recipe})
@@ -133,8 +131,8 @@ def collect_set(tmp_path):
             ENV,
             card.model_copy(update=update),
             "mine",
-            root,
-            root / "demos",
+            tmp_path,
+            tmp_path / "demos",
             command="test",
             progress=lambda step, _: told.append(step),
         )
@@ -153,6 +151,7 @@ def test_a_set_of_random_actions_is_written_like_demonstrations(collect_set, tmp
     assert acts.max() > 1.9
     assert abs(acts.mean()) < 0.3
     assert "uniformly random actions" in (tmp_path / "demos/set/README.md").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["demos"]
     assert [path.name for path in (tmp_path / "demos").iterdir()] == ["set"]
 
 
@@ -166,6 +165,7 @@ def test_a_set_of_a_checkpoint_stops_at_its_step_of_the_whole_training(collect_s
     assert (
         "after 200 of 4,000 steps of a training by the recipe of `sac-Pendulum-v1`, seed 0" in text
     )
+    assert [path.name for path in tmp_path.iterdir()] == ["demos"]
     assert [path.name for path in (tmp_path / "demos").iterdir()] == ["set"]
 
 
