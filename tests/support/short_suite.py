@@ -28,10 +28,14 @@ def write_short_suite(folder, env="Pendulum-v1", suite="classic", steps=10, **bu
         card["kwargs"] = {**card.get("kwargs", {}), "max_episode_steps": steps}
         card["max_episode_steps"] = steps
         card["budgets"]["quick"] |= {"batches": 20, "env_steps": 64, **budget}
-        sets = [each["repo"] for each in card.get("sets", {}).values()]
+        # A set without bundled trajectories collects 20,000 steps of its own before a first run.
+        card["sets"] = {
+            name: kept for name, kept in card.get("sets", {}).items() if kept.get("bundled", True)
+        }
+        sets = [kept["repo"] for kept in card["sets"].values()]
         demos = [f"demos/{repo}" for repo in (card["demos"]["repo"], *sets)]
-        for place in (f"experts/{card['expert']['repo']}", *demos):
-            shutil.copytree(bundled / place, folder / place)
+        for part in (f"experts/{card['expert']['repo']}", *demos):
+            shutil.copytree(bundled / part, folder / part)
     document |= {"name": folder.name, "environments": chosen}
     known = {name for card in chosen.values() for name in card.get("sets", {})}
     document["regimes"] = {
