@@ -89,6 +89,7 @@ def test_an_address_without_a_choice_shows_the_best_of_the_largest_table(opened)
 def test_choosing_shows_all_views_and_is_in_the_address(opened):
     watched = opened(f"{FIRST}&m=gail+(team-a)&m=dagger")
     page = watched.page
+    watched.drawn()
     assert sorted(chosen(page)) == ["dagger", "gail"]
     assert shown_views(page) == list(VIEWS)
     said = page.locator("[data-view=verdicts] .lead").inner_text()
@@ -154,8 +155,9 @@ def test_the_keyboard_is_enough(opened):
 
 
 def test_curves_have_lines_of_expert_and_random(opened):
-    page = opened(f"{FIRST}&m=gail+(team-a)&m=dagger").page
-    chart = chart_of(page, "curves")
+    watched = opened(f"{FIRST}&m=gail+(team-a)&m=dagger")
+    watched.drawn()
+    chart = chart_of(watched.page, "curves")
     assert chart.locator("line.anchor").count() == 2
     assert {"expert", "random"} <= set(chart.locator("text").all_text_contents())
     assert chart.locator("path.curve").count() == 2

@@ -37,6 +37,7 @@ def drill_into(watched, environment):
     details = watched.page.locator("details.environment", has_text=environment)
     details.locator("summary").click()
     details.locator("table.runs").wait_for()
+    watched.drawn()
     return details
 
 
@@ -100,6 +101,7 @@ def test_an_environment_opens_into_runs_and_curves(opened):
     details = watched.page.locator("details.environment[open]")
     assert "seals/CartPole-v0" in details.locator("summary").inner_text()
     details.locator("table.runs").wait_for()
+    watched.drawn()
     assert details.locator("table.runs tbody tr").count() == 25
     assert details.locator("svg .run").count() == 25
     runs, curves = details.locator("svg[role=img] > title").all_text_contents()[:2]

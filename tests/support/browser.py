@@ -68,6 +68,12 @@ class Watched:
         self.page.goto(address)
         self.requests.remove(address.partition("#")[0])
 
+    def drawn(self):
+        """Waits until charts have their width, which they learn within the next frame."""
+        self.page.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
     def overflow(self):
         """Returns by how many pixels the page is wider than its window."""
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
