@@ -112,6 +112,20 @@ def show(name: Name, json: options.Json = False) -> None:
         for name, regime in card.all_regimes.items()
     ]
     print_text(f"regimes: {'; '.join(told)}")
+    if sets := [
+        [
+            error_line(env_id),
+            error_line(set_name),
+            policy_set.policy,
+            policy_set.trajectories,
+            policy_set.returns.mean if policy_set.returns else None,
+            "yes" if policy_set.bundled else "collected at the first run",
+        ]
+        for env_id, environment in card.environments.items()
+        for set_name, policy_set in environment.sets.items()
+    ]:
+        columns = ["policy", "trajectories", "mean return", Column("bundled", rank=1)]
+        print_table(["environment", "set for mixtures", *columns], sets)
 
 
 @app.command("measure")

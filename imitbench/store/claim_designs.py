@@ -107,11 +107,7 @@ def register_claim(out: Path, claim: RegisteredClaim, specs: Iterable[RunSpec]) 
                 claim.design.source,
                 claim.design.setting,
             ):
-                raise InputError(
-                    f"--out {out}: has a check of this claim with other seeds "
-                    f"({_seeds(other.design)}, not {_seeds(claim.design)}); name another --out, or "
-                    "the same seeds to go on with it"
-                )
+                raise InputError(f"--out {out}: {_difference(other.design, claim.design)}")
         ended = [spec for spec in specs if RunDirectory.of(out, spec).has_outcome]
         if ended:
             raise InputError(
@@ -120,6 +116,18 @@ def register_claim(out: Path, claim: RegisteredClaim, specs: Iterable[RunSpec]) 
             )
         write_design(out, claim)
         return claim
+
+
+def _difference(registered: ClaimDesign, asked: ClaimDesign) -> str:
+    if registered.seeds != asked.seeds:
+        return (
+            f"has a check of this claim with other seeds ({_seeds(registered)}, not "
+            f"{_seeds(asked)}); name another --out, or the same seeds to go on with it"
+        )
+    return (
+        f"has a check of this claim with another figure or margin ({registered.claimed:g} within "
+        f"{registered.margin:g}, not {asked.claimed:g} within {asked.margin:g}); name another --out"
+    )
 
 
 def _seeds(design: ClaimDesign) -> str:

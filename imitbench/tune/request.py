@@ -227,14 +227,10 @@ class TuneRequest:
         return {"environments": list(scope.environments)}
 
     @property
-    def recorded_share(self) -> dict[str, Any]:
-        """`search_share` as files have it: left out if it is 1."""
-        return {} if self.search_share == 1 else {"search_share": self.search_share}
-
-    @property
-    def recorded_packs(self) -> dict[str, Any]:
-        """`pack_seeds` as files have it: left out if it is false."""
-        return {"pack_seeds": True} if self.pack_seeds else {}
+    def recorded_training(self) -> dict[str, Any]:
+        """`search_share` and `pack_seeds` as files have them: left out if they are 1 and false."""
+        share = {} if self.search_share == 1 else {"search_share": self.search_share}
+        return share | ({"pack_seeds": True} if self.pack_seeds else {})
 
     @property
     def goal(self) -> Objective:
@@ -352,8 +348,7 @@ class StudySettings(AbbreviatedRecord):
             space=request.space,
             values=request.base,
             first_run=" ".join(first),
-            **request.recorded_share,
-            **request.recorded_packs,
+            **request.recorded_training,
         )
 
     @classmethod

@@ -209,7 +209,9 @@ def test_cards_are_listed_and_shown(imitbench):
     assert "batch_size" in imitbench("algos", "bc").out
     assert json.loads(imitbench("algos", "bc", "--json").out)["name"] == "bc"
     assert "classic" in imitbench("suites").out
-    assert "Pendulum-v1" in imitbench("suites", "show", "classic").out
+    shown = imitbench("suites", "show", "classic").out
+    assert "Pendulum-v1" in shown
+    assert re.search(r"Pendulum-v1 +medium +checkpoint +10 +-806\.759 +yes", shown)
     assert "sac-Pendulum-v1" in imitbench("experts", "list").out
     assert "sac-Pendulum-v1" in imitbench("demos", "list").out
 

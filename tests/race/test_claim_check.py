@@ -71,6 +71,14 @@ def test_other_seeds_are_another_check(check):
     assert "other seeds (2 from 0 to 1, not 3 from 0 to 2); name another --out" in error
 
 
+def test_a_corrected_figure_is_another_check(check):
+    check("--seeds", "2")
+    code, _, error = check("--seeds", "2", claimed_return="400")
+    assert code != 0
+    assert "with another figure or margin (" in error
+    assert ", not 0.8 within 0.1); name another --out" in error
+
+
 def test_results_must_not_be_there_before_the_registration(check, tmp_path):
     words = ["run", "--algo", "random", "--env", ROW["env"], "--seeds", "1", "--budget", "quick"]
     CliRunner().invoke(app, [*words, "--executor", "inline", "-q"], catch_exceptions=False)
