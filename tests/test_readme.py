@@ -4,6 +4,7 @@ Some are made smaller. The first of the README is run as it is by the first stag
 integration.
 """
 
+import re
 import shlex
 
 import pytest
@@ -12,7 +13,7 @@ from support.command_lines import with_options
 from support.hub import serve_hub
 from support.readme import PAGES, README, ROOT, blocks, commands
 
-from imitbench.cards.catalog import load_suite, suite_directory
+from imitbench.cards.catalog import load_suite, suite_directory, suite_names
 
 # Replaced in commands that begin with these words.
 OTHER_OPTIONS = {
@@ -21,6 +22,13 @@ OTHER_OPTIONS = {
     "tune --algo bc": {"--trials": "2"},
     "run --algo preference_comparisons": {"--set": "transfer_steps=2048"},
 }
+
+
+def test_the_table_of_suites_names_all_of_them():
+    section = README.read_text(encoding="utf-8").split("\n## Tasks and regimes\n")[1]
+    rows = [line.split("|")[1] for line in section.split("\n## ")[0].splitlines() if "|" in line]
+    named = re.findall(r"`([\w-]+)`", " ".join(rows))
+    assert sorted(named) == sorted(suite_names())
 
 
 def test_commands_of_make_are_run_by_continuous_integration():
