@@ -25,7 +25,7 @@ OTHER_OPTIONS = {
 
 
 def test_the_table_of_suites_names_all_of_them():
-    section = README.read_text(encoding="utf-8").split("\n## Tasks and regimes\n")[1]
+    section = (ROOT / README).read_text(encoding="utf-8").split("\n## Tasks and regimes\n")[1]
     rows = [line.split("|")[1] for line in section.split("\n## ")[0].splitlines() if "|" in line]
     named = re.findall(r"`([\w-]+)`", " ".join(rows))
     assert sorted(named) == sorted(suite_names())
