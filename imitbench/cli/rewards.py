@@ -24,6 +24,7 @@ from imitbench.executors.options import RunOptions
 from imitbench.records.reward_scores import Optimizer
 from imitbench.records.selection import Selection
 from imitbench.util.name_lists import split_names
+from imitbench.util.text_line import one_line
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
@@ -204,8 +205,9 @@ def measure_rewards(
             found.append(evaluated)
             show(len(found), len(runs))
     collect(out)
-    if why := inconclusive(_board(found, out)):
-        note(why)
+    for runs_alike in _by_conditions(found).values():
+        if why := inconclusive(_board(runs_alike, out)):
+            note(why)
     return found
 
 
@@ -253,14 +255,37 @@ def _document(run: EvaluatedRun) -> dict[str, Any]:
 
 
 def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
+    measured = [run for run in found if run.scores is not None]
+    groups = _by_conditions(measured)
+    for conditions, runs in groups.items():
+        if len(groups) > 1:
+            print_text(f"{conditions}:")
+        _print_group(runs, out)
+    reasons = {why for run in measured if run.scores for why in run.scores.without.values()}
+    for why in sorted(reasons):
+        note(f"n/a: {why}")
+    fresh = sum(run.new for run in measured)
+    note(f"{count(fresh, 'reward')} measured, {len(measured) - fresh} known already in {out}")
+
+
+def _by_conditions(found: Iterable[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+    """Returns the runs that may be averaged, by what they have in common in words."""
+    groups: dict[str, list[EvaluatedRun]] = {}
+    for run in found:
+        learned_from = f", {run.spec.demos.regime}" if run.spec.demos else ""
+        conditions = f"{run.spec.suite}, budget {run.spec.budget.name}{learned_from}"
+        groups.setdefault(one_line(conditions), []).append(run)
+    return dict(sorted(groups.items()))
+
+
+def _print_group(measured: Sequence[EvaluatedRun], out: Path) -> None:
     from imitbench.reward_board.folder import medians
 
-    measured = [each for each in found if each.scores is not None]
     shown = {measure: medians(measured, measure) for measure in _SHOWN}
-    cells = sorted({(each.spec.environment.id, each.spec.algo_label) for each in measured})
+    cells = sorted({(run.spec.environment.id, run.spec.algo_label) for run in measured})
     rows = []
     for cell in cells:
-        runs = sum((each.spec.environment.id, each.spec.algo_label) == cell for each in measured)
+        runs = sum((run.spec.environment.id, run.spec.algo_label) == cell for run in measured)
         values = [shown[measure].get(cell) for measure in _SHOWN]
         numbers = ["n/a" if value is None else f"{value:.2f}" for value in values]
         rows.append([*cell, str(runs), *numbers])
@@ -272,11 +297,6 @@ def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
         "and 0.71 for unrelated rewards."
     )
     _print_policies(measured, out)
-    reasons = {why for each in measured if each.scores for why in each.scores.without.values()}
-    for why in sorted(reasons):
-        note(f"n/a: {why}")
-    fresh = sum(each.new for each in measured)
-    note(f"{count(fresh, 'reward')} measured, {len(measured) - fresh} known already in {out}")
 
 
 def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:

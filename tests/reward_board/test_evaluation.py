@@ -17,6 +17,7 @@ from imitbench.errors import InputError
 from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import RewardProtocol
+from imitbench.records.runs import Budget
 from imitbench.reward_board import evaluation, worker
 from imitbench.reward_board.evaluation import evaluate_reward
 from imitbench.rewards.networks import BasicRewardNet, ConstantRewardNet
@@ -26,9 +27,9 @@ from imitbench.store.run_dir import RunDirectory
 FEW = RewardProtocol(episodes=2, random_rates=(0.5,), samples=32)
 
 
-def write_run(out, seed=0, space=None, constant=None):
+def write_run(out, seed=0, space=None, constant=None, **conditions):
     """A complete run on Pendulum, with the bundled expert as its policy and a random reward."""
-    spec = make_spec(seed=seed, algo="airl")
+    spec = make_spec(seed=seed, algo="airl", **conditions)
     write_finished(out, spec)
     directory = RunDirectory.of(out, spec)
     save_policy(load_policy(find_expert("sac-Pendulum-v1")), directory.policy)
@@ -126,6 +127,17 @@ def test_the_command_stores_what_it_measures_once(out, few):
     assert rows.fetchall() == list(enumerate(stored))
     assert "0 rewards measured, 2 known already" in run("--out", out).stderr
     assert "2 rewards measured, 0 known already" in run("--out", out, "--again").stderr
+
+
+def test_runs_with_other_budgets_are_not_averaged(tmp_path, few):
+    longer = Budget(name="default", unit="env_steps", amount=100_000)
+    write_run(tmp_path, 0)
+    write_run(tmp_path, 1, budget=longer)
+    lines = run("--out", tmp_path).stdout.splitlines()
+    headings = [line for line in lines if line.startswith("classic, budget ")]
+    assert headings == ["classic, budget default:", "classic, budget quick:"]
+    rows = [line.split()[:3] for line in lines if line.startswith("Pendulum-v1")]
+    assert rows == [["Pendulum-v1", "airl", "1"]] * 2
 
 
 def test_jobs_change_no_number(tmp_path, few):
