@@ -22,7 +22,7 @@ AnyTransitions = (
 
 
 class HasLogger:
-    """Something that logs, perhaps with parts that log to the same place."""
+    """Something that logs, perhaps with parts that log to the same logger."""
 
     _logger: HierarchicalLogger
 

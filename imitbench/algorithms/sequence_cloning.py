@@ -57,14 +57,16 @@ class Windows:
     def __init__(self, trajectories: Sequence[Trajectory], device: str | th.device = "cpu") -> None:
         if not trajectories:
             raise ValueError("demonstrations: there are none")
-        if any(first_step(each) for each in trajectories):
+        if any(first_step(trajectory) for trajectory in trajectories):
             raise ValueError("demonstrations: windows need whole episodes; give all their steps")
-        lengths = np.array([len(each) for each in trajectories])
+        lengths = np.array([len(trajectory) for trajectory in trajectories])
         ends = np.cumsum(lengths)
         self.longest = int(lengths.max())
         self._first, self._last = np.repeat(ends - lengths, lengths), np.repeat(ends - 1, lengths)
-        self.obs = np.concatenate([assert_not_dictobs(each.obs)[:-1] for each in trajectories])
-        self.acts = np.concatenate([each.acts for each in trajectories])
+        self.obs = np.concatenate(
+            [assert_not_dictobs(trajectory.obs)[:-1] for trajectory in trajectories]
+        )
+        self.acts = np.concatenate([trajectory.acts for trajectory in trajectories])
         self._obs, self._acts = (
             th.from_numpy(_compact(rows)).to(device) for rows in (self.obs, self.acts)
         )
@@ -126,7 +128,8 @@ class WeightAverage:
         self.policy.set_training_mode(False)
         self._power = power
         self._pairs = [
-            [each.detach() for each in module.parameters()] for module in (self.policy, policy)
+            [parameter.detach() for parameter in module.parameters()]
+            for module in (self.policy, policy)
         ]
 
     def update(self, number: int) -> None:

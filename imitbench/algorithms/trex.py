@@ -111,7 +111,7 @@ def draw_snippets(
         )
     chosen = rng.integers(len(worse), size=options.pairs)
     worse, better = worse[chosen], better[chosen]
-    steps = np.array([len(each) for each in ranked.trajectories])
+    steps = np.array([len(trajectory) for trajectory in ranked.trajectories])
     lengths = np.minimum(options.snippet_length, np.minimum(steps[worse], steps[better]))
     if options.later_start:
         latest = np.minimum(steps[worse], steps[better]) - lengths
@@ -121,7 +121,7 @@ def draw_snippets(
         starts = rng.integers(0, steps[worse] - lengths, endpoint=True)
         later = rng.integers(0, steps[better] - lengths, endpoint=True)
     cuts = zip(
-        *(each.tolist() for each in (better, later, worse, starts, lengths)),
+        *(column.tolist() for column in (better, later, worse, starts, lengths)),
         strict=True,
     )
     every = ranked.trajectories
@@ -206,7 +206,7 @@ class RewardExtrapolation(BaseImitationAlgorithm):
         """
         found = self.ranked()
         space = self.venv.action_space
-        seen = [_only_observations(each, space) for each in found.trajectories]
+        seen = [_only_observations(trajectory, space) for trajectory in found.trajectories]
         ranked = RankedTrajectories(seen, found.values)
         model = PreferenceModel(self.reward_net, noise_prob=self.options.noise_prob)
         options = {
@@ -291,7 +291,7 @@ class TREX(RewardExtrapolation):
     Args:
         demonstrations: The best trajectories, equally good; may be empty.
         supplement: Further trajectories. All must be whole, as snippets are consecutive steps.
-        ranks: Place of each trajectory of `supplement`, shape `(len(supplement),)`, integers:
+        ranks: Rank of each trajectory of `supplement`, shape `(len(supplement),)`, integers:
             greater is better, equal is a tie, from which nothing is learned.
         **kwargs: See `RewardExtrapolation`.
 

@@ -48,8 +48,8 @@ def sample_demonstrations(
         count: Number of whole episodes.
         seed: Seed of the environments and of sampled actions.
         deterministic: Whether to use the deterministic policy.
-        success: Episodes that are no success by this rule are left out, and others take their
-            place; `None` to keep all.
+        success: Episodes that are no success by this rule are left out and replaced by others;
+            `None` to keep all.
 
     Raises:
         InputError: Less than a fifth of the episodes succeed, or the environment does not accept
@@ -77,7 +77,11 @@ def sample_demonstrations(
                 deterministic_policy=deterministic,
             )[:wanted]
             tried += len(collected)
-            kept += [each for each in collected if success is None or _succeeded(each, success)]
+            kept += [
+                trajectory
+                for trajectory in collected
+                if success is None or _succeeded(trajectory, success)
+            ]
     finally:
         venv.close()
     # Drops infos, which hold only the monitor's statistics.

@@ -116,6 +116,6 @@ def hide_actions(trajectories: Sequence[TrajectoryWithRew]) -> list[TrajectoryWi
         The same episodes with `acts` of shape `(steps, 0)`, dtype float32.
     """
     return [
-        dataclasses.replace(each, acts=np.empty((len(each), 0), np.float32), infos=None)
-        for each in trajectories
+        dataclasses.replace(trajectory, acts=np.empty((len(trajectory), 0), np.float32), infos=None)
+        for trajectory in trajectories
     ]

@@ -46,7 +46,7 @@ class Supplement:
     Attributes:
         trajectories: Whole episodes of several policies, in random order, without rewards (NaN)
             and without names of their policies.
-        ranks: Place of each trajectory by its true return, shape `(len(trajectories),)`, dtype
+        ranks: Rank of each trajectory by its true return, shape `(len(trajectories),)`, dtype
             int64: 0 for the worst, equal for equal returns; `None` unless the method's card has
             `needs.ranking`.
     """

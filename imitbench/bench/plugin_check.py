@@ -122,7 +122,7 @@ def main() -> int:
 
 
 def _in_one_line(error: BaseException, question: PluginRequirement) -> str:
-    """Returns an error as one line, with the place in the plug-in's source that raised it."""
+    """Returns an error as one line, with the line of the plug-in's source that raised it."""
     where = ""
     trace = error.__traceback__
     while trace is not None:

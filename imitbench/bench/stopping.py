@@ -117,7 +117,7 @@ def catch_interrupts(*, wanted: bool = True) -> Iterator[InterruptFlag]:
 
     SIGTERM, SIGUSR1 and SIGUSR2, which schedulers send, are only recorded.
 
-    Recording is safer: an exception raised at a random place may be swallowed, by a callback from
+    Recording is safer: an exception raised at a random point may be swallowed, by a callback from
     C or by a finalizer.
 
     Args:

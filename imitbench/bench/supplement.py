@@ -288,7 +288,8 @@ def supplement_of_run(spec: RunSpec, root: Path, *, ranked: bool) -> Supplement 
     mixed = [found[index] for index in rng.permutation(len(found))]
     ranks = ranks_of(mixed) if ranked else None
     hidden = [
-        dataclasses.replace(each, rews=np.full(len(each), math.nan), infos=None) for each in mixed
+        dataclasses.replace(trajectory, rews=np.full(len(trajectory), math.nan), infos=None)
+        for trajectory in mixed
     ]
     return Supplement(hide_actions(hidden) if demos.actions == "hidden" else hidden, ranks)
 
@@ -310,7 +311,9 @@ def _rows(demos: DemoSpec, part: SupplementSpec) -> list[int]:
 def _returns(location: ArtifactLocation) -> npt.NDArray[np.float64]:
     from imitbench.data.demonstrations import read_demonstrations
 
-    return np.array([float(each.rews.sum()) for each in read_demonstrations(location.folder)])
+    return np.array(
+        [float(trajectory.rews.sum()) for trajectory in read_demonstrations(location.folder)]
+    )
 
 
 @cache
@@ -319,7 +322,9 @@ def _check_spaces(demos: ArtifactLocation, location: ArtifactLocation, what: str
 
     demos.files()  # says what is missing
     location.files()
-    (expert,), (other,) = (read_demonstrations(each.folder, rows=[0]) for each in (demos, location))
+    (expert,), (other,) = (
+        read_demonstrations(artifact.folder, rows=[0]) for artifact in (demos, location)
+    )
     for name, own, theirs in (
         ("observations", other.obs, expert.obs),
         ("actions", other.acts, expert.acts),

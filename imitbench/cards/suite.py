@@ -229,7 +229,7 @@ class EnvironmentCard(Card):
         score_one: Mean return of score 1, for an environment without an expert; `null` for the mean
             return of the demonstrators.
         success: When an episode is a success; `null` where returns say all. As the headline, it
-            takes the place of returns in scores.
+            replaces returns in scores.
         measures: Entries of the last step's `info` that evaluations average over episodes, besides
             return and success.
         references: `null` only until `imitbench suites measure` has run.
@@ -500,7 +500,9 @@ class SuiteCard(LocatedCard):
         It is `full` where none fits.
         """
         known = self.all_regimes.values()
-        return next((each for each in known if not regime_mismatch(algorithm, each)), Regime())
+        return next(
+            (regime for regime in known if not regime_mismatch(algorithm, regime)), Regime()
+        )
 
     def with_environments(self, changed: Mapping[str, EnvironmentCard]) -> SuiteCard:
         """Returns a copy with other cards of some environments."""
@@ -531,7 +533,7 @@ def _completed(name: str, entry: Any, environments: dict[str, Any]) -> Any:
     if ":" in name or name == base_name:
         raise ValueError(f"{where}: a variant has a name of its own without ':', such as "
                          f"{base_name}+noise")  # fmt: skip
-    plain = [each for each, card in environments.items() if not _is_variant(card)]
+    plain = [env for env, card in environments.items() if not _is_variant(card)]
     if base_name not in plain:
         raise ValueError(f"{where}.variant_of: must be an environment of this suite that is no "
                          f"variant; {did_you_mean(base_name, plain)}")  # fmt: skip

@@ -101,7 +101,7 @@ EnvironmentWrapper = Annotated[
 
 def disturbances(wrappers: Sequence[EnvironmentWrapper]) -> list[EnvironmentWrapper]:
     """Returns those of the wrappers that change what happens in an environment."""
-    return [each for each in wrappers if not isinstance(each, FlattenObservation)]
+    return [wrapper for wrapper in wrappers if not isinstance(wrapper, FlattenObservation)]
 
 
 def while_training(
@@ -114,4 +114,4 @@ def while_training(
         evaluation_only: Whether disturbances are only there in evaluations.
     """
     left_out = disturbances(wrappers) if evaluation_only else []
-    return [each for each in wrappers if each not in left_out]
+    return [wrapper for wrapper in wrappers if wrapper not in left_out]

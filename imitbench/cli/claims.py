@@ -73,9 +73,11 @@ def claims(
     _check_known(wanted, known)
     sources = find_results(*map(results_location, dict.fromkeys(results))).sources
     runs = [run for source in sources for run in source.runs]
-    compared = [each for each in compare_claims(known, runs) if each.claim.algo in wanted]
+    compared = [
+        comparison for comparison in compare_claims(known, runs) if comparison.claim.algo in wanted
+    ]
     if json:
-        print_json([_document(each) for each in compared])
+        print_json([_document(comparison) for comparison in compared])
         return
     _print(compared)
     note(claims_summary(compared))
@@ -147,7 +149,7 @@ def _print(compared: list[ComparedClaim]) -> None:
     tables = claims_tables(compared).values()
     columns = next(iter(tables)).columns
     print_table(
-        [Column(each.heading, right=each.right, rank=each.rank) for each in columns],
+        [Column(column.heading, right=column.right, rank=column.rank) for column in columns],
         [[cell.shown for cell in row] for table in tables for row in table.rows],
     )
 
@@ -175,32 +177,32 @@ def _show(result: CheckResult, claim: Claim, out: Path, *, json: bool) -> None:
     note(f"{claim.url}; design in {folder}")
 
 
-def _sentence(each: ComparedClaim) -> str:
+def _sentence(comparison: ComparedClaim) -> str:
     from imitbench.published.claim_outcomes import on_one_scale
     from imitbench.report.claims_table import interval_text, verdict_text
 
-    claim, own = each.claim, each.own
+    claim, own = comparison.claim, comparison.own
     assert own is not None  # its runs are there
     both = on_one_scale(claim, own)
     if both is None:
-        return f"{verdict_text(each)}: {claim.text}"
+        return f"{verdict_text(comparison)}: {claim.text}"
     scale, theirs, ours = both
     return (
-        f"{verdict_text(each)}: {claim.text} has {claim.algo} at a {scale} of {theirs:.3f}; here "
-        f"it is {interval_text(ours)} over {own.seeds} seeds of {claim.env}"
+        f"{verdict_text(comparison)}: {claim.text} has {claim.algo} at a {scale} of {theirs:.3f}; "
+        f"here it is {interval_text(ours)} over {own.seeds} seeds of {claim.env}"
     )
 
 
-def _document(each: ComparedClaim) -> dict[str, Any]:
-    own = each.own
+def _document(comparison: ComparedClaim) -> dict[str, Any]:
+    own = comparison.own
     return {
-        "number": each.number,
-        "verdict": each.verdict,
-        "reason": each.reason,
+        "number": comparison.number,
+        "verdict": comparison.verdict,
+        "reason": comparison.reason,
         "claim": {
-            **each.claim.model_dump(mode="json"),
-            "share": each.claim.share,
-            "score": each.claim.score,
+            **comparison.claim.model_dump(mode="json"),
+            "share": comparison.claim.share,
+            "score": comparison.claim.score,
         },
         "own": None
         if own is None

@@ -404,7 +404,7 @@ def _collect_set(
     from imitbench.experts.measurement import measure_set, update_set_returns
 
     suite_card = find_suite(suite)
-    known = {each for own in suite_card.environments.values() for each in own.sets}
+    known = {set_name for own in suite_card.environments.values() for set_name in own.sets}
     selected = select_trained(suite_card, env, "demos")
     chosen = {env_id: own for env_id, own in selected.items() if name in own.sets}
     if not chosen:
@@ -442,7 +442,7 @@ def _collected(
     env_id: str, folder: Path, trajectories: Sequence[TrajectoryWithRew]
 ) -> dict[str, Any]:
     """Tells what was collected, and returns it as a row of JSON."""
-    mean = sum(float(each.rews.sum()) for each in trajectories) / len(trajectories)
+    mean = sum(float(trajectory.rews.sum()) for trajectory in trajectories) / len(trajectories)
     note(f"{folder}: {len(trajectories)} episodes, mean return {mean:.2f}")
     return {
         "env": env_id,

@@ -157,8 +157,8 @@ def evaluate(
         _race(subjects, request, looks, out, json=json)
         return
     loaded = [_load(subject, request) for subject in subjects]
-    check_all_used(request.observation_keys, [each.policy for each in loaded])
-    documents = [_measure(each, request) for each in loaded]
+    check_all_used(request.observation_keys, [subject.policy for subject in loaded])
+    documents = [_measure(subject, request) for subject in loaded]
     if other is not None:
         _compare(documents, request.seed, json=json)
         return
@@ -320,7 +320,7 @@ def _compare(documents: Sequence[dict[str, Any]], seed: int, *, json: bool) -> N
     from imitbench.stats.proportions import exact_p_value
 
     if len({document["env"] for document in documents}) > 1:
-        names = ", ".join(f"{each['policy']} in {each['env']}" for each in documents)
+        names = ", ".join(f"{document['policy']} in {document['env']}" for document in documents)
         raise InputError(f"{names}: were trained in different environments; name one by --env")
     first, second = ({document["env"]: document["returns"]} for document in documents)
     p_value = mean_test(first, second, rng=np.random.default_rng(seed))
@@ -339,8 +339,10 @@ def _compare(documents: Sequence[dict[str, Any]], seed: int, *, json: bool) -> N
         return
     for document in documents:
         _print(document)
-    for what, each in found.items():
-        print_text(f"difference in {what}: {each['difference']:+.3f}, p {each['p']:.3f}")
+    for what, difference in found.items():
+        print_text(
+            f"difference in {what}: {difference['difference']:+.3f}, p {difference['p']:.3f}"
+        )
 
 
 def _document(

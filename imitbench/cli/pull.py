@@ -197,12 +197,18 @@ def _prefetch_minari(suite: str, env: list[str], *, json: bool) -> None:
     card = find_suite(suite)
     found = fetch_sets(card, select_environments(card, env))
     if json:
-        print_json([vars(each) for each in found])
+        print_json([vars(fetched) for fetched in found])
         return
     print_table(
         ["environment", "set", "episodes", "mean return", Column("digest", rank=1)],
         [
-            [each.env_id, each.name, each.episodes, each.mean_return, each.digest[:12]]
-            for each in found
+            [
+                fetched.env_id,
+                fetched.name,
+                fetched.episodes,
+                fetched.mean_return,
+                fetched.digest[:12],
+            ]
+            for fetched in found
         ],
     )

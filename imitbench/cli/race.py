@@ -68,7 +68,7 @@ Scores = Annotated[
         "--scores",
         "What --simulate draws from: results [--out], published, "
         "normal:DIFFERENCE,SPREAD or collapse:DIFFERENCE,SPREAD,RATE.",
-        "PLACE|SHAPE",
+        "DIR|SHAPE",
         completion.results_locations,
     ),
 ]

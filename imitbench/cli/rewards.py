@@ -108,7 +108,7 @@ def evaluate(
             "--again"
         )
     folder = _folder_of(suite)
-    names = [find_suite(each).name if each == folder else each for each in suite]
+    names = [find_suite(name).name if name == folder else name for name in suite]
     protocol = RewardProtocol()
     if reoptimize:
         chosen = OptimizationProtocol(optimizers=parse_optimizers(optimizer))
@@ -221,16 +221,16 @@ def print_rewards(found: Sequence[EvaluatedRun], out: Path, *, json: bool) -> No
         print_json(documents(found))
     else:
         _print_scores(found, out)
-    failed = [each for each in found if each.scores is None]
-    for each in failed:
-        note(f"not measured: {each.spec.label}: {each.problem}")
+    failed = [run for run in found if run.scores is None]
+    for run in failed:
+        note(f"not measured: {run.spec.label}: {run.problem}")
     if failed:
         raise typer.Exit(1)
 
 
 def _folder_of(suites: Sequence[str]) -> str | None:
     """Returns the folder of a suite, if one was given; other suites are bundled."""
-    folders = [each for each in suites if "/" in each]
+    folders = [suite for suite in suites if "/" in suite]
     if len(folders) > 1:
         raise InputError(f"--suite {folders[1]}: name one folder at a time")
     return folders[0] if folders else None
@@ -238,7 +238,7 @@ def _folder_of(suites: Sequence[str]) -> str | None:
 
 def documents(found: Sequence[EvaluatedRun]) -> list[dict[str, Any]]:
     """Returns what was measured as JSON objects."""
-    return [_document(each) for each in found]
+    return [_document(run) for run in found]
 
 
 def _document(run: EvaluatedRun) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
     if not table.rows:
         return
     print_table(
-        [Column(each.heading, right=each.right) for each in table.columns],
+        [Column(column.heading, right=column.right) for column in table.columns],
         [[cell.shown for cell in row] for row in table.rows],
     )
     print_text(f"\n{CAPTION}")
@@ -319,9 +319,9 @@ def _board(measured: Iterable[EvaluatedRun], out: Path) -> tuple[RewardBoardRow,
     from imitbench.store import database
 
     wanted = {
-        each.spec.run_id
-        for each in measured
-        if each.scores and any(score.measure == "score" for score in each.scores.scores)
+        run.spec.run_id
+        for run in measured
+        if run.scores and any(score.measure == "score" for score in run.scores.scores)
     }
     if not wanted:
         return ()
@@ -412,12 +412,15 @@ def _print_picture(picture: RewardPicture) -> None:
     """Prints the correlations along episodes, and the sensitivities."""
     numbers = ("learned_return", "true_return", "spearman", "pearson")
     rows = [
-        [each["behavior"], each["episodes"], *(_rounded(each[name]) for name in numbers)]
-        for each in picture.as_document()["episodes"]
+        [entry["behavior"], entry["episodes"], *(_rounded(entry[name]) for name in numbers)]
+        for entry in picture.as_document()["episodes"]
     ]
     headings = ["behavior", "episodes", "learned return", "true return", "Spearman", "Pearson"]
     print_table(headings, rows)
-    shares = [[each.name, each.kind, _rounded(each.share)] for each in picture.sensitivities]
+    shares = [
+        [sensitivity.name, sensitivity.kind, _rounded(sensitivity.share)]
+        for sensitivity in picture.sensitivities
+    ]
     print_table(["dimension", "of", "sensitivity"], shares)
 
 

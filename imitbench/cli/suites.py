@@ -124,8 +124,8 @@ def show(name: Name, json: options.Json = False) -> None:
         for env_id, environment in card.environments.items()
         for set_name, policy_set in environment.sets.items()
     ]:
-        columns = ["policy", "trajectories", "mean return", Column("bundled", rank=1)]
-        print_table(["environment", "set for mixtures", *columns], sets)
+        columns = ["environment", "set for mixtures", "policy", "trajectories", "mean return"]
+        print_table([*columns, Column("bundled", rank=1)], sets)
 
 
 @app.command("measure")

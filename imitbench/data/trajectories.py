@@ -97,7 +97,7 @@ class TrajectoryWithRew(Trajectory):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Segment(TrajectoryWithRew):
-    """A fragment of an episode, whose place in it is known.
+    """A fragment of an episode, whose start in it is known.
 
     Attributes:
         start: Step of the episode at which it begins, from 0.

@@ -179,7 +179,7 @@ def make_picture(
     rng = np.random.default_rng(seed)
     try:
         played = _play(subject, episodes, seed, rng)
-        behaviors = tuple(behavior(subject.reward, name, each) for name, each in played.items())
+        behaviors = tuple(behavior(subject.reward, name, parts) for name, parts in played.items())
         visited, true = _visited(played, rng)
         names = task.names if task is not None else dimension_names("obs", size)
         sensitivities = permutation_sensitivity(
@@ -194,14 +194,16 @@ def make_picture(
         raise InputError(f"{subject.name}: {error}; the reward cannot be shown") from error
     finally:
         env.close()
-    learned = [rewards for each in behaviors for rewards in each.learned]
+    learned = [rewards for comparison in behaviors for rewards in comparison.learned]
     return RewardPicture(
         reward=subject.name,
         environment=subject.environment.id,
         map=drawn,
         behaviors=behaviors,
         learned_scale=Scale.of(np.concatenate(learned)),
-        true_scale=Scale.of(np.concatenate([r for each in behaviors for r in each.true])),
+        true_scale=Scale.of(
+            np.concatenate([r for comparison in behaviors for r in comparison.true])
+        ),
         sensitivities=sensitivities,
         steps=len(visited),
         seed=seed,
@@ -276,7 +278,7 @@ def _demonstrated(listed: ListedEnvironment | None) -> Array | None:
         return None
     folder = listed.demos
     found = gate.checked(lambda: read_trajectories(folder), folder)
-    return np.concatenate([assert_not_dictobs(each.obs) for each in found])
+    return np.concatenate([assert_not_dictobs(trajectory.obs) for trajectory in found])
 
 
 _Played = dict[str, list[tuple[Steps, Floats]]]
@@ -307,7 +309,7 @@ def _play(subject: RewardSubject, episodes: int, seed: int, rng: np.random.Gener
 
 def _visited(played: _Played, rng: np.random.Generator) -> tuple[Steps, Floats]:
     """Returns the steps of all episodes with their true rewards, or a random part of them."""
-    parts = [part for each in played.values() for part in each]
+    parts = [part for episodes in played.values() for part in episodes]
     fields = (
         np.concatenate([getattr(steps, name) for steps, _ in parts])
         for name in ("obs", "acts", "next_obs", "dones")
@@ -332,7 +334,11 @@ def _plane(
     if dims is None and task is not None:
         return task.plane
     if dims is None:
-        shares = [each.share or 0.0 for each in sensitivities if each.kind == "observation"]
+        shares = [
+            sensitivity.share or 0.0
+            for sensitivity in sensitivities
+            if sensitivity.kind == "observation"
+        ]
         first, second = sorted(np.argsort(shares, kind="stable")[::-1][:2].tolist())
         dims = (first, second)
     low, high = _range(space, visited, dims[0]), _range(space, visited, dims[1])

@@ -84,7 +84,7 @@ class GivenAnswer:
     Attributes:
         key: Name of the answer, made by the page, so that sending it twice stores it once.
         annotator: Number of the person.
-        position: Place in the person's sequence; `None` for imported answers.
+        position: Position in the person's sequence; `None` for imported answers.
         pair: Digest of the pair.
         purpose: Why the pair was shown.
         swapped: Whether the second fragment was on the left.

@@ -115,7 +115,7 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
     with new_folder(folder) as draft:
         source = _open(request)
         steps = _write_clips(source, draft / CLIPS_FOLDER, progress)
-        if request.recorded is not None:  # each fragment at an even place with the next one
+        if request.recorded is not None:  # each fragment at an even index with the next one
             chosen = [(first, first + 1) for first in range(0, len(steps), 2)]
             pairs = _with_obvious(steps, chosen, _pair_generator(request.seed))
         else:

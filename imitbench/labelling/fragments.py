@@ -178,7 +178,7 @@ def _episode(
 ) -> tuple[list[Fragment], int]:
     """Returns consecutive fragments of one episode, and the length of the episode.
 
-    Fragments begin at a random step, so that their places in episodes differ.
+    Fragments begin at a random step, so that their positions in episodes differ.
     """
     obs, _ = env.reset(seed=int(rng.integers(2**31)))
     choose = actor.act(env)

@@ -119,7 +119,7 @@ class PartsChunkPolicy(StatefulPolicy):
         deterministic: bool,
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         def plan(due: th.Tensor) -> th.Tensor:
-            given = {name: each[due] for name, each in inputs.items()}
+            given = {name: feature[due] for name, feature in inputs.items()}
             return self.plan(given, deterministic)[:, : self.executed]
 
         chosen, actions = next_actions(actions, taken, plan)
@@ -137,7 +137,7 @@ class PartsChunkPolicy(StatefulPolicy):
         assert isinstance(sums, th.Tensor)
         plan = self.plan(inputs, deterministic)
         known, newest, total = (
-            each.unsqueeze(-1) for each in (sums[counts], weights[counts], sums[counts + 1])
+            weight.unsqueeze(-1) for weight in (sums[counts], weights[counts], sums[counts + 1])
         )
         average = (average * known + plan * newest) / total
         left = th.cat([average[:, 1:], th.zeros_like(average[:, :1])], dim=1)

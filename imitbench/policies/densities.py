@@ -81,7 +81,7 @@ class Mixture(NamedTuple):
 def spread_components(last: nn.Linear, n_components: int, n_actions: int) -> None:
     """Starts with narrow components all over the range of actions.
 
-    Wide components at the same place all move to the mean of the data, and stay there.
+    Wide components at the same position all move to the mean of the data, and stay there.
 
     Args:
         last: Layer whose outputs `Mixture.of` reads; its bias is changed.

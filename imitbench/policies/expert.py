@@ -145,7 +145,7 @@ _READERS: dict[PolicyKind, Callable[[_Asked], BasePolicy]] = {
         asked.found.policy, *asked.needed_spaces, programs=asked.trust
     ),
 }
-"""Reads a policy of each format; the only place that lists them."""
+"""Reads a policy of each format; formats are listed only here."""
 
 
 def algorithm_name(archive: Sb3Zip) -> str | None:

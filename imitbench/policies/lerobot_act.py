@@ -45,29 +45,31 @@ class _Layer(nn.Module):
     def forward(
         self,
         x: th.Tensor,
-        place: th.Tensor,
+        positions: th.Tensor,
         seen: th.Tensor | None = None,
-        seen_place: th.Tensor | None = None,
+        seen_positions: th.Tensor | None = None,
     ) -> th.Tensor:
         """Maps tokens to tokens, shape (tokens, n, size).
 
         Args:
             x: The tokens.
-            place: Their position embeddings.
+            positions: Their position embeddings.
             seen: Tokens of the encoder.
-            seen_place: Position embeddings of these.
+            seen_positions: Position embeddings of these.
         """
 
         def attend(x: th.Tensor) -> th.Tensor:
-            result: th.Tensor = self.self_attn(x + place, x + place, x, need_weights=False)[0]
+            result: th.Tensor = self.self_attn(x + positions, x + positions, x, need_weights=False)[
+                0
+            ]
             return result
 
         def look(x: th.Tensor) -> th.Tensor:
             assert self.multihead_attn is not None
             assert seen is not None
-            assert seen_place is not None
-            key = seen + seen_place
-            result: th.Tensor = self.multihead_attn(x + place, key, seen, need_weights=False)[0]
+            assert seen_positions is not None
+            key = seen + seen_positions
+            result: th.Tensor = self.multihead_attn(x + positions, key, seen, need_weights=False)[0]
             return result
 
         def feed(x: th.Tensor) -> th.Tensor:
@@ -149,7 +151,7 @@ class ActNetwork(nn.Module):
             Shape (n, chunk, action size).
         """
         del deterministic
-        now = {name: each[:, -1] for name, each in inputs.items()}
+        now = {name: feature[:, -1] for name, feature in inputs.items()}
         latent = self.action_head.weight.new_zeros(len(next(iter(now.values()))), self.latent)
         tokens = [self.encoder_latent_input_proj(latent).unsqueeze(0)]
         if self.state is not None:
@@ -158,18 +160,18 @@ class ActNetwork(nn.Module):
         if self.environment is not None:
             environment = self.encoder_env_state_input_proj(now[self.environment.name])
             tokens.append(environment.unsqueeze(0))
-        places = [self.encoder_1d_feature_pos_embed.weight]
+        embeddings = [self.encoder_1d_feature_pos_embed.weight]
         for image in self.images:
             features = now[image.name]
             for stage in self.backbone.values():
                 features = stage(features)
             seen = self.encoder_img_feat_input_proj(features)
             tokens.append(seen.flatten(2).permute(2, 0, 1))
-            places.append(position_embedding(features, seen.shape[1] // 2))
-        place = th.cat(places).unsqueeze(1)
-        encoded = self.encoder(th.cat(tokens), place)
+            embeddings.append(position_embedding(features, seen.shape[1] // 2))
+        positions = th.cat(embeddings).unsqueeze(1)
+        encoded = self.encoder(th.cat(tokens), positions)
         asked = self.decoder_pos_embed.weight.unsqueeze(1)
         start = th.zeros_like(asked).expand(-1, encoded.shape[1], -1)
-        decoded = self.decoder(start, asked, encoded, place)
+        decoded = self.decoder(start, asked, encoded, positions)
         result: th.Tensor = self.action_head(decoded.transpose(0, 1))
         return result

@@ -178,8 +178,8 @@ def position_embedding(features: th.Tensor, dimension: int) -> th.Tensor:
     frequency = 10_000 ** (2 * index / dimension)
 
     def waves(size: int) -> th.Tensor:
-        place = th.arange(1, size + 1, dtype=th.float32, device=features.device)
-        angle = (place / (place[-1] + 1e-6) * 2 * math.pi).unsqueeze(-1) / frequency
+        position = th.arange(1, size + 1, dtype=th.float32, device=features.device)
+        angle = (position / (position[-1] + 1e-6) * 2 * math.pi).unsqueeze(-1) / frequency
         return th.stack([angle[:, 0::2].sin(), angle[:, 1::2].cos()], dim=-1).flatten(1)
 
     down = waves(rows).unsqueeze(1).expand(rows, columns, -1)

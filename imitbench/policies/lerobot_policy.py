@@ -127,8 +127,8 @@ class LeRobotPolicy(PartsChunkPolicy):
     def plan(self, inputs: dict[str, th.Tensor], deterministic: bool) -> th.Tensor:
         """Plans actions; see `PartsChunkPolicy`."""
         scaled = {
-            name: scaling(each)
-            for (name, each), scaling in zip(inputs.items(), self.scalings, strict=False)
+            name: scaling(feature)
+            for (name, feature), scaling in zip(inputs.items(), self.scalings, strict=False)
         }
         result: th.Tensor = self.network(scaled, deterministic)
         return result
@@ -308,8 +308,8 @@ def _read_statistics(path: Path, name: Any) -> Statistics:
     except ValueError as error:
         raise InputError(f"{file}: not a safetensors file ({one_line(error)})") from error
     found: Statistics = {}
-    for each, value in tensors.items():
-        feature, _, statistic = each.rpartition(".")
+    for key, value in tensors.items():
+        feature, _, statistic = key.rpartition(".")
         found.setdefault(feature, {})[statistic] = value
     return found
 

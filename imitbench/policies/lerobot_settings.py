@@ -62,10 +62,10 @@ class _Settings(BaseModel, extra="forbid", strict=True, frozen=True):
                 f"vision_backbone: {one_line(self.vision_backbone, 40)} cannot be read; readable: "
                 f"{', '.join(BLOCKS)}"
             )
-        if any(len(each.shape) != 3 or each.shape[0] != 3 for each in self.images.values()):
+        if any(len(image.shape) != 3 or image.shape[0] != 3 for image in self.images.values()):
             raise ValueError("input_features: images must have the shape 3, rows, columns")
         flat = [self.input_features.get(name) for name in (STATE, ENVIRONMENT)]
-        if any(each is not None and len(each.shape) != 1 for each in flat):
+        if any(feature is not None and len(feature.shape) != 1 for feature in flat):
             raise ValueError(f"input_features: {STATE} and {ENVIRONMENT} must have one axis")
         if ACTION not in self.output_features:
             raise ValueError(f"output_features: has no {ACTION}")
@@ -74,7 +74,11 @@ class _Settings(BaseModel, extra="forbid", strict=True, frozen=True):
     @property
     def images(self) -> dict[str, FeatureSettings]:
         """Images among the inputs, in order."""
-        return {name: each for name, each in self.input_features.items() if each.type == "VISUAL"}
+        return {
+            name: feature
+            for name, feature in self.input_features.items()
+            if feature.type == "VISUAL"
+        }
 
 
 class ActSettings(_Settings):
@@ -158,7 +162,7 @@ class DiffusionSettings(_Settings):
             raise ValueError("kernel_size: must be odd")
         if STATE not in self.input_features:
             raise ValueError(f"input_features: needs {STATE}")
-        if len({tuple(each.shape) for each in self.images.values()}) > 1:
+        if len({tuple(image.shape) for image in self.images.values()}) > 1:
             raise ValueError("input_features: all images must have one shape")
         self._check_crop()
         return self
@@ -168,7 +172,7 @@ class DiffusionSettings(_Settings):
         for image in self.images.values():
             size = list(self.resize_shape or image.shape[1:])
             kept = list(self.crop_shape or size)
-            if any(each > whole for each, whole in zip(kept, size, strict=True)):
+            if any(cropped > whole for cropped, whole in zip(kept, size, strict=True)):
                 raise ValueError(f"crop_shape: {kept} is larger than the image, {size}")
 
 

@@ -124,7 +124,7 @@ class MazeWaypointPolicy(ScriptedPolicy):
         return dict(self._settings)
 
     def initial_state(self, n_envs: int) -> State:
-        """No plan yet: route as cell numbers (-1 beyond its end), place on it, and lane."""
+        """No plan yet: route as cell numbers (-1 beyond its end), index on it, and lane."""
         return (
             th.full((n_envs, self.map.longest_route), -1, dtype=th.int64),
             th.full((n_envs,), -1, dtype=th.int64),
@@ -137,25 +137,25 @@ class MazeWaypointPolicy(ScriptedPolicy):
         """Chooses one force per environment, shape (n_envs, 2)."""
         assert isinstance(observation, th.Tensor), "the space was checked"
         obs = observation.to("cpu", th.float64).numpy()
-        routes, places, lanes = (part.clone().numpy() for part in state)
+        routes, indices, lanes = (part.clone().numpy() for part in state)
         if deterministic:
             lanes[:] = 0.0
         targets = np.empty((len(obs), 2))
         for row, (goal, point) in enumerate(zip(obs[:, :2], obs[:, 2:4], strict=True)):
             here, there = self.map.cell_at(point), self.map.cell_at(goal)
-            if places[row] < 0 and not deterministic:
+            if indices[row] < 0 and not deterministic:
                 routes[row] = self._drawn(here, there)
-                places[row] = 0
+                indices[row] = 0
                 lanes[row] = self._uniform(2) * 2 * self._lane - self._lane
             else:
-                self._follow(routes[row], places, row, here, there, deterministic)
-            targets[row] = self._target(routes[row, places[row] :], lanes[row], point, goal)
+                self._follow(routes[row], indices, row, here, there, deterministic)
+            targets[row] = self._target(routes[row, indices[row] :], lanes[row], point, goal)
         force = self._gain * (targets - obs[:, 2:4]) - self._damping * obs[:, 4:]
         force = np.clip(force, -self._force, self._force)
         if not deterministic:
             force += self._noise * th.randn(force.shape, dtype=th.float64).numpy()
         chosen = th.as_tensor(np.round(np.clip(force, -1, 1), 2), dtype=th.float32)
-        return chosen, (th.as_tensor(routes), th.as_tensor(places), th.as_tensor(lanes))
+        return chosen, (th.as_tensor(routes), th.as_tensor(indices), th.as_tensor(lanes))
 
     def _uniform(self, count: int) -> npt.NDArray[np.float64]:
         """Draws from [0, 1), shape (count,)."""
@@ -179,7 +179,7 @@ class MazeWaypointPolicy(ScriptedPolicy):
     def _follow(
         self,
         route: npt.NDArray[np.int64],
-        places: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int64],
         row: int,
         here: Cell,
         there: Cell,
@@ -188,12 +188,12 @@ class MazeWaypointPolicy(ScriptedPolicy):
         """Moves on along the route, or begins one from here if the point is beside it."""
         number = self.map.number(here)
         if not deterministic:
-            ahead = np.flatnonzero(route[places[row] : places[row] + 3] == number)
+            ahead = np.flatnonzero(route[indices[row] : indices[row] + 3] == number)
             if len(ahead):
-                places[row] += ahead[0]
+                indices[row] += ahead[0]
                 return
         route[:] = self.map.encoded(self.map.paths(here, there, 0)[0])
-        places[row] = 0
+        indices[row] = 0
 
     def _target(
         self,

@@ -74,15 +74,15 @@ def parse_observation_keys(given: Iterable[str]) -> dict[str, str]:
         InputError: One has no `=`, or names a feature twice.
     """
     found: dict[str, str] = {}
-    for each in given:
-        feature, equals, key = each.partition("=")
+    for option in given:
+        feature, equals, key = option.partition("=")
         if not (feature and equals and key):
             raise InputError(
-                f"{OPTION} {each}: write INPUT=KEY, or INPUT=FIRST:END for some numbers of an "
+                f"{OPTION} {option}: write INPUT=KEY, or INPUT=FIRST:END for some numbers of an "
                 "array, such as observation.state=0:2"
             )
         if feature in found:
-            raise InputError(f"{OPTION} {each}: {feature} was given before; name it once")
+            raise InputError(f"{OPTION} {option}: {feature} was given before; name it once")
         found[feature] = key
     return found
 
@@ -155,7 +155,7 @@ def _find_part(
     given = keys.get(feature.name)
     if given is None:
         if len(wanted) > 1:
-            shown = ", ".join(f"{each.name} {list(each.shape)}" for each in wanted)
+            shown = ", ".join(f"{needed.name} {list(needed.shape)}" for needed in wanted)
             raise InputError(
                 f"{where}: needs {shown}, but observations of the environment are one array of "
                 f"shape {list(space.shape)}; say which numbers are which, such as "
@@ -179,7 +179,7 @@ def _find_part(
 
 def _misnamed(wanted: Iterable[Feature], keys: Mapping[str, str]) -> str:
     """Returns a hint at names that are no inputs of the policy, which may be typing errors."""
-    others = sorted(set(keys) - {each.name for each in wanted})
+    others = sorted(set(keys) - {feature.name for feature in wanted})
     return f"; it has no input {one_line(', '.join(others), 80)}" if others else ""
 
 

@@ -26,7 +26,7 @@ class PushTPlannerPolicy(ScriptedPolicy):
 
     At the start, after each push, and wherever an observation is not what the plan expected, a plan
     is drawn from the best ones that `imitbench.policies.pusht_pushes.plan_pushes` finds, with
-    probabilities proportional to exp(-cost / temperature). The plans start at different places of
+    probabilities proportional to exp(-cost / temperature). The plans start at different points of
     the block, so that demonstrations are multimodal. With `deterministic`, the best plan is taken,
     and its search draws numbers that depend on the observation alone.
 
@@ -95,18 +95,18 @@ class PushTPlannerPolicy(ScriptedPolicy):
         """Chooses one target per environment, shape (n_envs, 2)."""
         assert isinstance(observation, th.Tensor), "the space was checked"
         seen = observation.to("cpu", th.float64).numpy()
-        targets, expected, lengths, places = (part.clone().numpy() for part in state)
+        targets, expected, lengths, indices = (part.clone().numpy() for part in state)
         for row, own in enumerate(seen):
-            place = places[row]
-            going = 0 < place < lengths[row] and _as_expected(own, expected[row, place - 1])
+            index = indices[row]
+            going = 0 < index < lengths[row] and _as_expected(own, expected[row, index - 1])
             if not going:
                 plan = self._plan(own, deterministic)
-                lengths[row], places[row] = len(plan.targets), 0
+                lengths[row], indices[row] = len(plan.targets), 0
                 targets[row, : lengths[row]] = plan.targets
                 expected[row, : lengths[row]] = plan.expected
-        chosen = targets[np.arange(len(seen)), places]
-        places += 1
-        memory = tuple(th.as_tensor(part) for part in (targets, expected, lengths, places))
+        chosen = targets[np.arange(len(seen)), indices]
+        indices += 1
+        memory = tuple(th.as_tensor(part) for part in (targets, expected, lengths, indices))
         return th.as_tensor(chosen), memory
 
     def _plan(self, observation: npt.NDArray[np.float64], deterministic: bool) -> Plan:

@@ -71,13 +71,13 @@ class _Pushes:
 
     Attributes:
         edge: Edge of the outline at which each begins.
-        place: Place on the edge, from 0 to 1.
+        position: Position on the edge, from 0 to 1.
         slant: Angle between push and normal of the edge, in radians.
         length: Pixels that the block's edge moves.
     """
 
     edge: npt.NDArray[np.int64]
-    place: Array
+    position: Array
     slant: Array
     length: Array
 
@@ -87,7 +87,7 @@ class _Pushes:
     def followed_by(self, other: _Pushes) -> _Pushes:
         joined: list[Any] = [
             np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in ("edge", "place", "slant", "length")
+            for name in ("edge", "position", "slant", "length")
         ]
         return _Pushes(*joined)
 
@@ -98,7 +98,7 @@ class _Pushes:
         inward = np.stack([-along[:, 1], along[:, 0]], 1)[self.edge]
         cos, sin = np.cos(self.slant)[:, None], np.sin(self.slant)[:, None]
         direction = inward * cos + np.stack([-inward[:, 1], inward[:, 0]], 1) * sin
-        touched = corners[self.edge] + edges[self.edge] * self.place[:, None]
+        touched = corners[self.edge] + edges[self.edge] * self.position[:, None]
         return touched - direction * (AGENT_RADIUS + _GAP) / cos, direction
 
 
@@ -123,7 +123,7 @@ def _changed(best: _Pushes, count: int, scale: float, rng: np.random.Generator) 
     shift = rng.normal(0, 8.0 * scale, count) / _EDGE_LENGTHS[edge]
     return _Pushes(
         edge,
-        np.clip(best.place[row] + shift, 0.02, 0.98),
+        np.clip(best.position[row] + shift, 0.02, 0.98),
         np.clip(best.slant[row] + rng.normal(0, 0.12 * scale, count), -_WIDEST, _WIDEST),
         np.maximum(0.5, best.length[row] * np.exp(rng.normal(0, 0.25 * scale, count))),
     )
@@ -134,8 +134,8 @@ def plan_pushes(
 ) -> list[Plan]:
     """Searches for pushes that bring the block closer to the goal.
 
-    Pushes are drawn at random places of the block's outline and simulated from there, and the best
-    are refined twice (the cross-entropy method, Rubinstein 1999). Of the best that differ, the
+    Pushes are drawn at random positions on the block's outline and simulated from there, and the
+    best are refined twice (the cross-entropy method, Rubinstein 1999). Of the best that differ, the
     whole plans are simulated, with the way around the block.
 
     Args:
@@ -157,7 +157,7 @@ def plan_pushes(
     for scale in _SCALES:
         best = np.argsort(costs)[:_ELITES]
         chosen = _Pushes(
-            pushes.edge[best], pushes.place[best], pushes.slant[best], pushes.length[best]
+            pushes.edge[best], pushes.position[best], pushes.slant[best], pushes.length[best]
         )
         more = _changed(chosen, settings.samples // 3, scale, rng)
         costs = np.concatenate([costs, _costs(world, state, more, corners, block, settings)])
@@ -201,7 +201,7 @@ def _costs(
 
 
 def _different(costs: Array, starts: Array, lengths: Array, count: int) -> list[int]:
-    """Returns the best pushes that start at other places or are of other lengths."""
+    """Returns the best pushes that start at other positions or are of other lengths."""
     found: list[int] = []
     for row in map(int, np.argsort(costs)):
         if len(found) == count or not np.isfinite(costs[row]):
@@ -265,9 +265,9 @@ def _way(start: Array, end: Array, corners: Array, block: Any) -> list[Array] | 
         before = corners[number] - corners[number - 1]
         after = corners[(number + 1) % len(corners)] - corners[number]
         outward = before / np.linalg.norm(before) - after / np.linalg.norm(after)
-        place = corners[number] + _AROUND * outward
-        if ((place > _LOW - 6) & (place < _HIGH + 6)).all():
-            nodes.append(place)
+        node = corners[number] + _AROUND * outward
+        if ((node > _LOW - 6) & (node < _HIGH + 6)).all():
+            nodes.append(node)
     points = np.array(nodes)
     first, second = np.triu_indices(len(points), 1)
     lines = shapely.linestrings(np.stack([points[first], points[second]], 1))

@@ -153,4 +153,4 @@ class PushTWorld:
 
 
 def _ignore(*_: object) -> None:
-    """Takes the place of the environment's callback."""
+    """Replaces the environment's callback."""

@@ -196,13 +196,13 @@ class RobomimicPolicy(StatefulPolicy):
             first, *hidden = kept
             anew = step % self.algo.rnn.horizon == 0
             first = th.where(anew.unsqueeze(-1), x, first)
-            hidden = [th.where(anew.reshape(-1, 1, 1), 0.0, each) for each in hidden]
-            given = [each.transpose(0, 1).contiguous() for each in hidden]
+            hidden = [th.where(anew.reshape(-1, 1, 1), 0.0, tensor) for tensor in hidden]
+            given = [tensor.transpose(0, 1).contiguous() for tensor in hidden]
             seen = first if self.algo.rnn.open_loop else x
             out, after = memory(seen.unsqueeze(1), tuple(given) if len(given) > 1 else given[0])
             x = out[:, 0]
             after = after if isinstance(after, tuple) else (after,)
-            kept = [first, *(each.transpose(0, 1) for each in after)]
+            kept = [first, *(tensor.transpose(0, 1) for tensor in after)]
         actions = self._choose(self.network(x), deterministic)
         actions = actions * self.action_scale + self.action_shift
         shape = self.action_space.shape
@@ -313,8 +313,8 @@ def _settings(path: Path, root: Mapping[str, Any]) -> _Settings:
         raise InputError(f"{path}: config: is not JSON ({one_line(error, 120)})") from error
     algo, modalities = settings.algo, settings.observation.modalities
     other = [kind for kind in ("vae", "transformer") if getattr(algo, kind).enabled]
-    images = [key for kind, each in modalities.obs.items() if kind != "low_dim" for key in each]
-    goals = [key for each in modalities.goal.values() for key in each]
+    images = [key for kind, keys in modalities.obs.items() if kind != "low_dim" for key in keys]
+    goals = [key for keys in modalities.goal.values() for key in keys]
     for found, what in (
         (other, "a network of the kind"),
         (images, "images as"),
@@ -388,7 +388,7 @@ def _action_scales(
                 f"{one_line(own['format'], 40)}, which cannot be read"
             )
     pairs = [_shift_and_scale(archive, stats, name, None) for name in train.action_keys]
-    shift, scale = (th.cat(each) for each in zip(*pairs, strict=True))
+    shift, scale = (th.cat(parts) for parts in zip(*pairs, strict=True))
     if len(shift) != size:
         raise InputError(f"{archive.path}: action_normalization_stats: are not of {size} numbers")
     return {"action_shift": shift, "action_scale": scale}

@@ -90,9 +90,9 @@ def _check_rewards(located: LocatedRun, findings: Findings) -> None:
         return
     here = run.spec.environment.id
     known = suite.tested_in(here)
-    for place in dict.fromkeys(score.tested_in for score in run.rewards.scores):
-        if place is not None and place not in known:
-            what = f"its reward was tested in {one_line(place, 60)!r}, which is not for {here}"
+    for tested_in in dict.fromkeys(score.tested_in for score in run.rewards.scores):
+        if tested_in is not None and tested_in not in known:
+            what = f"its reward was tested in {one_line(tested_in, 60)!r}, which is not for {here}"
             fix = "measure it again with `imitbench rewards evaluate`"
             findings.fail("rewards", located.where, what, fix)
 

@@ -129,7 +129,7 @@ def own_outcomes(claims: Sequence[Claim], runs: Iterable[PublishedRun]) -> list[
     for claim in claims:
         candidates = fitting.get(_key_of_claim(claim), {})
         found = [outcome_of(group) for group in candidates.values()]
-        found.sort(key=lambda each: (-each.seeds, each.pack or 0, each.device))
+        found.sort(key=lambda outcome: (-outcome.seeds, outcome.pack or 0, outcome.device))
         outcomes.append(found[0] if found else None)
     return outcomes
 
@@ -220,9 +220,9 @@ _Key = tuple[Conditions, str, str, str]
 
 def _key_of_run(spec: RunSpec) -> _Key | None:
     """Returns what a claim must name to be held against a run; `None` if none can."""
-    changed = [each for each in spec.variant.split(",") if each]
+    changed = [change for change in spec.variant.split(",") if change]
     config = "tuned" if "tuned" in changed else "default"
-    if any(each != "tuned" and not each.startswith(("device=", "pack=")) for each in changed):
+    if any(change != "tuned" and not change.startswith(("device=", "pack=")) for change in changed):
         return None
     conditions = Conditions.of_spec(spec)
     if conditions.source not in (None, "bundled"):

@@ -43,7 +43,7 @@ class Claim(Record):
     Attributes:
         paper: Short name of the source.
         year: Year of its publication.
-        figure: Place of the figure in the source, for example `Table 3, row DAC`.
+        figure: Location of the figure in the source, for example `Table 3, row DAC`.
         url: Address where the figure was read.
         task: Environment of the source.
         expert_return: Mean return of its expert, or of its demonstrations.
@@ -188,7 +188,7 @@ class Claim(Record):
 COLUMNS = tuple(Claim.model_fields)
 """Columns of the table."""
 
-REQUIRED = tuple(name for name, each in Claim.model_fields.items() if each.is_required())
+REQUIRED = tuple(name for name, field in Claim.model_fields.items() if field.is_required())
 """Columns that must not be empty."""
 
 
@@ -227,8 +227,8 @@ def read_claims(path: Path) -> list[Claim]:
             claim = Claim.model_validate_strings(row)
         except ValidationError as error:
             raise InputError(f"{path}, line {line}: {first_problem(error)}") from error
-        place = (claim.url, claim.figure, claim.task, claim.demos, claim.point)
-        key = (*place, claim.algo, claim.suite)
+        location = (claim.url, claim.figure, claim.task, claim.demos, claim.point)
+        key = (*location, claim.algo, claim.suite)
         first = lines.setdefault(key, line)
         if first != line:
             raise InputError(

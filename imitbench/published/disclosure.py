@@ -328,8 +328,12 @@ def _stated_cost(tuned: int, disclosures: Sequence[Disclosure]) -> TuningCost:
         tuned=tuned,
         stated=0 if trials is None else tuned,
         trials=trials,
-        env_steps=None if trials is None else _sum_of_known(each.env_steps for each in searches),
-        core_hours=None if trials is None else _sum_of_known(each.core_hours for each in searches),
+        env_steps=None
+        if trials is None
+        else _sum_of_known(search.env_steps for search in searches),
+        core_hours=None
+        if trials is None
+        else _sum_of_known(search.core_hours for search in searches),
     )
 
 

@@ -260,7 +260,7 @@ def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSo
         if source.name in kept:
             name = source.name or "own runs"
             raise InputError(
-                f"--results: two places hold {name}; name one of them, or rename a folder"
+                f"--results: two folders hold {name}; name one of them, or rename a folder"
             )
         kept[source.name] = source
     return list(kept.values())

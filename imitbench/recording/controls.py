@@ -57,7 +57,7 @@ class Inputs(BaseModel, extra="forbid"):
     Attributes:
         keys: Keys that are down, as `KeyboardEvent.key` names them, letters in lower case; the
             one that was pressed last comes last.
-        pointer: Place in the picture, from its left and upper edge, as fractions of its size;
+        pointer: Position in the picture, from its left and upper edge, as fractions of its size;
             `None` if the person does not point.
         axes: Axes of the gamepad, from -1 to 1.
         buttons: Numbers of its buttons that are down.
@@ -169,17 +169,17 @@ def default_controls(env: gym.Env[Any, Any], env_id: str) -> Controls:
     low, high = space.low.ravel(), space.high.ravel()
     axes = []
     for number in range(size):
-        place = bool(low[number] >= 0)  # a position is held, a force ends with the key
-        mouse = ("x", "y" if place else "-y", None)[min(number, 2)]
+        is_position = bool(low[number] >= 0)  # a position is held, a force ends with the key
+        mouse = ("x", "y" if is_position else "-y", None)[min(number, 2)]
         keys = _PAIRS[number]
         axes.append(
             AxisControl.model_validate(
                 {
                     "mouse": mouse,
-                    "keys": keys[::-1] if number == 1 and place else keys,
+                    "keys": keys[::-1] if number == 1 and is_position else keys,
                     "gamepad": number if number < 4 else None,
-                    "inverted": number in (1, 3) and not place,
-                    "rest": "hold" if place else min(0.0, float(high[number])),
+                    "inverted": number in (1, 3) and not is_position,
+                    "rest": "hold" if is_position else min(0.0, float(high[number])),
                 }
             )
         )

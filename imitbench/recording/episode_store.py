@@ -154,13 +154,13 @@ class EpisodeStore:
     def _read(self, env: str, kwargs: dict[str, Any]) -> None:
         """Reads what is there, and removes what a killed process left."""
         known = {"data", "README.md", ".gitattributes", LOCK_FILE}
-        for place in (self.folder, self.folder / "data"):
-            for path in sorted(place.iterdir()):
+        for folder in (self.folder, self.folder / "data"):
+            for path in sorted(folder.iterdir()):
                 if _LEFT_BEHIND.fullmatch(path.name):
                     path.unlink()
-                elif place == self.folder and path.name not in known:
+                elif folder == self.folder and path.name not in known:
                     raise InputError(self._foreign(path.name))
-                elif place != self.folder and _FILE.fullmatch(path.name) is None:
+                elif folder != self.folder and _FILE.fullmatch(path.name) is None:
                     raise InputError(self._foreign(f"data/{path.name}"))
         for path in sorted((self.folder / "data").iterdir()):
             record = _read_record(path)

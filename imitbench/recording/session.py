@@ -244,7 +244,7 @@ class Session:
 
     def _succeeded(self) -> bool | None:
         ever = self._success is not None and self._success.when == "ever"
-        told = [each for each in self._draft.said[0 if ever else -1 :] if each is not None]
+        told = [said for said in self._draft.said[0 if ever else -1 :] if said is not None]
         return any(told) if told else None
 
     def _read_success(self, info: Mapping[str, Any]) -> bool | None:
@@ -326,7 +326,7 @@ class Session:
             )
         except ValueError:
             self._undo_refused = (
-                "Undo is not available here: the same actions do not lead to the same place."
+                "Undo is not available here: the same actions do not lead to the same state."
             )
             raise NotNowError(self._undo_refused) from None
         self._env, self._spare = self._spare, self._env

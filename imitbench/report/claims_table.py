@@ -45,26 +45,28 @@ RULE = (
 def claims_tables(compared: Sequence[ComparedClaim]) -> dict[str, Table]:
     """Returns a table of the claims about each algorithm, by its name."""
     by_algorithm: dict[str, list[ComparedClaim]] = defaultdict(list)
-    for each in compared:
-        by_algorithm[each.claim.algo].append(each)
+    for comparison in compared:
+        by_algorithm[comparison.claim.algo].append(comparison)
     return {
-        algo: Table(_title(algo), COLUMNS, tuple(_row(each) for each in rows), names=6)
+        algo: Table(_title(algo), COLUMNS, tuple(_row(comparison) for comparison in rows), names=6)
         for algo, rows in sorted(by_algorithm.items())
     }
 
 
 def claims_summary(compared: Sequence[ComparedClaim]) -> str:
     """Returns a sentence on how many claims there are, and what came out."""
-    papers = len({each.claim.paper for each in compared})
-    found = Counter(each.verdict for each in compared)
+    papers = len({comparison.claim.paper for comparison in compared})
+    found = Counter(comparison.verdict for comparison in compared)
     parts = [f"{found[verdict]} {verdict}" for verdict in CLAIM_VERDICTS if found[verdict]]
     sources = f"{papers} source{'s' * (papers != 1)}"
     return f"{len(compared)} claims from {sources}: {', '.join(parts)}."
 
 
-def verdict_text(each: ComparedClaim) -> str:
+def verdict_text(comparison: ComparedClaim) -> str:
     """Returns a verdict with its reason."""
-    return f"{each.verdict} ({each.reason})" if each.reason else each.verdict
+    return (
+        f"{comparison.verdict} ({comparison.reason})" if comparison.reason else comparison.verdict
+    )
 
 
 def interval_text(value: Interval | None) -> str:
@@ -81,19 +83,19 @@ def _title(algo: str) -> str:
     return card.title
 
 
-def _row(each: ComparedClaim) -> tuple[Cell, ...]:
-    claim = each.claim
+def _row(comparison: ComparedClaim) -> tuple[Cell, ...]:
+    claim = comparison.claim
     return (
-        Cell(str(each.number), each.number),
+        Cell(str(comparison.number), comparison.number),
         Cell(f"{claim.paper} {claim.year}, {claim.figure}", href=claim.url),
         Cell(_their_task(claim)),
         Cell(_own_task(claim)),
         Cell(claim.point),
-        Cell(verdict_text(each)),
+        Cell(verdict_text(comparison)),
         Cell(_their_return(claim), claim.claimed_return),
         Cell(text.score(claim.share), claim.share),
         Cell(text.score(claim.score), claim.score),
-        *_own_cells(each.own),
+        *_own_cells(comparison.own),
     )
 
 
@@ -124,7 +126,7 @@ def _their_return(claim: Claim) -> str:
     numbers = (claim.claimed_return, claim.expert_return)
     if numbers == (None, None):
         return text.NOTHING
-    return " / ".join(text.NOTHING if each is None else f"{each:.12g}" for each in numbers)
+    return " / ".join(text.NOTHING if number is None else f"{number:.12g}" for number in numbers)
 
 
 def _own_task(claim: Claim) -> str:

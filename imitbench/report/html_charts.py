@@ -151,11 +151,11 @@ def _series_strip(name: str, found: Mapping[str, Interval], scale: AxisScale) ->
         for at in (0.0, 1.0)
     ]
     lines += [_break(scale.percent(at)) for at in scale.breaks]
-    for place, (series, number) in enumerate(_SERIES.items()):
+    for index, (series, number) in enumerate(_SERIES.items()):
         interval = found.get(series)
         if interval is None or not math.isfinite(interval.point):
             continue
-        height = f"{100 * (place + 1) // (len(_SERIES) + 1)}%"
+        height = f"{100 * (index + 1) // (len(_SERIES) + 1)}%"
         parts = []
         if interval.known:
             ends = {"x1": scale.percent(interval.low), "x2": scale.percent(interval.high)}
@@ -282,14 +282,14 @@ def regime_chart(comparison: RegimeComparison, colors: Mapping[str, int]) -> Mar
         number = format(tick, ".4g")
         parts.append(tag("text", number, x=_LEFT - 8, y=y(tick) + 4, text_anchor="end"))
     parts += [_break(str(_LEFT), f"{y(at):.1f}") for at in scale.breaks]
-    for place, lines in enumerate(names):
+    for column, lines in enumerate(names):
         for below, line in enumerate(lines):
-            at = {"x": _LEFT + (place + 0.5) * step, "y": bottom + 18 + _LINE * below}
+            at = {"x": _LEFT + (column + 0.5) * step, "y": bottom + 18 + _LINE * below}
             parts.append(tag("text", line, **at, text_anchor="middle"))
     for order, name in enumerate(comparison.results, start=1):
         # Methods stand side by side, so that no interval hides another one.
         share = order / (len(comparison.results) + 1)
-        xs = [_LEFT + (place + 0.2 + 0.6 * share) * step for place in range(len(names))]
+        xs = [_LEFT + (column + 0.2 + 0.6 * share) * step for column in range(len(names))]
         drawn = _regime_series(comparison, name, xs, y, colors.get(name))
         parts.append(tag("g", *drawn, class_=f"c{colors[name]}" if name in colors else None))
     spoken = "; ".join(
@@ -326,8 +326,8 @@ def _regime_series(
     """Draws one method: lines between neighboring regimes, intervals, and dots with hints."""
     results = comparison.results[name]
     points = {
-        place: (x, y(one.iqm.point))
-        for place, (x, one) in enumerate(zip(xs, results, strict=True))
+        index: (x, y(one.iqm.point))
+        for index, (x, one) in enumerate(zip(xs, results, strict=True))
         if one is not None and one.iqm is not None
     }
     parts = [
@@ -335,14 +335,14 @@ def _regime_series(
         for one, other in comparison.joined(name)
     ]
     dots = []
-    for place, (x, height) in points.items():
-        one = results[place]
+    for index, (x, height) in points.items():
+        one = results[index]
         assert one is not None
         assert one.iqm is not None
         if one.iqm.known:
             ends = {"y1": y(one.iqm.low), "y2": y(one.iqm.high)}
             parts.append(tag("line", x1=x, x2=x, **ends, class_="bar"))
-        where = f"{comparison.regimes[place]}: {_spoken(one.iqm)}, {text.environments(one)}"
+        where = f"{comparison.regimes[index]}: {_spoken(one.iqm)}, {text.environments(one)}"
         hint = tag("title", f"{name}, {where}")
         dots.append(tag("g", hint, _dot(f"{x:.1f}", color, f"{height:.1f}")))
     return [*parts, *dots]
@@ -363,7 +363,7 @@ def _race_chart(race: ReportedRace, pair: Pair, environment: str | None, acting:
     design = race.design
     looks = race_tables.looks_of(race.found, pair, environment, acting)
     outcome = race_tables.verdict_word(race.found, pair, environment, acting)
-    where = race_tables.place_text(design, environment, acting)
+    where = race_tables.view_name(design, environment, acting)
     title = f"{pair[0]} against {pair[1]}, {where}: {outcome}"
     if not looks:
         return tag("h3", title)

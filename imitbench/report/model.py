@@ -399,7 +399,7 @@ class RegimeComparison:
         conditions: Suite, budget and source, which all regimes share.
         regimes: Names of the regimes.
         results: Results of each method by regime; `None` where it has no finite scores.
-        changes: How ranks change between two regimes, by their places in `regimes`; pairs of
+        changes: How ranks change between two regimes, by their indices in `regimes`; pairs of
             regimes without two methods on a common environment are left out.
         version: Version of the suite's references, if there are several; otherwise empty.
         score_one: Whose returns are score 1.
@@ -418,13 +418,13 @@ class RegimeComparison:
         return ", ".join(filter(None, (self.conditions.title, self.version)))
 
     def joined(self, method: str) -> list[tuple[int, int]]:
-        """Returns the places of neighboring results of a method that are on the same environments.
+        """Returns the indices of neighboring results of a method that are on the same environments.
 
         Only these can be compared, and are joined by lines in figures.
         """
         found = [
-            (place, {cell.environment for cell in result.covered})
-            for place, result in enumerate(self.results[method])
+            (index, {cell.environment for cell in result.covered})
+            for index, result in enumerate(self.results[method])
             if result is not None
         ]
         return [(one, other) for (one, own), (other, its) in pairwise(found) if own == its]

@@ -205,7 +205,7 @@ def _comparison(
     theirs: dict[str, list[ComparableRun]],
     options: PairwiseOptions,
 ) -> PairwiseComparison:
-    # The same name from two places is two algorithms.
+    # The same name on both sides is two algorithms.
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
     ways, lacking = ways_of_acting(_lacking(sides), options.acting)

@@ -387,17 +387,17 @@ def _regimes(comparison: RegimeComparison, styles: Mapping[str, Style]) -> Figur
     for order, (name, results) in enumerate(comparison.results.items(), start=1):
         style = styles.get(name, PLAIN)
         shift = 0.6 * order / (len(comparison.results) + 1) - 0.3
-        points = {place: one.iqm for place, one in enumerate(results) if one and one.iqm}
-        for place, iqm in points.items():
+        points = {index: one.iqm for index, one in enumerate(results) if one and one.iqm}
+        for index, iqm in points.items():
             if iqm.known:
-                at = (place + shift, place + shift)
+                at = (index + shift, index + shift)
                 axes.plot(at, (iqm.low, iqm.high), color=style.color, linewidth=4, alpha=0.5)
         for pair in comparison.joined(name):
-            ends = [points[place].point for place in pair]
-            xs = [place + shift for place in pair]
+            ends = [points[index].point for index in pair]
+            xs = [index + shift for index in pair]
             axes.plot(xs, ends, color=style.color, linewidth=1.5, linestyle=style.line)
         handles += axes.plot(
-            [place + shift for place in points],
+            [index + shift for index in points],
             [iqm.point for iqm in points.values()],
             style.marker,
             color=style.color,
@@ -492,7 +492,7 @@ def _race(reported: ReportedRace, pair: tuple[str, str]) -> Figure:
         axes.plot(seeds, [look.difference for look in looks], "o-", color=PALETTE[0], lw=1)
         axes.set_xlim(0, design.max_seeds + 1)
         outcome = race_tables.verdict_word(found, pair, environment, acting)
-        where = _name(race_tables.place_text(design, environment, acting))
+        where = _name(race_tables.view_name(design, environment, acting))
         axes.set_title(f"{where}: {outcome}", fontsize=8.5)
         axes.set_xlabel("seeds", fontsize=8)
         axes.tick_params(labelsize=7.5)

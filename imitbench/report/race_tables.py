@@ -238,7 +238,7 @@ def looks_of(found: Race, pair: Pair, environment: str | None, acting: str) -> l
     ]
 
 
-def place_text(design: RaceDesign, environment: str | None, acting: Acting) -> str:
+def view_name(design: RaceDesign, environment: str | None, acting: Acting) -> str:
     """Returns the name of an environment, with the way of acting unless it is the only one."""
     where = environment or "overall"
     return f"{where}, {text.ACTIONS[acting]}" if design.acting else where
@@ -318,7 +318,7 @@ def verdicts_of(design: RaceDesign, found: Race) -> Iterator[RaceVerdict]:
         looks = [look for look in found.looks if (look.pair, look.environment) == key]
         # The last look is where a comparison was decided, or where the race stands.
         seeds = seeds_at(looks[-1], design) if looks else 0
-        look = next((each for each in reversed(looks) if each.acting == design.ways[0]), None)
+        look = next((look for look in reversed(looks) if look.acting == design.ways[0]), None)
         numbers = (math.nan,) * 3 if look is None else (look.difference, look.low, look.high)
         difference, low, high = (None if math.isnan(value) else value for value in numbers)
         word = verdict_word(found, pair, environment)

@@ -50,20 +50,20 @@ def reward_board(rows: Iterable[RewardScoreRow]) -> tuple[RewardBoardRow, ...]:
     for row in rows:
         if row.measure not in ("score", "hacking_gap"):
             continue
-        place = row.env, row.algo, row.tested_in or ""
+        key = row.env, row.algo, row.tested_in or ""
         if row.behavior == "learner":
-            learners.setdefault(place, {})[row.run_id] = row.value
+            learners.setdefault(key, {})[row.run_id] = row.value
             continue
         kind, _, optimizer = row.behavior.rpartition("_")
         if kind == "true_reward":  # the same policies for all rewards
-            true[(*place, optimizer)] = Interval(row.value, row.low, row.high, _LEVEL)
+            true[(*key, optimizer)] = Interval(row.value, row.low, row.high, _LEVEL)
         name = kind if row.measure == "score" else row.measure
-        found = values.setdefault((*place, optimizer), {})
+        found = values.setdefault((*key, optimizer), {})
         found.setdefault(name, {})[row.run_id] = row.value
     board = []
     for (env, algo, tested_in, optimizer), found in sorted(values.items()):
         every = {"learner": learners.get((env, algo, tested_in), {})} | found
-        scores = {name: _mean(list(each.values())) for name, each in every.items() if each}
+        scores = {name: _mean(list(by_run.values())) for name, by_run in every.items() if by_run}
         if (known := true.get((env, algo, tested_in, optimizer))) is not None:
             scores["true_reward"] = known
         rewards = len(found.get("reoptimized", ()))

@@ -124,8 +124,8 @@ def render_page(picture: RewardPicture) -> str:
     figure = tag("figure", inline_svg(_rendered(picture, "", "svg"), _title(picture)),
                  class_="drawn")  # fmt: skip
     caption = [tag("p", sentence, class_="lead") for sentence in _caption(picture)]
-    steps = sum(len(rewards) for each in picture.behaviors for rewards in each.true)
-    episodes = sum(len(each.true) for each in picture.behaviors)
+    steps = sum(len(rewards) for behavior in picture.behaviors for rewards in behavior.true)
+    episodes = sum(len(behavior.true) for behavior in picture.behaviors)
     main = [
         block("figure", "Figure", figure, *caption),
         block("episodes", "Along episodes", _episode_table(picture)),
@@ -238,8 +238,8 @@ def _draw_episodes(picture: RewardPicture, figure: SubFigure, below: SubFigure) 
     """Draws both rewards along the first episode of each behavior."""
     lines: list[Any] = []
     panels = figure.subplots(1, len(picture.behaviors), sharey=True, squeeze=False)[0]
-    for axes, each in zip(panels, picture.behaviors, strict=True):
-        true, learned = each.true[0], each.learned[0]
+    for axes, behavior in zip(panels, picture.behaviors, strict=True):
+        true, learned = behavior.true[0], behavior.learned[0]
         at = np.arange(len(true))
         lines = [
             *axes.plot(at, picture.learned_scale.apply(learned), color=PALETTE[0], lw=1.3),
@@ -249,7 +249,7 @@ def _draw_episodes(picture: RewardPicture, figure: SubFigure, below: SubFigure) 
             ),
         ]
         axes.set_title(
-            f"{each.name}: rank correlation {_number(each.agreement.spearman)}", fontsize=8
+            f"{behavior.name}: rank correlation {_number(behavior.agreement.spearman)}", fontsize=8
         )
         axes.set_xlabel("step", fontsize=8)
         axes.tick_params(labelsize=7.5)
@@ -266,7 +266,7 @@ def _draw_episodes(picture: RewardPicture, figure: SubFigure, below: SubFigure) 
 
 def _draw_bars(picture: RewardPicture, axes: Axes) -> None:
     """Draws the sensitivities, of observation and action in different colors and hatches."""
-    known = [each for each in picture.sensitivities if each.share is not None]
+    known = [sensitivity for sensitivity in picture.sensitivities if sensitivity.share is not None]
     axes.set_xlabel("mean change when permuted, as a share of the reward's deviation", fontsize=8)
     axes.tick_params(labelsize=7.5)
     if not known:
@@ -275,15 +275,15 @@ def _draw_bars(picture: RewardPicture, axes: Axes) -> None:
                   transform=axes.transAxes)  # fmt: skip
         return
     if len(known) > MOST_BARS:
-        chosen = sorted(known, key=lambda each: each.share or 0.0)[-MOST_BARS:]
-        known = [each for each in known if each in chosen]
-    shares = [each.share or 0.0 for each in known]
-    for y, (each, share) in enumerate(zip(known, shares, strict=True)):
-        acted = each.kind == "action"
+        chosen = sorted(known, key=lambda sensitivity: sensitivity.share or 0.0)[-MOST_BARS:]
+        known = [sensitivity for sensitivity in known if sensitivity in chosen]
+    shares = [sensitivity.share or 0.0 for sensitivity in known]
+    for y, (sensitivity, share) in enumerate(zip(known, shares, strict=True)):
+        acted = sensitivity.kind == "action"
         axes.barh(y, share, 0.7, color=PALETTE[3 if acted else 0], alpha=0.85,
                   hatch="///" if acted else None, edgecolor="white")  # fmt: skip
         axes.text(share, y, f" {share:.2f}", va="center", fontsize=7)
-    axes.set_yticks(range(len(known)), [text.one_line(each.name) for each in known])
+    axes.set_yticks(range(len(known)), [text.one_line(sensitivity.name) for sensitivity in known])
     axes.set_ylim(len(known) - 0.4, -0.6)
     axes.set_xlim(0.0, 1.12 * max(*shares, 1e-3))
     left_out = len(picture.sensitivities) - len(known)
@@ -306,7 +306,7 @@ def _episode_table(picture: RewardPicture) -> Markup:
             )
         ),
     ]
-    rows = [_episode_row(each) for each in picture.behaviors]
+    rows = [_episode_row(behavior) for behavior in picture.behaviors]
     caption = (
         "Mean returns of whole episodes, and correlations of learned and true reward over all "
         f"steps. {_scale_text('Learned', picture.learned_scale)} "
@@ -315,31 +315,31 @@ def _episode_table(picture: RewardPicture) -> Markup:
     return table(columns, rows, label="Along episodes", caption=caption)
 
 
-def _episode_row(each: Behavior) -> list[TableCell]:
+def _episode_row(behavior: Behavior) -> list[TableCell]:
     numbers: list[tuple[float | None, str]] = [
-        (len(each.true), "d"),
-        (sum(map(len, each.true)), "d"),
-        (float(np.mean([rewards.sum() for rewards in each.learned])), ".2f"),
-        (float(np.mean([rewards.sum() for rewards in each.true])), ".2f"),
-        (each.agreement.spearman, ".2f"),
-        (each.agreement.pearson, ".2f"),
+        (len(behavior.true), "d"),
+        (sum(map(len, behavior.true)), "d"),
+        (float(np.mean([rewards.sum() for rewards in behavior.learned])), ".2f"),
+        (float(np.mean([rewards.sum() for rewards in behavior.true])), ".2f"),
+        (behavior.agreement.spearman, ".2f"),
+        (behavior.agreement.pearson, ".2f"),
     ]
     shown = [
         TableCell(text.NOTHING if value is None else format(value, spec), finite(value))
         for value, spec in numbers
     ]
-    return [TableCell(each.name), *shown]
+    return [TableCell(behavior.name), *shown]
 
 
 def _sensitivity_table(picture: RewardPicture) -> Markup:
     columns = [HtmlColumn("Dimension"), HtmlColumn("Of"), HtmlColumn("Share", number=True)]
     rows = [
         [
-            TableCell(each.name),
-            TableCell(each.kind),
-            TableCell(_number(each.share), finite(each.share)),
+            TableCell(sensitivity.name),
+            TableCell(sensitivity.kind),
+            TableCell(_number(sensitivity.share), finite(sensitivity.share)),
         ]
-        for each in picture.sensitivities
+        for sensitivity in picture.sensitivities
     ]
     caption = "Mean change of the learned reward when permuted, as a share of its deviation."
     return table(columns, rows, label="Sensitivity", caption=caption)

@@ -134,5 +134,5 @@ def zoomed(
 
 def _ends(intervals: Iterable[Interval | None]) -> Sequence[float]:
     given = [interval for interval in intervals if interval is not None]
-    ends = [end for each in given for end in (each.point, each.low, each.high)]
+    ends = [end for interval in given for end in (interval.point, interval.low, interval.high)]
     return [end for end in ends if math.isfinite(end)]

@@ -158,7 +158,7 @@ class Audit:
     def _best(self) -> tuple[str, Outcome] | None:
         """Returns the better one of the constant rewards, with its sign."""
         found = [(sign, own) for sign, own in (("+1", self.plus), ("-1", self.minus)) if own]
-        return max(found, key=lambda each: self._success(each[1]), default=None)
+        return max(found, key=lambda signed: self._success(signed[1]), default=None)
 
     def _success(self, found: Outcome) -> float:
         """Returns the score or, if it is unknown, the return above that of random actions."""
@@ -209,13 +209,13 @@ def survival_notes(rows: Sequence[ScoreRow]) -> Iterator[str]:
                 if is_constant_plus(row.algo):
                     found.setdefault(row.algo, {}).setdefault(env, []).append(row.score)
     for algo, scores in found.items():
-        each = [
+        parts = [
             f"{text.score(float(np.mean(own)))} on {env}"
             for env, own in scores.items()
             if np.isfinite(own).all()
         ]
-        if each:
+        if parts:
             yield (
-                f"A constant positive reward ({algo}) scores {', '.join(each)}, where episodes may "
-                "end early: surviving alone is worth that much there."
+                f"A constant positive reward ({algo}) scores {', '.join(parts)}, where episodes "
+                "may end early: surviving alone is worth that much there."
             )

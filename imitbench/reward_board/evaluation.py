@@ -164,12 +164,14 @@ def _agreement(
 ) -> tuple[list[RewardScore], dict[str, str]]:
     """Returns how far rewards agree, and why some measures are undefined."""
     parts = {name: rewards_by_episode(net, episodes) for name, episodes in behaviors.items()}
-    if not all(np.isfinite(learned).all() for each in parts.values() for learned, _ in each):
+    if not all(
+        np.isfinite(learned).all() for episodes in parts.values() for learned, _ in episodes
+    ):
         raise InputError(f"run {spec.run_id}: its reward is not finite in the compared episodes")
-    shortest = min(len(learned) for each in parts.values() for learned, _ in each)
+    shortest = min(len(learned) for episodes in parts.values() for learned, _ in episodes)
     length = min(protocol.fragment_length, max(1, shortest // 2))
     found = agreement(parts, length, derive_seed(spec.seed, "reward board, pairs"))
-    scores = [RewardScore.model_validate(vars(each)) for each in found]
+    scores = [RewardScore.model_validate(vars(estimate)) for estimate in found]
     return scores, undefined_measures(parts, found)
 
 
@@ -191,7 +193,7 @@ def _distances(
         return [], {"epic": why, "dard": why}
     # Every behavior has the same share of the coverage distribution.
     most = min(len(episodes) for episodes in behaviors.values())
-    episodes = [each for some in behaviors.values() for each in some[:most]]
+    episodes = [episode for some in behaviors.values() for episode in some[:most]]
     flat = rollout.flatten_trajectories_with_rew(episodes)
     steps = Steps(
         assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
@@ -201,7 +203,7 @@ def _distances(
         equations.reward_fn,
         equations.move,
         steps,
-        np.repeat(np.arange(len(episodes)), [len(each) for each in episodes]),
+        np.repeat(np.arange(len(episodes)), [len(episode) for episode in episodes]),
         discount=protocol.discount,
         samples=protocol.samples,
         seed=derive_seed(spec.seed, "reward board, distances"),
@@ -220,7 +222,7 @@ def _small_table(env: gym.Env[Any, Any]) -> TabularModel | None:
 
 def _distance_scores(found: Sequence[Estimate]) -> tuple[list[RewardScore], dict[str, str]]:
     """Returns distances, and why others are undefined."""
-    known = {each.measure for each in found}
+    known = {estimate.measure for estimate in found}
     constant = "a reward is constant, or becomes so without its shaping"
     without = {name: constant for name in ("epic", "dard") if name not in known}
-    return [RewardScore.model_validate(vars(each)) for each in found], without
+    return [RewardScore.model_validate(vars(estimate)) for estimate in found], without

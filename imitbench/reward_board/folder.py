@@ -52,9 +52,9 @@ def runs_with_rewards(
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
     found = [RunDirectory(out / path) for path in run_directories(out)]
     if only is not None:
-        found = [each for each in found if each.path.name in only]
-    with_rewards = [each for each in found if each.is_done and _has_reward(each)]
-    chosen = [each for each in with_rewards if _selects(selection, each.read_spec())]
+        found = [run for run in found if run.path.name in only]
+    with_rewards = [run for run in found if run.is_done and _has_reward(run)]
+    chosen = [run for run in with_rewards if _selects(selection, run.read_spec())]
     if not chosen:
         which = "the selected runs" if with_rewards else "its complete runs"
         raise InputError(

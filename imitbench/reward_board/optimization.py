@@ -134,7 +134,7 @@ def plan_optimizations(
     found: dict[str, Optimizations] = {}
     plans = []
     keyed = sorted(
-        ((each, each.read_spec()) for each in runs),
+        ((run, run.read_spec()) for run in runs),
         key=lambda pair: (pair[1].suite, pair[1].budget.name),
     )
     for (name, budget), group in groupby(keyed, key=lambda p: (p[1].suite, p[1].budget.name)):
@@ -243,13 +243,13 @@ class _Planner:
             plain = make_spec(self.suite, env_id, algorithm, values, own, request, tuned)
             changes = {} if reward is None else {"reward": reward, "uses_reward": False}
             made.append(plain.model_copy(update=changes))
-        self.specs |= {each.run_id: each for each in made}
+        self.specs |= {spec.run_id: spec for spec in made}
         return FreshPolicies(optimizer, env_id, tuple(made))
 
     def plan(self) -> OptimizationPlan:
         """Returns the plan of all that was asked for."""
-        specs = sorted(self.specs.values(), key=lambda each: (each.algo_label, each.environment.id))
-        names = dict.fromkeys(each.environment.id for each in specs)
+        specs = sorted(self.specs.values(), key=lambda spec: (spec.algo_label, spec.environment.id))
+        names = dict.fromkeys(spec.environment.id for spec in specs)
         return OptimizationPlan(
             suite=self.suite,
             environments={name: self.suite.environments[name] for name in names},

@@ -68,9 +68,9 @@ def optimization_scores(
             if not done:
                 continue
             tested_in = None if fresh.env_id == spec.environment.id else fresh.env_id
-            scores.append(_mean("score", behavior, tested_in, [_score(each) for each in done]))
+            scores.append(_mean("score", behavior, tested_in, [_score(run) for run in done]))
             if kind == "reoptimized" and tested_in is None:
-                gaps = [gap for each in done if (gap := hacking_gap_of(each)) is not None]
+                gaps = [gap for run in done if (gap := hacking_gap_of(run)) is not None]
                 if gaps:
                     scores.append(_mean("hacking_gap", behavior, None, gaps))
     return scores, without
@@ -90,7 +90,7 @@ def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], 
     Returns:
         The difference of scores, at least 0; 0 for a curve of fewer than two points.
     """
-    both = [each for each in points if TRUE_RETURN in each and LEARNED_RETURN in each]
+    both = [point for point in points if TRUE_RETURN in point and LEARNED_RETURN in point]
     parts = np.array_split(np.arange(len(both)), min(10, max(1, len(both))))
     true, learned = (
         np.array([np.mean([both[i][name] for i in part]) for part in parts if len(part)])
@@ -107,7 +107,7 @@ def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], 
 def hacking_gap_of(directory: RunDirectory) -> float | None:
     """Returns the hacking gap of a run; `None` if its curve has no returns of whole episodes."""
     points = directory.read_curve()
-    if not any(TRUE_RETURN in each and LEARNED_RETURN in each for each in points):
+    if not any(TRUE_RETURN in point and LEARNED_RETURN in point for point in points):
         return None
     return hacking_gap(points, directory.read_result().references.score)
 
@@ -115,8 +115,8 @@ def hacking_gap_of(directory: RunDirectory) -> float | None:
 def _done(out: Path, fresh: FreshPolicies) -> tuple[list[RunDirectory], str]:
     """Returns the complete runs, and why there are not all."""
     found = [RunDirectory.of(out, spec) for spec in fresh.specs]
-    done = [each for each in found if each.is_done]
-    failed = sum(each.has_failed for each in found)
+    done = [run for run in found if run.is_done]
+    failed = sum(run.has_failed for run in found)
     if len(done) == len(found):
         return done, ""
     of = f"{len(done)} of {len(found)} fresh policies are trained"

@@ -97,7 +97,7 @@ def measure_all(wanted: Sequence[Measurement], jobs: int) -> Iterator[Measured]:
     if jobs > 1:
         executor = LocalExecutor(worker, min(jobs, len(wanted)))
     with tempfile.TemporaryDirectory(prefix="imitbench-rewards-") as scratch:
-        paths = [Path(scratch) / f"{place}.json" for place in range(len(wanted))]
+        paths = [Path(scratch) / f"{index}.json" for index in range(len(wanted))]
         for path, job in zip(paths, wanted, strict=True):
             atomic_write_text(path, job.model_dump_json())
         try:
@@ -106,7 +106,9 @@ def measure_all(wanted: Sequence[Measurement], jobs: int) -> Iterator[Measured]:
             for path in paths:
                 while path not in ended:
                     events = executor.poll(_POLL_S)
-                    ended |= {each.job: each.detail for each in events if each.kind != "started"}
+                    ended |= {
+                        event.job: event.detail for event in events if event.kind != "started"
+                    }
                 yield _read(path, ended[path])
         except BaseException:
             executor.kill()

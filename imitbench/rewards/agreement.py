@@ -87,7 +87,7 @@ def agreement(
     found: list[Estimate] = []
     for name, parts in [
         *behaviors.items(),
-        (ALL, [p for each in behaviors.values() for p in each]),
+        (ALL, [part for episodes in behaviors.values() for part in episodes]),
     ]:
         returns = [(np.array([one.sum()]), np.array([other.sum()])) for one, other in parts]
         for what, values in (("step", parts), ("return", returns)):
@@ -112,8 +112,8 @@ def undefined_measures(
         behaviors: As for `agreement`.
         found: What it returned.
     """
-    known = {each.measure for each in found if each.behavior == ALL}
-    rewards = zip(*(part for each in behaviors.values() for part in each), strict=True)
+    known = {estimate.measure for estimate in found if estimate.behavior == ALL}
+    rewards = zip(*(part for episodes in behaviors.values() for part in episodes), strict=True)
     constant = [np.ptp(np.concatenate(side)) == 0 for side in rewards]
     why = "returns of whole episodes do not differ"
     if any(constant):
@@ -263,7 +263,7 @@ def distances(
         _distance("epic", (epic[0], epic[1]), (plain[0], plain[1]), numbers),
         _distance("dard", (dard[0], dard[1]), (plain[0], plain[1]), numbers),
     ]
-    return [each for each in found if each is not None]
+    return [distance for distance in found if distance is not None]
 
 
 def tabular_distances(reward_fn: RewardFn, model: TabularModel, discount: float) -> list[Estimate]:

@@ -171,16 +171,16 @@ class RewardPicture:
             "scales": {"learned": vars(self.learned_scale), "true": vars(self.true_scale)},
             "episodes": [
                 {
-                    "behavior": each.name,
-                    "episodes": len(each.true),
-                    "steps": sum(map(len, each.true)),
-                    "learned_return": _mean_return(each.learned),
-                    "true_return": _mean_return(each.true),
-                    **vars(each.agreement),
+                    "behavior": behavior.name,
+                    "episodes": len(behavior.true),
+                    "steps": sum(map(len, behavior.true)),
+                    "learned_return": _mean_return(behavior.learned),
+                    "true_return": _mean_return(behavior.true),
+                    **vars(behavior.agreement),
                 }
-                for each in self.behaviors
+                for behavior in self.behaviors
             ],
-            "sensitivity": [vars(each) for each in self.sensitivities],
+            "sensitivity": [vars(sensitivity) for sensitivity in self.sensitivities],
             "sensitivity_steps": self.steps,
         }
 

@@ -214,7 +214,7 @@ def _races(
         decided = np.zeros(racing.size, dtype=bool)
         found = {}
         for (pair, env), share in comparisons.items():
-            # Sorted, as `race` does: permutations are drawn by place.
+            # Sorted, as `race` does: permutations are drawn by index.
             over = sorted(environments) if env is None else [env]
             levels = share.levels(look, design, whole)
             outcomes = np.full(racing.size, "undecided", dtype="<U10")

@@ -55,7 +55,7 @@ class MethodRanks:
 
     @property
     def change(self) -> int:
-        """Number of places that it gains under the second condition; negative if it loses some."""
+        """Number of ranks that it gains under the second condition; negative if it loses some."""
         return self.ranks[0] - self.ranks[1]
 
 

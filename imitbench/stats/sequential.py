@@ -172,8 +172,8 @@ class Needed:
     Attributes:
         method: Name of the method.
         environment: Id of the environment.
-        first: The first seed's place that is missing.
-        last: The place after the last one.
+        first: Index of the first seed that is missing.
+        last: Index after the last one.
     """
 
     method: str
@@ -369,8 +369,8 @@ class _Replay:
             if len(self._environments) > 1:
                 compared |= {(pair, env): {env: seeds} for env in left}
         found = self._settle(look, compared)
-        for each in found:
-            self.found.by_acting[each.acting][each.pair, each.environment] = each.outcome
+        for result in found:
+            self.found.by_acting[result.acting][result.pair, result.environment] = result.outcome
         for pair, env in compared:
             if env is not None and not self.found.is_open(pair, env):
                 self._stopped[pair, env] = seeds
@@ -379,8 +379,8 @@ class _Replay:
     def _settle(self, look: int, compared: Mapping[Comparison, Mapping[str, int]]) -> list[Look]:
         """Finds what can be said at a look; a difference found passes its share on."""
         evidence = {
-            (key, way): self._evidence(runs, key[0], places)
-            for key, places in compared.items()
+            (key, way): self._evidence(runs, key[0], seed_counts)
+            for key, seed_counts in compared.items()
             for way, runs in self._ways.items()
             if self.found.by_acting[way][key] == "undecided"
         }
@@ -393,7 +393,7 @@ class _Replay:
                 if (key, way) in found and _differs(found[key, way].outcome):
                     continue
                 levels = self._shares[key].levels(look, self._design, left)
-                views = [each.look(key, way, look, levels, self._design) for each in versions]
+                views = [version.look(key, way, look, levels, self._design) for version in versions]
                 outcome = _common(view.outcome for view in views)
                 found[key, way] = replace(views[0], outcome=outcome)
             for key in compared:
@@ -406,9 +406,9 @@ class _Replay:
             if len(different) in (before, len(self._shares)):
                 return list(found.values())
 
-    def _evidence(self, runs: Runs, pair: Pair, places: Mapping[str, int]) -> list[_Evidence]:
+    def _evidence(self, runs: Runs, pair: Pair, seed_counts: Mapping[str, int]) -> list[_Evidence]:
         policies = [self._design.policy] if self._design.policy else list(FailurePolicy)
-        found = [_Evidence.of(runs, pair, places, policy) for policy in policies]
+        found = [_Evidence.of(runs, pair, seed_counts, policy) for policy in policies]
         return found[:1] if all(version.same(found[0]) for version in found) else found
 
 
@@ -425,12 +425,12 @@ class _Evidence:
 
     @classmethod
     def of(
-        cls, runs: Runs, pair: Pair, places: Mapping[str, int], policy: FailurePolicy
+        cls, runs: Runs, pair: Pair, seed_counts: Mapping[str, int], policy: FailurePolicy
     ) -> _Evidence:
         sides = []
         for method in pair:
             cells = {}
-            for env, seeds in sorted(places.items()):
+            for env, seeds in sorted(seed_counts.items()):
                 scores = list(runs[method][env])[:seeds]
                 if policy is FailurePolicy.COUNT_AS_RANDOM:
                     counted = [0.0 if score is None else score for score in scores]

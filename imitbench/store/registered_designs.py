@@ -92,7 +92,7 @@ def read_designs(out: Path, kind: type[_R]) -> list[_R]:
     """
     paths = sorted((out / kind.FOLDER).glob(f"*/{DESIGN_FILE}"))
     found = [parse_design(kind, content_of(path), path.parent.name, str(path)) for path in paths]
-    return sorted(found, key=lambda each: (each.registered_at, each.id))
+    return sorted(found, key=lambda design: (design.registered_at, design.id))
 
 
 def write_design(out: Path, registered: RegisteredDesign) -> None:

@@ -201,7 +201,7 @@ def train_step(
     optimizer.zero_grad()
     for start in range(0, size, part_size):
         part = slice(start, start + part_size)
-        sides = [{name: each[name][part] for name in FIELDS} for each in (expert, generated)]
+        sides = [{name: side[name][part] for name in FIELDS} for side in (expert, generated)]
         logits = logits_of({name: np.concatenate([e[name] for e in sides]) for name in FIELDS})
         labels = th.cat([logits.new_ones(part_size), logits.new_zeros(part_size)])
         targets = labels.clamp(label_smoothing, 1 - label_smoothing) if label_smoothing else labels

@@ -18,10 +18,10 @@ Array = npt.NDArray[Any]
 
 
 class Episode(NamedTuple):
-    """An episode by the places of its transitions in a store.
+    """An episode by the rows of its transitions in a store.
 
     Attributes:
-        rows: Places in the order of time, shape (steps,), int64.
+        rows: Rows in the order of time, shape (steps,), int64.
         absorbed: Whether the last one is the transition inside the absorbing state.
     """
 
@@ -83,8 +83,8 @@ class Trajectories:
             count: Transitions of each seed.
         """
         ends = self.weights.flatten(1).double().cumsum(dim=1)
-        place = streams.uniform(count).double() * ends[:, -1:]
-        index = th.searchsorted(ends, place, right=True)
+        threshold = streams.uniform(count).double() * ends[:, -1:]
+        index = th.searchsorted(ends, threshold, right=True)
         seeds = th.arange(len(index), device=index.device).unsqueeze(1)
         columns = (getattr(self.batch, field.name) for field in fields(Batch))
         return Batch(*(column[seeds, index] for column in columns))
@@ -104,7 +104,7 @@ def take_trajectories(
         horizon: See `Episode.weights`.
         discount: See `Episode.weights`.
     """
-    longest = max(len(each.rows) for own in episodes for each in own)
+    longest = max(len(episode.rows) for own in episodes for episode in own)
     shape = len(episodes), len(episodes[0]), longest
     index, weights = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
     for seed, own in enumerate(episodes):
@@ -134,9 +134,9 @@ def demonstrated_episodes(rows: Mapping[str, Array], absorbing: bool) -> list[Ep
 
 
 class RecentEpisodes:
-    """The learner's latest episodes of each seed, by the places of their transitions.
+    """The learner's latest episodes of each seed, by the numbers of their transitions.
 
-    Places count all transitions that a seed ever had; a ring buffer has place modulo capacity.
+    Numbers count all transitions that a seed ever had; a ring buffer keeps them modulo capacity.
 
     Args:
         seeds: Number of seeds.
@@ -153,7 +153,7 @@ class RecentEpisodes:
 
         Args:
             seed: Number of the seed, from 0.
-            first: Place of the first environment's transition; those of the others follow, then
+            first: Number of the first environment's transition; those of the others follow, then
                 those inside the absorbing state.
             ended: Whether the episode of each environment ended, shape (n_envs,), bool.
             absorbed: Whether it ended in the absorbing state, of the same shape.
@@ -174,7 +174,7 @@ class RecentEpisodes:
 
         Args:
             seed: Number of the seed, from 0.
-            oldest: First place that is not overwritten; what an episode had before is left out.
+            oldest: First number that is not overwritten; what an episode had before is left out.
             capacity: Transitions of the seed that the store holds.
         """
         running = [Episode(np.array(rows, np.int64), False) for rows in self._running[seed]]
@@ -188,10 +188,12 @@ class RecentEpisodes:
         raise AssertionError("the latest step is never overwritten")
 
     def state_dict(self) -> dict[str, Any]:
-        """Places of the transitions."""
+        """Numbers of the transitions."""
         return {
             "running": [[np.array(rows, np.int64) for rows in own] for own in self._running],
-            "whole": [[(each.rows.copy(), each.absorbed) for each in own] for own in self._whole],
+            "whole": [
+                [(episode.rows.copy(), episode.absorbed) for episode in own] for own in self._whole
+            ],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -139,16 +139,16 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         kinds = own, expert
         rewards = [self._reward(self._inputs(kind.batch)).squeeze(-1) for kind in kinds]
         loss = 0.5 * self._decay * self._reward.vector.square().sum()
-        for each, slopes in zip(rewards, self.slopes(own, expert), strict=True):
-            loss = loss + (slopes.flatten(1) * each).sum()
+        for reward, slopes in zip(rewards, self.slopes(own, expert), strict=True):
+            loss = loss + (slopes.flatten(1) * reward).sum()
         self._reward_adam.step(loss)
-        present = [each.detach() for each in rewards]
-        means = [kind.mean(each) for kind, each in zip(kinds, present, strict=True)]
+        present = [reward.detach() for reward in rewards]
+        means = [kind.mean(reward) for kind, reward in zip(kinds, present, strict=True)]
         if self._scales:
             centre = (means[0] + means[1]).unsqueeze(1) / 2
             spread = [
-                kind.mean((each - centre).square())
-                for kind, each in zip(kinds, present, strict=True)
+                kind.mean((reward - centre).square())
+                for kind, reward in zip(kinds, present, strict=True)
             ]
             variance = (spread[0] + spread[1]) / 2
             self._scale.copy_(variance.sqrt().clamp_min(_LEAST_SCALE).unsqueeze(1))
@@ -190,7 +190,7 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
 
     def _trajectory_steps(self, demonstrations: Sequence[Sequence[Episode]]) -> int:
         """The environments' time limit, or without one the length of the longest demonstration."""
-        longest = max(len(each.rows) for own in demonstrations for each in own)
+        longest = max(len(episode.rows) for own in demonstrations for episode in own)
         return common_time_limit(self.venv) or longest
 
     # The reward for others.

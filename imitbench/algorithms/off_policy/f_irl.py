@@ -88,8 +88,8 @@ class FIRL(ExplicitRewardTrainer):
         logits = [self.discriminator.logits(kind.batch) for kind in (own, expert)]
         sums = th.cat(
             [
-                kind.sums(ratio_term(each, self.divergence))
-                for kind, each in zip((own, expert), logits, strict=True)
+                kind.sums(ratio_term(kind_logits, self.divergence))
+                for kind, kind_logits in zip((own, expert), logits, strict=True)
             ],
             dim=1,
         )

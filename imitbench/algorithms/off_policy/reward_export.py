@@ -71,7 +71,7 @@ def _of_raw_inputs(layers: Layers, encoder: ObservationEncoder, net: BasicReward
     offset = _in_absorbing_state(layers, encoder, net) if encoder.absorbing else 0.0
     weight, bias = layers[0]
     seen = np.delete(np.arange(encoder.size), list(net.hidden_entries))
-    scale, mean = (th.from_numpy(each[seen]) for each in (encoder.scale, encoder.mean))
+    scale, mean = (th.from_numpy(statistic[seen]) for statistic in (encoder.scale, encoder.mean))
     count = len(weight) - encoder.features * (1 + net.use_next_state)
     of_obs, by_acts, of_next = th.split(
         weight, [encoder.features, count, encoder.features * net.use_next_state]
@@ -80,7 +80,7 @@ def _of_raw_inputs(layers: Layers, encoder: ObservationEncoder, net: BasicReward
     bias = bias - mean @ parts[0]
     space = net.action_space
     if isinstance(space, spaces.Box) and count:
-        low, high = (th.from_numpy(each.ravel()).double() for each in (space.low, space.high))
+        low, high = (th.from_numpy(bound.ravel()).double() for bound in (space.low, space.high))
         by_acts = by_acts * (2 / (high - low)).unsqueeze(1)
         bias = bias - ((high + low) / 2) @ by_acts
     parts.append(by_acts)
@@ -183,4 +183,4 @@ class ImplicitRewardTrainer(OffPolicyTrainer):
         found = [store.column("terminal", seed) for store in stores]
         if self._encoders[seed].absorbing:
             found += [store.column("next_obs", seed)[:, -1] for store in stores]
-        return any(bool((each > 0).any()) for each in found)
+        return any(bool((column > 0).any()) for column in found)

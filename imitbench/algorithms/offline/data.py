@@ -69,7 +69,9 @@ class OfflineData:
     ) -> None:
         _check_actions(action_space)
         known = observation_space, action_space, time_limit
-        expert, others = (_transitions(each, *known) for each in (demonstrations, supplement))
+        expert, others = (
+            _transitions(trajectories, *known) for trajectories in (demonstrations, supplement)
+        )
         cloned = _joined(expert, others) if clone_expert else others
         absorbing = any(rows["dones"].any() for rows in (expert, others))
         encoder = ObservationEncoder(observation_space, absorbing=absorbing, hidden=hidden_entries)
@@ -110,11 +112,11 @@ def _transitions(
 ) -> dict[str, Array]:
     """Transitions, whether episodes begin or end there, and whether trajectories begin there."""
     rows = expert_transitions(trajectories, observation_space, action_space, time_limit)
-    begins = np.array([first_step(each) for each in trajectories])
-    places = np.cumsum([0, *map(len, trajectories[:-1])])
+    begins = np.array([first_step(trajectory) for trajectory in trajectories])
+    offsets = np.cumsum([0, *map(len, trajectories[:-1])])
     first, starts = np.zeros((2, len(rows["acts"])), bool)
-    first[places] = True
-    starts[places] = begins == 0
+    first[offsets] = True
+    starts[offsets] = begins == 0
     dones = rows["dones"].astype(bool) & ~rows["timeouts"]
     return {**rows, "dones": dones, "starts": starts, "first": first}
 

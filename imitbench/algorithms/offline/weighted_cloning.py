@@ -243,9 +243,9 @@ class WeightedCloning(BaseImitationAlgorithm):
         index = th.from_numpy(self.draw()).to(self.data.obs.device)
         # What is inside the absorbing state has neither observation nor action.
         real = index < self.data.size
-        place = index * real
+        rows = index * real
         log_probs, entropies = log_prob_and_entropy(
-            self.policy, self.data.obs[place], self.data.acts[place]
+            self.policy, self.data.obs[rows], self.data.acts[rows]
         )
         batch = self.data.union.take(index.unsqueeze(0))
         weights, logged = self.weigh(batch, log_probs.detach())

@@ -262,12 +262,12 @@ class CommandLearner(Learner):
         if self._recipe.demos == "parquet":
             write_demonstrations(folder, [_without_rewards(demo) for demo in demos])
             return folder / "data"
-        place = folder / "demos.jsonl"
-        with atomic_stream(place) as stream:
+        path = folder / "demos.jsonl"
+        with atomic_stream(path) as stream:
             for demo in demos:
                 row = TableRow(np.asarray(demo.obs), demo.acts, demo.terminal, None)
                 stream.write(json_line(row).encode())
-        return place
+        return path
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint

@@ -78,7 +78,7 @@ class CPLLearner(BatchLearner):
         gatherer.logger = silent_logger()
         episodes = spoilt_episodes(task, options["episodes"])
         if options["labels"] == "regret":
-            episodes = [_with_advantages(task, each) for each in episodes]
+            episodes = [_with_advantages(task, episode) for episode in episodes]
         fragmenter = RandomFragmenter(rng, warning_threshold=0, custom_logger=silent_logger())
         length = min(options["fragment_length"], max(map(len, episodes)))
         wanted = available_comparisons(gatherer, options["total_comparisons"])
@@ -127,8 +127,8 @@ def _with_advantages(task: Task, episode: TrajectoryWithRew) -> TrajectoryWithRe
     assert task.expert is not None, "the card needs the expert"
     device = task.expert.device
     obs, acts = (
-        th.as_tensor(np.asarray(each), device=device)
-        for each in (assert_not_dictobs(episode.obs)[:-1], episode.acts)
+        th.as_tensor(np.asarray(array), device=device)
+        for array in (assert_not_dictobs(episode.obs)[:-1], episode.acts)
     )
     found = log_action_probability(task.expert, obs, acts)
     if found is None:

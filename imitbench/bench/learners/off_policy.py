@@ -86,7 +86,7 @@ class OffPolicyImitationLearner(PackedLearner):
         self.options = dict(task.hyperparameters)
         environment = task.environment
         self._environments = make_packed_environments(
-            environment, self.options["n_envs"], [each.seed for each in tasks]
+            environment, self.options["n_envs"], [task.seed for task in tasks]
         )
         self._episodes = EpisodeLog(self._environments, len(tasks))
         self.curves: list[list[Mapping[str, float]]] = [[] for _ in tasks[1:]]
@@ -114,7 +114,7 @@ class OffPolicyImitationLearner(PackedLearner):
             logged = trainer.train_seeds(min(part, total - trainer.num_timesteps))
             step = trainer.num_timesteps
             first, *others = (
-                {**self.pop_episodes(seed), **each} for seed, each in enumerate(logged)
+                {**self.pop_episodes(seed), **metrics} for seed, metrics in enumerate(logged)
             )
             for curve, metrics in zip(self.curves, others, strict=True):
                 curve.append({"step": step, **metrics})

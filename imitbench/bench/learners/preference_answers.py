@@ -38,20 +38,20 @@ def make_gatherer(
     Raises:
         InputError: Hyper-parameters contradict each other, or recorded answers cannot be used.
     """
-    kind, place = options["gatherer"], options["answers"]
+    kind, path = options["gatherer"], options["answers"]
     if kind == "synthetic":
-        if place is not None:
+        if path is not None:
             raise InputError(
-                f"--set answers={place}: synthetic answers have no file; add --set gatherer=file "
+                f"--set answers={path}: synthetic answers have no file; add --set gatherer=file "
                 "or gatherer=human, or leave it out"
             )
         return _synthetic(options, rng)
-    if place is None:
+    if path is None:
         what = "a preference data set" if kind == "file" else "a folder for pairs and answers"
         raise InputError(f"--set gatherer={kind}: needs {what}; add --set answers=PATH")
     if kind == "human":
-        return QueueGatherer(place, wait=options["answers_wait"], while_waiting=task.check_stop)
-    return RecordedGatherer(_recorded(Path(place), options["answers_sha256"], task))
+        return QueueGatherer(path, wait=options["answers_wait"], while_waiting=task.check_stop)
+    return RecordedGatherer(_recorded(Path(path), options["answers_sha256"], task))
 
 
 def waits_for_people(gatherer: PreferenceGatherer) -> bool:

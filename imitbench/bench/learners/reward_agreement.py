@@ -88,7 +88,7 @@ def reward_agreement(
     """
     rewards, starts = _rewards(net, trajectories)
     found = _return_correlation(rewards, starts)
-    sums = [fragment_returns(each, starts, fragment_length) for each in rewards]
+    sums = [fragment_returns(reward, starts, fragment_length) for reward in rewards]
     pairs = np.random.default_rng(seed).integers(len(sums[0]), size=(2, _PAIRS))
     same, told_apart = ordered_alike(sums[0], sums[1], pairs)
     if told_apart.any():
@@ -109,7 +109,7 @@ def held_out_agreement(
     """
     seed = derive_seed(task.seed, "held-out trajectories")
     trajectories = held_out_trajectories(policy, task.environment, seed)
-    kept = [each for each in trajectories if len(each) >= fragment_length]
+    kept = [trajectory for trajectory in trajectories if len(trajectory) >= fragment_length]
     return reward_agreement(net, kept, fragment_length, seed)
 
 

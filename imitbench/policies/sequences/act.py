@@ -150,8 +150,8 @@ class ACTPolicy(ChunkPolicy):
         first = self.summary.expand(len(seen), 1, -1)
         tokens = [first, self.posterior_see(seen).unsqueeze(1), self.posterior_act(chunk)]
         x = th.cat(tokens, dim=1)
-        places = th.arange(x.shape[1], device=x.device)
-        x = x + sinusoids(places, self.hidden_size)
+        positions = th.arange(x.shape[1], device=x.device)
+        x = x + sinusoids(positions, self.hidden_size)
         padded = th.cat([th.zeros_like(real[:, :1]).expand(-1, 2), ~real], dim=1)
         summary = self.posterior(x, src_key_padding_mask=padded)[:, 0]
         mean, log_variance = self.posterior_head(summary).chunk(2, dim=1)

@@ -70,10 +70,10 @@ class Normalizer(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """A small convolutional network whose features are places in the image.
+    """A small convolutional network whose features are positions in the image.
 
-    Each channel of the last layer is read as a distribution over places, and gives its mean: where
-    something is, rather than how much of it. It suits any size of image.
+    Each channel of the last layer is read as a distribution over positions, and gives its mean:
+    where something is, rather than how much of it. It suits any size of image.
 
     Args:
         space: Bytes, shape (height, width, channels) or (channels, height, width); the shortest
@@ -106,8 +106,8 @@ class ImageEncoder(nn.Module):
         rows, columns = (
             th.linspace(-1.0, 1.0, size, device=maps.device) for size in maps.shape[2:]
         )
-        places = [(weights.sum(3) * rows).sum(2), (weights.sum(2) * columns).sum(2)]
-        features: th.Tensor = self.output(th.cat(places, dim=1))
+        positions = [(weights.sum(3) * rows).sum(2), (weights.sum(2) * columns).sum(2)]
+        features: th.Tensor = self.output(th.cat(positions, dim=1))
         return features
 
 

@@ -218,7 +218,9 @@ def _track_answer(part: BoardSection, track: str, rows: Sequence[BoardRow]) -> T
     rest = [name for name in _said(later, names) if name != _name(tiers[2][0], names)]
     if rest:
         more += f"; lower as well: {enumerated(rest)}"
-    informed = [row for row in best if any(each.published_seeds for each in row.disclosures)]
+    informed = [
+        row for row in best if any(disclosure.published_seeds for disclosure in row.disclosures)
+    ]
     caveat = ""
     if informed:
         caveat = f"Published seeds had a say in the values of {enumerated(_said(informed, names))}."

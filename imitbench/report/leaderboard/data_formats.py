@@ -250,8 +250,8 @@ def render_markdown(board: Board) -> str:
         blocks += render_section(part, board)
     for comparison in board.regimes:
         blocks.append(f"## {escape(f'Score by regime: {comparison.title}')}")
-        for each in regime_tables(comparison, board.method.level):
-            blocks += _under(each.title.removeprefix(f"{comparison.title}, "), each)
+        for regime_table in regime_tables(comparison, board.method.level):
+            blocks += _under(regime_table.title.removeprefix(f"{comparison.title}, "), regime_table)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -278,7 +278,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     success = success_table([row.result for row in part.rows], board.method.episodes)
     return [
         f"## {escape(part.title)}",
-        "\n".join(f"- {escape(each)}" for each in answer_of(part, board.method).sentences),
+        "\n".join(f"- {escape(sentence)}" for sentence in answer_of(part, board.method).sentences),
         table(_OVERALL, overall, names=4),
         f"Seeds are per environment. {': '.join(LIKELY)} {conditions}",
         table(("Algorithm", *environments), single, names=1),

@@ -203,7 +203,9 @@ def payload(board: Board, suite: str) -> dict[str, Any]:
         "level": board.method.level,
         "tables": tables,
         "frontiers": list(_frontiers(parts, tables)),
-        "regimes": list(dict.fromkeys(each.regime for each in conditions if each.regime)),
+        "regimes": list(
+            dict.fromkeys(condition.regime for condition in conditions if condition.regime)
+        ),
     }
 
 

@@ -73,8 +73,8 @@ def _conditions(board: Board, found: Mapping[str, Sequence[_Said]]) -> list[Mark
     suites = []
     for suite, said in found.items():
         conditions = [
-            (part.anchor, board.condition(part), _condition(part, answer, place == 0))
-            for place, (part, answer) in enumerate(said)
+            (part.anchor, board.condition(part), _condition(part, answer, index == 0))
+            for index, (part, answer) in enumerate(said)
         ]
         short = model.slug(suite)
         shown = page.switch(f"condition-{short}", "Condition", conditions, data_view="condition")
@@ -91,8 +91,8 @@ def _conditions(board: Board, found: Mapping[str, Sequence[_Said]]) -> list[Mark
 
 def _condition(part: BoardSection, answer: Answer, is_headline: bool) -> Markup:
     """Returns the table of a condition, below its answer if that does not stand above already."""
-    place = f"{model.suite_page(part.section.suite)}#{part.anchor}"
-    link = tag("a", "every environment", href=place)
+    url = f"{model.suite_page(part.section.suite)}#{part.anchor}"
+    link = tag("a", "every environment", href=url)
     compare = tag("a", "head to head", href=head_link(part))
     beside = tag("p", link, ", ", compare, class_="beside")
     said = [] if is_headline else page.answered(answer)

@@ -87,7 +87,7 @@ def axis_of(part: BoardSection) -> AxisScale:
 
 def _estimates(rows: Sequence[BoardRow]) -> list[Interval | None]:
     results = [row.result for row in rows]
-    return [each for own in results for each in (own.iqm, own.iqm_likely)]
+    return [estimate for own in results for estimate in (own.iqm, own.iqm_likely)]
 
 
 def reading(board: Board) -> str:

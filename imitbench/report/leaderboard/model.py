@@ -129,7 +129,7 @@ class BoardRow:
     """An algorithm in one of the board's tables.
 
     Attributes:
-        rank: Place by IQM among own results that cover every environment and are sound;
+        rank: Rank by IQM among own results that cover every environment and are sound;
             `None` for others.
         name: The algorithm as its runs name it.
         kind: Source of the numbers.

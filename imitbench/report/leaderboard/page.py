@@ -93,7 +93,7 @@ def _footer(board: Board) -> Markup:
 
 
 def save_buttons() -> list[Markup]:
-    """Returns the buttons that save what is shown, and the place for the number of rows."""
+    """Returns the buttons that save what is shown, and the element for the number of rows."""
     return [
         tag("button", "CSV of this view", type="button", data_save="csv"),
         tag("button", "JSON of this view", type="button", data_save="json"),
@@ -222,7 +222,11 @@ def answered(answer: Answer, *, headline: bool = True) -> list[Markup]:
             track.text.removeprefix(track.lead))
         for track in answer.compared
     ]  # fmt: skip
-    rest = [tag("li", each) for each in (answer.alone, answer.provisional, answer.coverage) if each]
+    rest = [
+        tag("li", sentence)
+        for sentence in (answer.alone, answer.provisional, answer.coverage)
+        if sentence
+    ]
     shown = [alarm for alarm in answer.alarms if alarm.kind != "saturated"]
     if answer.saturated:
         shown.insert(0, TableAlarm("saturated", "", answer.saturated))
@@ -246,11 +250,11 @@ def switch(
         **data: Attributes of the buttons.
     """
     parts = [tag("span", caption, class_="caption")]
-    for place, (value, label, content) in enumerate(options):
+    for index, (value, label, content) in enumerate(options):
         id_ = f"{name}--{value}"
         # Firefox would keep an earlier choice when the page is loaded again.
         parts += [
-            tag("input", type="radio", name=name, id=id_, value=value, checked=place == 0,
+            tag("input", type="radio", name=name, id=id_, value=value, checked=index == 0,
                 autocomplete="off", **data),
             tag("label", label, for_=id_),
             *([tag("div", content, class_="panel")] if content else []),

@@ -107,19 +107,19 @@ def _by_task(scores: Scores, algo: str, tasks: Sequence[str], path: Path) -> _By
 def _runs(algo: str, columns: _ByTask, path: Path) -> Iterator[ExternalRun]:
     for task, entries in columns:
         for number, entry in enumerate(entries, start=1):
-            place = f"{visible(algo)}, {visible(task)}, run {number}"
+            location = f"{visible(algo)}, {visible(task)}, run {number}"
             try:
-                yield _one(place, algo, task, entry)
+                yield _one(location, algo, task, entry)
             except ValidationError as error:
-                raise InputError(f"{path}, {one_line(place)}: {first_problem(error)}") from error
+                raise InputError(f"{path}, {one_line(location)}: {first_problem(error)}") from error
 
 
-def _one(place: str, algo: str, task: str, entry: Any) -> ExternalRun:
+def _one(location: str, algo: str, task: str, entry: Any) -> ExternalRun:
     if entry is None or (isinstance(entry, float) and math.isnan(entry)):
         return ExternalRun(
-            place=place, status="failed", reason="its score is missing", algo=algo, env=task
+            place=location, status="failed", reason="its score is missing", algo=algo, env=task
         )
-    return ExternalRun(place=place, status="completed", algo=algo, env=task, score=entry)
+    return ExternalRun(place=location, status="completed", algo=algo, env=task, score=entry)
 
 
 def _archive(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:

@@ -153,7 +153,7 @@ class _RunFolder:
     """
 
     def __init__(self, root: Path, path: str) -> None:
-        self.place = visible(path)
+        self.location = visible(path)
         self.digests: dict[str, str] = {}
         self._problems: list[str] = []
         self._record, self._config = (self._read(root / path, name) for name in _FILES)
@@ -161,7 +161,7 @@ class _RunFolder:
     def _read(self, folder: Path, name: str) -> dict[str, Any]:
         try:
             content = read_bounded(folder / name, _MAX_BYTES)
-            self.digests[f"{self.place}/{name}"] = content_digest(content)
+            self.digests[f"{self.location}/{name}"] = content_digest(content)
             document = parse_json(content, str(folder / name))
         except InputError as error:
             self._problems.append(str(error).replace(f"{folder}/", ""))
@@ -183,10 +183,10 @@ class _RunFolder:
             status, reason = "unusable", "; ".join(self._problems)
         try:
             return ExternalRun(
-                place=self.place, status=status, reason=one_line(reason, 500), **values
+                place=self.location, status=status, reason=one_line(reason, 500), **values
             )
         except ValidationError as error:
-            return ExternalRun(place=self.place, status="unusable", reason=first_problem(error))
+            return ExternalRun(place=self.location, status="unusable", reason=first_problem(error))
 
     def _status(self, now: datetime) -> tuple[Status, str]:
         word = str(self._record.get("status"))
