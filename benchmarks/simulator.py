@@ -34,7 +34,7 @@ from imitbench.bench.plan import plan_request
 from imitbench.bench.training import seed_generators, set_up
 from imitbench.bench.training_setup import TrainingConfig, TrainingInputs
 from imitbench.cards.catalog import suite_directory
-from imitbench.envs.mujoco_vec_env import MujocoVecEnv
+from imitbench.envs.batch_vec_env import BatchVecEnv
 from imitbench.experts.lookup import find_environment
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.store.sweep_file import SweepRequest
@@ -85,7 +85,7 @@ def simulator_turns(spec: EnvironmentSpec, threads: int) -> Turns:
         venvs: dict[str, VecEnv] = {"step": make_training_environments(spec, N_ENVS, 0)}
     for count in sorted({1, threads}):
         name = "batch" if count == 1 else f"batch, {count} threads"
-        venvs[name] = MujocoVecEnv([make_environment(spec) for _ in range(N_ENVS)], count)
+        venvs[name] = BatchVecEnv([make_environment(spec) for _ in range(N_ENVS)], count)
         venvs[name].seed(0)
     actions = actions_of(venvs["step"])
 
