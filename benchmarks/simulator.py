@@ -1,4 +1,4 @@
-"""Measures how much of a training's time MuJoCo itself takes, with and without its batches.
+"""Measures what batches of environments save, and how much of a training's time MuJoCo takes.
 
     python benchmarks/simulator.py
 
@@ -10,6 +10,11 @@ Takes turns in this process, with one thread, and prints environment steps per s
 - with `--training`, GAIL's trainings and evaluations of 20 episodes, with and without batches.
 
 With `--threads N`, `batch` also has N threads, and numbers are per second of wall time.
+
+    python benchmarks/simulator.py --small
+
+compares `step` and `batch` on small tasks, with 8 environments and with the 24 of a pack of 3
+seeds; with `--training`, also PPO alone and in a pack of 3, and evaluations of 100 episodes.
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -26,23 +32,38 @@ import comparison
 import gymnasium as gym
 import numpy as np
 import torch as th
+from stable_baselines3.common.callbacks import CallbackList
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.bench import environments, protocol
-from imitbench.bench.environments import make_environment, make_training_environments
+from imitbench.bench.environments import (
+    make_environment,
+    make_packed_environments,
+    make_training_environments,
+)
 from imitbench.bench.plan import plan_request
 from imitbench.bench.training import seed_generators, set_up
 from imitbench.bench.training_setup import TrainingConfig, TrainingInputs
 from imitbench.cards.catalog import suite_directory
-from imitbench.envs.mujoco_vec_env import MujocoVecEnv
+from imitbench.envs.batch_vec_env import BatchVecEnv
 from imitbench.experts.lookup import find_environment
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.rl.packed_ppo import OwnGenerators, PackedPPO
+from imitbench.rl.ppo import PPO
 from imitbench.store.sweep_file import SweepRequest
 
 TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Ant")
+SMALL = (
+    "Pendulum-v1", "seals/CartPole-v0", "seals/MountainCar-v0", "imitbench/PointMaze-v0",
+    "imitbench/CliffWorld-v0",
+)  # fmt: skip
+PACK = 3
 N_ENVS = 8
 STEPS = 2000  # of all environments in a turn
 TRAINED = 40_960
+SMALL_STEPS = 24_000
+PPO_STEPS = 10_240
 EPISODES = 20
 
 Turns = dict[str, Callable[[], float]]
@@ -66,12 +87,25 @@ def rate(count: int, work: Callable[[], None], clock: Callable[[], float]) -> fl
     return count / (clock() - start)
 
 
-def actions_of(venv: VecEnv) -> np.ndarray[Any, Any]:
+def actions_of(venv: VecEnv, steps: int = STEPS) -> np.ndarray[Any, Any]:
     """Random actions for the steps of a turn."""
-    box = venv.action_space
-    assert isinstance(box, gym.spaces.Box)
-    shape = (STEPS // N_ENVS, N_ENVS, *box.shape)
-    return np.random.default_rng(0).uniform(box.low, box.high, shape).astype(np.float32)
+    space, rng = venv.action_space, np.random.default_rng(0)
+    shape = (steps // venv.num_envs, venv.num_envs)
+    if isinstance(space, gym.spaces.Discrete):
+        return rng.integers(space.n, size=shape)
+    assert isinstance(space, gym.spaces.Box)
+    return rng.uniform(space.low, space.high, (*shape, *space.shape)).astype(np.float32)
+
+
+def stepping(venv: VecEnv, actions: np.ndarray[Any, Any]) -> Callable[[], None]:
+    """Returns a function that takes the steps of a turn."""
+    venv.reset()
+
+    def take() -> None:
+        for row in actions:
+            venv.step(row)
+
+    return take
 
 
 def simulator_turns(spec: EnvironmentSpec, threads: int) -> Turns:
@@ -85,7 +119,7 @@ def simulator_turns(spec: EnvironmentSpec, threads: int) -> Turns:
         venvs: dict[str, VecEnv] = {"step": make_training_environments(spec, N_ENVS, 0)}
     for count in sorted({1, threads}):
         name = "batch" if count == 1 else f"batch, {count} threads"
-        venvs[name] = MujocoVecEnv([make_environment(spec) for _ in range(N_ENVS)], count)
+        venvs[name] = BatchVecEnv([make_environment(spec) for _ in range(N_ENVS)], count)
         venvs[name].seed(0)
     actions = actions_of(venvs["step"])
 
@@ -94,18 +128,9 @@ def simulator_turns(spec: EnvironmentSpec, threads: int) -> Turns:
             inner.data.ctrl[:] = action
             mujoco.mj_step(inner.model, inner.data, nstep=inner.frame_skip)
 
-    def steps_of(venv: VecEnv) -> Callable[[], None]:
-        venv.reset()
-
-        def take() -> None:
-            for row in actions:
-                venv.step(row)
-
-        return take
-
     turns = {"mj_step": lambda: rate(STEPS, simulate, clock)}
     for name, venv in venvs.items():
-        take = steps_of(venv)
+        take = stepping(venv, actions)
         turns[name] = lambda take=take: rate(STEPS, take, clock)
     return turns
 
@@ -144,6 +169,69 @@ def training_turns(env_id: str) -> Turns:
     return turns
 
 
+def either_way() -> Iterator[str]:
+    """Yields the name of each way to step environments, within which they are made that way."""
+    yield "batch"
+    with single():
+        yield "step"
+
+
+def small_turns(spec: EnvironmentSpec, seeds: int) -> Turns:
+    """Returns what is measured of the steps of a small task, by name."""
+    turns: Turns = {}
+    for name in either_way():
+        venv = make_packed_environments(spec, N_ENVS, range(seeds))
+        take = stepping(venv, actions_of(venv, SMALL_STEPS))
+        turns[name] = lambda take=take: rate(SMALL_STEPS, take, time.process_time)
+    return turns
+
+
+def ppo_turns(spec: EnvironmentSpec, seeds: int) -> Turns:
+    """Returns what is measured of PPO's training on the true reward, by name."""
+    turns: Turns = {}
+    for name in either_way():
+        members = [
+            PPO("MlpPolicy", make_training_environments(spec, N_ENVS, seed), seed=seed,
+                n_steps=256, batch_size=64, n_epochs=10, device="cpu")
+            for seed in range(seeds)
+        ]  # fmt: skip
+        learn: Callable[[int], Any] = partial(members[0].learn, reset_num_timesteps=False)
+        if seeds > 1:
+            venv = make_packed_environments(spec, N_ENVS, range(seeds))
+            packed = PackedPPO(members, venv, [OwnGenerators() for _ in members])
+            learn = partial(packed.learn, callbacks=[CallbackList([]) for _ in members])
+        learn(PPO_STEPS)
+        train = partial(learn, PPO_STEPS)
+        turns[name] = lambda train=train: rate(seeds * PPO_STEPS, train, time.process_time)
+    return turns
+
+
+def evaluation_turns(spec: EnvironmentSpec) -> Turns:
+    """Returns what is measured of evaluations of a policy in both ways of acting, by name."""
+    turns: Turns = {}
+    for name in either_way():
+        evaluator = protocol.Evaluator(spec, 10)
+        policy = ActorCriticPolicy(
+            evaluator.observation_space, evaluator.action_space, lambda _: 0.0
+        )
+        asked = [protocol.Evaluation(policy, 100, 0, likely) for likely in (False, True)]
+        evaluate = partial(evaluator.evaluate_all, asked)
+        turns[name] = lambda evaluate=evaluate: rate(200, evaluate, time.process_time)
+    return turns
+
+
+def measure_small(env_ids: Sequence[str], repeats: int, training: bool) -> None:
+    """Prints the rows of small tasks."""
+    for env_id in env_ids:
+        spec = find_environment(env_id)
+        kinds = {f"{N_ENVS * seeds} environments": small_turns(spec, seeds) for seeds in (1, PACK)}
+        if training:
+            kinds |= {"PPO": ppo_turns(spec, 1), f"PPO, pack of {PACK}": ppo_turns(spec, PACK)}
+            kinds |= {"100 episodes, both ways": evaluation_turns(spec)}
+        for kind, turns in kinds.items():
+            measure(f"{env_id}, {kind}", turns, repeats, {"batch": "step"})
+
+
 def measure(title: str, turns: Turns, repeats: int, ratios: dict[str, str]) -> None:
     """Takes turns, and prints a row for each and for each ratio (of a name to another)."""
     found: dict[str, list[float]] = {name: [] for name in turns}
@@ -151,7 +239,7 @@ def measure(title: str, turns: Turns, repeats: int, ratios: dict[str, str]) -> N
         for name, turn in turns.items():
             found[name].append(turn())
     for name, values in found.items():
-        print(comparison.row(f"{title}, {name}, steps/s", values, 0))
+        print(comparison.row(f"{title}, {name}, per second", values, 0))
     for name, base in ratios.items():
         if name in found:
             shares = [a / b for a, b in zip(found[name], found[base], strict=True)]
@@ -165,10 +253,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--task", action="append", choices=TASKS)
+    parser.add_argument("--small", action="append", nargs="?", const=None, choices=SMALL)
     options = parser.parse_args()
     th.set_num_threads(1)
     warnings.simplefilter("ignore")
     comparison.print_heading(options.repeats)
+    if options.small is not None:
+        chosen = [env_id for env_id in options.small if env_id]
+        measure_small(chosen or SMALL, options.repeats, options.training)
+        return
     for task in options.task or TASKS:
         env_id = f"seals/{task}-v1"
         turns = simulator_turns(find_environment(env_id), options.threads)

@@ -163,24 +163,21 @@ def simulator_threads() -> int:
     return _threads
 
 
-def stepped_in_batches(env: gym.Env[Any, Any], spec: EnvironmentSpec) -> bool:
-    """Whether MuJoCo can step several environments at once, with the results of their own `step`.
+def stepped_in_batches(env: gym.Env[Any, Any], spec: EnvironmentSpec, count: int) -> bool:
+    """Whether several environments can be stepped at once, with the results of their own `step`.
 
     Args:
         env: One of them.
         spec: Its specification.
+        count: Number of environments.
     """
-    if "mujoco" not in sys.modules:
-        return False
-    from imitbench.envs.mujoco_batch import agrees, knows
+    from imitbench.envs.batch_choice import agrees, knows
 
-    if not knows(env):
+    if not knows(env, count):
         return False
     key = (type(env.unwrapped), repr(spec))
     if key not in _in_batches:
-        tried = make_environment(spec)  # because it is reset
-        _in_batches[key] = agrees(tried)
-        tried.close()
+        _in_batches[key] = agrees(partial(make_environment, spec))
     return _in_batches[key]
 
 
@@ -203,10 +200,10 @@ def make_packed_environments(spec: EnvironmentSpec, count: int, seeds: Sequence[
     from imitbench.util.serial_vec_env import SerialVecEnv
 
     made = [make_environment(spec) for _ in range(count * len(seeds))]
-    if stepped_in_batches(made[0], spec):
-        from imitbench.envs.mujoco_vec_env import MujocoVecEnv
+    if stepped_in_batches(made[0], spec, len(made)):
+        from imitbench.envs.batch_vec_env import BatchVecEnv
 
-        venv: SerialVecEnv = MujocoVecEnv(made, _threads)
+        venv: SerialVecEnv = BatchVecEnv(made, _threads)
     else:
         venv = SerialVecEnv([partial(_resumable, env) for env in made])
     venv.seed_each([seed + number for seed in seeds for number in range(count)])

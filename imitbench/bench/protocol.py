@@ -56,8 +56,8 @@ class Evaluator:
             environment `i % environments`, so environments with short episodes do not contribute
             more of them and short episodes are not over-counted.
         check: Called at every step; may raise to end an evaluation.
-        wrap: Applied to each environment, for example to record it. Without it, MuJoCo steps all
-            environments at once where it can, with the same results.
+        wrap: Applied to each environment, for example to record it. Without it, all environments
+            are stepped at once where that can be, with the same results.
         progress: Called when episodes have ended, with their number so far and that of all.
     """
 
@@ -74,10 +74,10 @@ class Evaluator:
         self._progress = progress
         self._count = environments
         first = make_environment(spec)
-        # The simulator's batches have no infos, which say what a success is, and more.
+        # Evaluation in batches reads no infos, which say what a success is, and more.
         told = spec.success is not None or spec.measures is not None
-        self._batched = wrap is None and not told and stepped_in_batches(first, spec)
-        # In a batch, one environment resets all simulations: episodes have seeds of their own.
+        self._batched = wrap is None and not told and stepped_in_batches(first, spec, environments)
+        # In a batch, one environment makes all resets: episodes have seeds of their own.
         others = 0 if self._batched else environments - 1
         made = [first, *(make_environment(spec) for _ in range(others))]
         self._environments = made if wrap is None else [wrap(environment) for environment in made]
@@ -114,7 +114,7 @@ class Evaluator:
     def evaluate_all(self, asked: Sequence[Evaluation]) -> list[Episodes]:
         """Runs the episodes of several evaluations, each episode with its own seed.
 
-        MuJoCo steps all of them at once where it can. Results do not depend on the others.
+        All of them are stepped at once where that can be. Results do not depend on the others.
 
         Returns:
             For each evaluation, the episodes in order of their number.
@@ -270,35 +270,39 @@ class _Lanes:
 
 
 class _BatchLanes(_Lanes):
-    """Simulations that MuJoCo steps at once.
+    """Environments that are stepped at once.
 
     Args:
         environment: Resets all of them.
-        count: Number of simulations.
+        count: Number of environments.
         spec: Specification of the environment, which measures no success.
     """
 
     def __init__(self, environment: gym.Env[Any, Any], count: int, spec: EnvironmentSpec) -> None:
-        from imitbench.envs.mujoco_batch import MujocoBatch, time_limit
+        from imitbench.envs.batch_choice import make_batch, unlimited
 
         super().__init__([environment] * count, spec)
-        self._batch = MujocoBatch([environment.unwrapped] * count, simulator_threads())
-        self._limit = time_limit(environment) or np.inf
+        self._batch = make_batch([environment] * count, simulator_threads())
+        self._limit = unlimited(environment)[1]
         self._lengths = np.zeros(count, dtype=np.int64)
-        self._rows: Array = np.zeros((count, *(environment.observation_space.shape or ())))
+        self._rows: Array | None = None
 
     def reset(self, lane: int, seed: int) -> None:
         super().reset(lane, seed)
+        if self._rows is None:
+            self._rows = np.zeros((len(self), *self._obs[lane].shape), self._obs[lane].dtype)
         self._rows[lane] = self._obs[lane]
         self._batch.load(lane)
         self._lengths[lane] = 0
 
     def observations(self, lanes: Array) -> Any:
+        assert self._rows is not None, "all lanes were reset"
         return self._rows[lanes]
 
     def step(self, lanes: Array, actions: Array) -> tuple[Array, ...]:
         self._lengths[lanes] += 1
         results = self._batch.step(actions, lanes if len(lanes) < len(self) else None)
+        assert self._rows is not None, "all lanes were reset"
         self._rows[lanes] = results.obs
         cut = self._lengths[lanes] >= self._limit
         return results.rewards, results.terminated, cut, np.zeros(len(lanes), dtype=bool)

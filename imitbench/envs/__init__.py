@@ -1,1 +1,1 @@
-"""Environments stepped in batches by their simulator, and wrappers that disturb them."""
+"""Environments stepped in batches, and wrappers that disturb them."""

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-from imitbench.envs.mujoco_tasks import Array, Rows, StepResults, task_of
-from imitbench.util.text_line import note
+from imitbench.envs.batch import Array, Rows, StepResults
+from imitbench.envs.mujoco_tasks import task_of
 
 # The entries of a simulation that later steps depend on.
 _STATE = ("time", "qpos", "qvel", "act", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
           "mocap_pos", "mocap_quat", "userdata")  # fmt: skip
-_CHECKED_STEPS = 12
 
 
 class MujocoBatch:
-    """Simulations of environments of one task.
-
-    The environments reset themselves, with their own random numbers; `load` then copies the state.
+    """Simulations of environments of one task; see `imitbench.envs.batch.Batch`.
 
     Args:
         envs: Environments of one task that batches know, without wrappers.
@@ -108,73 +102,3 @@ class MujocoBatch:
             self._mujoco.mj_rnePostConstraint(model, data)
             found.append(data.cfrc_ext.copy())
         return np.array(found)
-
-
-def time_limit(env: gym.Env[Any, Any]) -> int | None:
-    """Returns the time limit of an environment that has no other wrappers than Gymnasium's own.
-
-    Returns:
-        Steps; `None` for no limit.
-
-    Raises:
-        ValueError: There is another wrapper.
-    """
-    limit = None
-    while isinstance(env, gym.Wrapper):
-        if type(env) is TimeLimit:
-            limit = env._max_episode_steps if limit is None else min(limit, env._max_episode_steps)
-        elif type(env) is not OrderEnforcing:
-            raise ValueError(f"{type(env).__name__} is not a wrapper that batches know")
-        env = env.env
-    return limit
-
-
-def knows(env: gym.Env[Any, Any]) -> bool:
-    """Whether batches know the task of an environment and all its wrappers.
-
-    One that shows each step in a window is stepped by itself.
-    """
-    if env.render_mode == "human" or find_spec("mujoco.batch") is None:
-        return False
-    try:
-        time_limit(env)
-    except ValueError:
-        return False
-    return task_of(env.unwrapped) is not None
-
-
-def agrees(env: gym.Env[Any, Any]) -> bool:
-    """Compares the steps of a batch with those of an environment, bit for bit.
-
-    Prints one warning if they differ: then the formulas here are not those of the installed
-    version of the environment.
-
-    Args:
-        env: A new environment that batches know; it is reset and stepped.
-    """
-    inner: Any = env.unwrapped
-    batch = MujocoBatch([inner])
-    rng = np.random.default_rng(0)
-    env.reset(seed=0)
-    batch.load(0)
-    for _ in range(_CHECKED_STEPS):
-        space = inner.action_space
-        action = rng.uniform(space.low, space.high).astype(space.dtype)
-        found = batch.step(action[None])
-        obs, reward, terminated, _, info = inner.step(action)
-        infos = {name: values[0] for name, values in found.infos.items()}
-        if not (
-            np.array_equal(obs, found.obs[0], equal_nan=True)
-            and reward == found.rewards[0]
-            and terminated == found.terminated[0]
-            and info.keys() == infos.keys()
-            and all(np.array_equal(info[name], infos[name]) for name in info)
-        ):
-            name = type(inner).__name__
-            note(f"warning: {name}: a batch's steps differ from the environment's own, which are "
-                 "used instead (slower)")  # fmt: skip
-            return False
-        if terminated:
-            env.reset()
-            batch.load(0)
-    return True

@@ -2,7 +2,7 @@
 
 Each task computes in NumPy, over the rows of a batch, what the `step` of its environment computes
 for one simulation: the same operations in the same order and precision, so that all values are the
-same bit for bit (`imitbench.envs.mujoco_batch` compares them before it uses a task).
+same bit for bit (`imitbench.envs.batch_choice` compares them before it uses a task).
 
 Source: Gymnasium 1.4, `gymnasium.envs.mujoco`, versions 4 and 5; the tasks of seals are version 4.
 """
@@ -11,35 +11,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+from imitbench.envs.batch import Array, Rows, StepResults, keeps_methods
 
 if TYPE_CHECKING:
     from gymnasium.envs.mujoco import MujocoEnv
     from mujoco.batch import Batch
-
-Array = npt.NDArray[Any]
-Rows = npt.NDArray[np.int64] | slice
-
-
-@dataclass(frozen=True)
-class StepResults:
-    """Results of one step of several simulations.
-
-    Attributes:
-        obs: Observations, shape (n, entries), float64.
-        rewards: Shape (n,), float64.
-        terminated: Whether the episode ended in the task itself, shape (n,), bool.
-        infos: Values of the environments' infos by name, each of shape (n, …).
-    """
-
-    obs: Array
-    rewards: Array
-    terminated: Array
-    infos: Mapping[str, Array]
 
 
 class MujocoTask(ABC):
@@ -393,11 +373,6 @@ def task_of(env: Any) -> type[MujocoTask] | None:
     for base in type(env).__mro__:
         home, _, version = base.__module__.rpartition("_")
         if home.startswith("gymnasium.envs.mujoco.") and version in ("v4", "v5"):
-            same = all(
-                getattr(type(env), name) is value
-                for name, value in vars(base).items()
-                if callable(value) or isinstance(value, property)
-                if name not in ("__init__", "__new__")
-            )
+            same = keeps_methods(type(env), base, inherited=False)
             return TASKS.get(base.__name__) if same else None
     return None

@@ -5,11 +5,13 @@ import pytest
 import torch as th
 from support.plans import make_plan, request_of
 
+from imitbench.bench import environments
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.spec import make_spec
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
+from imitbench.envs.batch_vec_env import BatchVecEnv
 from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
@@ -141,6 +143,34 @@ def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_resumption_is_exact_with_other_hyperparameters(name, options, tmp_path):
     check_resumption(name, "classic", "Pendulum-v1", tmp_path, options)
+
+
+IN_BATCHES = {"n_envs": "4", "n_steps": "27"}  # a rollout ends within an episode
+
+
+@pytest.mark.parametrize(
+    ("suite", "env_id"),
+    [
+        ("classic", "Pendulum-v1"),
+        ("classic", "seals/CartPole-v0"),
+        ("classic", "seals/MountainCar-v0"),
+        ("transfer", "imitbench/CliffWorld-v0"),  # whose steps are random
+    ],
+)
+def test_environments_in_batches_resume_and_change_no_number(suite, env_id, tmp_path, monkeypatch):
+    curves, parameters = [], []
+    for batched in (True, False):
+        if not batched:
+            monkeypatch.setattr(environments, "stepped_in_batches", lambda *_: False)
+        learner, budget = ready("gail", suite, env_id, IN_BATCHES)
+        assert (type(learner._environments) is BatchVecEnv) is batched
+        curves.append([])
+        learner.train(budget, lambda *point: curves[-1].append(point))
+        parameters.append(learner.policy().state_dict())
+        check_resumption("gail", suite, env_id, tmp_path, IN_BATCHES)
+    np.testing.assert_equal(*curves)
+    for key, value in parameters[0].items():
+        assert th.equal(parameters[1][key], value), key
 
 
 def check_resumption(name, suite, env_id, tmp_path, options=()):

@@ -15,7 +15,7 @@ from imitbench.cards.wrappers import (
     StickyActions,
 )
 from imitbench.data.resumable_env import episode_states, restore_episodes
-from imitbench.envs.mujoco_vec_env import MujocoVecEnv
+from imitbench.envs.batch_vec_env import BatchVecEnv
 from imitbench.envs.wrappers import WRAPPERS, disturbed
 from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
@@ -175,7 +175,7 @@ def test_the_randomness_is_that_of_the_seed(wrapper):
 def test_simulations_with_wrappers_are_stepped_singly_and_resume():
     spec = spec_of(ALL)
     venv = make_training_environments(spec, 2, 3)
-    assert not isinstance(venv, MujocoVecEnv)
+    assert not isinstance(venv, BatchVecEnv)
     assert isinstance(make_training_environments(spec.evaluated, 1, 0), type(venv))
     venv.reset()
     drawn = np.random.default_rng(0).uniform(-1, 1, (60, 2, 3)).astype(np.float32)
@@ -192,7 +192,7 @@ def test_simulations_with_wrappers_are_stepped_singly_and_resume():
 
 def test_only_evaluations_of_such_a_variant_are_disturbed():
     spec = spec_of([NOISE], evaluation_only=True)
-    assert isinstance(make_training_environments(spec, 1, 0), MujocoVecEnv)
+    assert isinstance(make_training_environments(spec, 1, 0), BatchVecEnv)
     assert spec.evaluated == spec_of([NOISE])
     returns = []
     for each in (EnvironmentSpec(id="Hopper-v5", horizon="variable"), spec.evaluated):
