@@ -123,7 +123,7 @@ class Evaluator:
             InputError: Episode lengths differ though the environment is declared to have a
                 fixed horizon, or its infos do not say what a success is.
         """
-        total, ended = sum(each.episodes for each in asked), 0
+        total, ended = sum(evaluation.episodes for evaluation in asked), 0
 
         def end(count: int) -> None:
             nonlocal ended
@@ -131,14 +131,14 @@ class Evaluator:
                 ended += count
                 self._progress(ended, total)
 
-        if self._batched and all(samples_from_torch(each.policy) for each in asked):
+        if self._batched and all(samples_from_torch(one.policy) for one in asked):
             return self._evaluate_together(asked, end)
-        return [self._evaluate_together([each], end)[0] for each in asked]
+        return [self._evaluate_together([evaluation], end)[0] for evaluation in asked]
 
     def _evaluate_together(
         self, asked: Sequence[Evaluation], count_ended: Callable[[int], None]
     ) -> list[Episodes]:
-        counts = [min(self._count, each.episodes) for each in asked]
+        counts = [min(self._count, evaluation.episodes) for evaluation in asked]
         lanes = self._lanes_for(sum(counts))
         ends = np.cumsum(counts)
         with ExitStack() as stack:

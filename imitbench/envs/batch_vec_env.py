@@ -75,7 +75,7 @@ class BatchVecEnv(SerialVecEnv):
         if not columns:
             return [{"TimeLimit.truncated": False} for _ in range(self.num_envs)]
         names = [*columns, "TimeLimit.truncated"]
-        values = [each if isinstance(each, list) else each.tolist() for each in columns.values()]
+        values = [v if isinstance(v, list) else v.tolist() for v in columns.values()]
         values.append([False] * self.num_envs)
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
@@ -121,7 +121,7 @@ class BatchVecEnv(SerialVecEnv):
     def _taken(self, index: int) -> list[np.ndarray[Any, Any]]:
         """The actions of the current episode."""
         length = int(self._lengths[index])
-        return [np.array(each[index]) for each in self._actions[len(self._actions) - length :]]
+        return [np.array(taken[index]) for taken in self._actions[len(self._actions) - length :]]
 
     def _restored(self, chosen: Sequence[int]) -> None:
         """Takes over episodes that environments have replayed."""

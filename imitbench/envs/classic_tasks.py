@@ -90,7 +90,7 @@ class Pendulum(ClassicTask):
         turned = (angle + np.pi) % (2 * np.pi) - np.pi
         costs = (
             np.array(_squares(turned)) + 0.1 * np.array(_squares(velocity))
-        ) + 0.001 * np.array([each**2 for each in torque])
+        ) + 0.001 * np.array([value**2 for value in torque])
         after = np.empty_like(state)
         faster = velocity + (self._pull * np.sin(angle) + self._push * torque) * self._dt
         faster = np.minimum(np.maximum(faster, -self._fastest), self._fastest, out=after[1])
@@ -190,7 +190,7 @@ class MountainCar(ClassicTask):
         """See `ClassicTask.step`."""
         task = self.task
         position, velocity, stays = state
-        slope = np.array([math.cos(each) for each in (3 * position).tolist()])
+        slope = np.array([math.cos(angle) for angle in (3 * position).tolist()])
         faster = velocity + (self._pushes[actions] + slope * -task.gravity)
         faster = np.minimum(np.maximum(faster, -task.max_speed), task.max_speed)
         reached = np.minimum(np.maximum(position + faster, task.min_position), task.max_position)

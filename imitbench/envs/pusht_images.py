@@ -61,7 +61,7 @@ class DrawnStates:
         """
         found = read_demonstrations(self.states)
         with _drawing() as env:
-            return [replace(each, obs=draw(env, np.asarray(each.obs))) for each in found]
+            return [replace(episode, obs=draw(env, np.asarray(episode.obs))) for episode in found]
 
 
 @cache

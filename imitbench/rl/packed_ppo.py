@@ -247,11 +247,11 @@ class PackedPPO:
         policies = [updater.numpy_policy for updater in self._updater.updaters]
         features = self._actors.architecture.features
         mean, scale = (
-            np.stack([np.broadcast_to(getattr(each, name), (1, features)) for each in policies])
+            np.stack([np.broadcast_to(getattr(p, name), (1, features)) for p in policies])
             for name in ("mean", "scale")
         )
         normalizes = policies[0].normalizer is not None
-        generators = [each.torch for each in self.generators]
+        generators = [pair.torch for pair in self.generators]
         shape = (self.venv.num_envs, *(self._members[0].action_space.shape or ()))
 
         def act(obs: Array) -> Array:
@@ -269,7 +269,7 @@ class PackedPPO:
             Samples.of_buffer(ppo.rollout_buffer, updater.numpy_policy)
             for ppo, updater in zip(self._members, self._updater.updaters, strict=True)
         ]
-        generators = [each.numpy for each in self.generators]
+        generators = [pair.numpy for pair in self.generators]
         epochs = self._updater.update(samples, settings[0], generators)
         for ppo, done in zip(self._members, epochs, strict=True):
             ppo._n_updates += done

@@ -177,7 +177,7 @@ class PackedUpdater:
             number: Number of the minibatch in its pass, from 0.
         """
         moved = divergences.tolist()
-        for seed in [each for each in self._active if moved[each] > limit]:
+        for seed in [number for number in self._active if moved[number] > limit]:
             self._active.remove(seed)
             self._adam.stop(seed)
             if self._norm is not None:
@@ -266,7 +266,7 @@ class _StackedNorm:
         if self._fixed:
             numbers = [part.shape[1] for part in parts]
             means, variances = (
-                each.expand(-1, sum(numbers), -1) for each in (self._mean, self._var)
+                moment.expand(-1, sum(numbers), -1) for moment in (self._mean, self._var)
             )
         else:
             means, variances = self._follow(parts)

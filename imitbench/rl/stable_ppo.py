@@ -175,11 +175,11 @@ def _why_not_same(algorithm: stable_baselines3.PPO) -> str | None:
 
 def _why_step_by_step(callback: BaseCallback) -> str | None:
     """Returns which callback may read values of single steps, which the lean path lacks."""
-    for each in _with_inner(callback, set()):
-        if isinstance(each, ConvertCallback) and each.callback is not None:
+    for called in _with_inner(callback, set()):
+        if isinstance(called, ConvertCallback) and called.callback is not None:
             return "a function, given as callback, may read the values of each step"
-        if not _is_known(type(each).__module__):
-            return f"the callback {type(each).__name__} may read the values of each step"
+        if not _is_known(type(called).__module__):
+            return f"the callback {type(called).__name__} may read the values of each step"
     return None
 
 
@@ -188,9 +188,9 @@ def _with_inner(callback: BaseCallback, seen: set[int]) -> Iterator[BaseCallback
     seen.add(id(callback))
     yield callback
     for value in vars(callback).values():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, BaseCallback) and id(each) not in seen:
-                yield from _with_inner(each, seen)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, BaseCallback) and id(item) not in seen:
+                yield from _with_inner(item, seen)
 
 
 def _is_known(module: str) -> bool:

@@ -377,6 +377,17 @@ def test_what_batches_do_not_know_is_stepped_singly(make):
     assert not knows(make())
 
 
+@pytest.mark.parametrize("action", [-1, 2])
+def test_an_action_that_does_not_exist_is_an_error(action):
+    envs = [make_environment(CART_POLE) for _ in range(3)]
+    batch = make_batch(envs)
+    for number, env in enumerate(envs):
+        env.reset(seed=number)
+        batch.load(number)
+    with pytest.raises(ValueError, match="actions are numbers from 0 to 1"):
+        batch.step(np.array([0, action, 1]))
+
+
 def test_few_environments_of_a_small_task_are_stepped_singly():
     assert type(make_training_environments(PENDULUM, 2, 0)) is SerialVecEnv
     assert type(make_training_environments(PENDULUM, 3, 0)) is BatchVecEnv
