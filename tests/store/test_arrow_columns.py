@@ -53,6 +53,10 @@ def test_rows_are_those_of_arrow(rows, schema):
 COLLECTING = """
 import sys
 from pathlib import Path
+import duckdb
+duckdb.connect().execute("SELECT ?", ["text"])
+if "pandas" in sys.modules:
+    sys.exit("early versions of DuckDB import it themselves")
 from imitbench.store.collector import collect
 assert collect(Path("runs")).added == 3
 next(Path("runs").glob("**/error.json")).unlink()
@@ -71,4 +75,6 @@ def test_from_runs_to_a_report_and_a_comparison_nothing_imports_pandas(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", COLLECTING], capture_output=True, text=True, cwd=tmp_path
     )
+    if "early versions" in done.stderr:
+        pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
