@@ -204,6 +204,8 @@ def read(tmp_path, monkeypatch):
             assert program == "imitbench"
             if "--simulate" not in words:
                 words = with_options(words, OTHER_OPTIONS.get(words[0], {}))
+            if words[0] == "run" and "preference_comparisons" in words:
+                words += ["--set", "preference_comparisons.transfer_steps=2048"]
             if "hybrid" in words:  # needs a GPU
                 words.remove("--device")
                 words.remove("hybrid")

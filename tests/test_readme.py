@@ -19,7 +19,8 @@ from imitbench.cards.catalog import load_suite, suite_directory, suite_names
 OTHER_OPTIONS = {
     "run --algo bc --suite classic": {"--seeds": "1"},
     "run --algo bc --algo dagger --env Pendulum-v1": {"--seeds": "2"},
-    "tune --algo bc": {"--trials": "2"},
+    "tune --algo bc": {"--trials": "2", "--held-out-seeds": "200-201"},
+    "run --algo gail --algo airl": {"--set": "n_epochs=1"},
     "run --algo preference_comparisons": {"--set": "transfer_steps=2048"},
 }
 

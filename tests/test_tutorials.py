@@ -73,6 +73,7 @@ SMALL_PREFERENCES = ["--set", "transfer_steps=2048", "--set", "total_comparisons
 # Appended to each `imitbench run` of a tutorial.
 MORE_OPTIONS = {
     "learnt_reward": SMALL_PREFERENCES,
+    "reading_the_report": ["--env", "Pendulum-v1"],
     "reproducing_the_leaderboard": ["--env", "Pendulum-v1"],
 }
 # Replaced in each `imitbench run` of a tutorial.

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
+from imitbench.store.arrow_columns import arrow_column, arrow_rows
 from imitbench.store.database import ReadOnlyFolderError
 from imitbench.store.database_access import DamagedDatabaseError
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
@@ -64,7 +65,7 @@ def external_table(header: ExternalHeader, runs: Sequence[ExternalRun]) -> pa.Ta
                 "provenance": json.dumps(run.provenance, sort_keys=True),
             }
         )
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(_COLUMNS.items())))
+    return arrow_rows(rows, pa.schema(list(_COLUMNS.items())))
 
 
 _TABLES = ("runs", "curves", "measures", "reward_scores", "episodes", "failures")
@@ -267,8 +268,8 @@ def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequen
     """Removes the rows of sources, and returns the number of runs in `gone`."""
     if not gone and not changed:
         return 0
-    connection.register("gone", pa.table({"path": pa.array(gone, pa.string())}))
-    connection.register("stale", pa.table({"path": pa.array([*gone, *changed], pa.string())}))
+    for name, paths in (("gone", gone), ("stale", [*gone, *changed])):
+        connection.register(name, pa.table({"path": arrow_column(paths, pa.string())}))
     [(removed,)] = connection.execute(
         "SELECT count(run_id) FROM ingested SEMI JOIN gone USING (path)"
     ).fetchall()
@@ -290,13 +291,15 @@ def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequen
 def _insert(connection: DuckDBPyConnection, batch: Sequence[_ReadSource]) -> None:
     tables = arrow_tables([read.rows for read in batch if read.rows is not None])
     imported = [
-        read.external.append_column("path", pa.array([read.path] * len(read.external), pa.string()))
+        read.external.append_column(
+            "path", arrow_column([read.path] * len(read.external), pa.string())
+        )
         for read in batch
         if read.external is not None
     ]
     if imported:
         tables["external"] = pa.concat_tables(imported)
-    tables["ingested"] = pa.Table.from_pylist(
+    tables["ingested"] = arrow_rows(
         [
             {
                 "path": read.path,
@@ -306,7 +309,7 @@ def _insert(connection: DuckDBPyConnection, batch: Sequence[_ReadSource]) -> Non
             }
             for read in batch
         ],
-        schema=_INGESTED,
+        _INGESTED,
     )
     database.insert(connection, tables)
 

@@ -208,7 +208,7 @@ def current_run_ids(attempts: Iterable[tuple[RunSpec, str]]) -> set[str]:
         attempts: Completed and failed runs of one submitter, with the ISO 8601 time in UTC at
             which each ended.
     """
-    import pyarrow as pa
+    from imitbench.store.arrow_columns import arrow_rows
 
     rows = [
         {
@@ -223,7 +223,7 @@ def current_run_ids(attempts: Iterable[tuple[RunSpec, str]]) -> set[str]:
     if not rows:
         return set()
     with _memory().cursor() as connection:
-        connection.register("attempts", pa.Table.from_pylist(rows))
+        connection.register("attempts", arrow_rows(rows))
         return {run_id for (run_id,) in connection.sql(current_runs_query("attempts")).fetchall()}
 
 

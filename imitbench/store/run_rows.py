@@ -18,12 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic_core import from_json
 
+from imitbench.data.arrow_table import arrow_view
 from imitbench.errors import InputError
 from imitbench.records.bundled_cards import likely_score
 from imitbench.records.curves import LearningCurve
 from imitbench.records.published import PublishedRun
 from imitbench.records.reward_scores import SCORES_FILE, RewardScore
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult, RunSpec
+from imitbench.store.arrow_columns import arrow_column, arrow_rows
 from imitbench.store.comparability import run_row
 from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted.files import read_content
@@ -123,7 +125,9 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
         run=_completed(spec, run.result, path),
         measures=run.result.measures,
         reward_scores=() if run.rewards is None else run.rewards.scores,
-        episodes=_all_columns(pa.table(run.episodes.columns)),
+        episodes=_all_columns(
+            pa.table({name: arrow_view(each) for name, each in run.episodes.columns.items()})
+        ),
         curve=_published_curve(run.curve),
     )
 
@@ -131,8 +135,9 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
 def _published_curve(curve: LearningCurve | None) -> pa.Table:
     if curve is None:
         return _CURVE.empty_table()
-    metric = np.full(curve.steps.size, curve.metric)
-    return pa.table([curve.steps, metric, curve.values], schema=_CURVE)
+    metric = arrow_column([curve.metric] * curve.steps.size, pa.string())
+    columns = [arrow_view(curve.steps), metric, arrow_view(curve.values)]
+    return pa.table(columns, schema=_CURVE)
 
 
 def _identity(spec: RunSpec, path: str | None) -> dict[str, Any]:
@@ -177,14 +182,14 @@ def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
     """
     done = [run for run in runs if run.run is not None]
     tables = {
-        "runs": pa.Table.from_pylist([run.run for run in done]),
-        "failures": pa.Table.from_pylist([run.failure for run in runs if run.failure is not None]),
+        "runs": arrow_rows([run.run for run in done if run.run is not None]),
+        "failures": arrow_rows([run.failure for run in runs if run.failure is not None]),
         "measures": pa.table(
             {
                 "run_id": _ids(done, [len(run.measures) for run in done]),
-                "measure": pa.array(chain.from_iterable(r.measures for r in done), pa.string()),
-                "value": pa.array(
-                    chain.from_iterable(r.measures.values() for r in done), pa.float64()
+                "measure": arrow_column([name for r in done for name in r.measures], pa.string()),
+                "value": arrow_column(
+                    [value for r in done for value in r.measures.values()], pa.float64()
                 ),
             }
         ),
@@ -192,7 +197,7 @@ def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
     scores = [
         {"run_id": run.run_id, **score.model_dump()} for run in done for score in run.reward_scores
     ]
-    tables["reward_scores"] = pa.Table.from_pylist(scores)
+    tables["reward_scores"] = arrow_rows(scores)
     if done:
         tables["curves"] = _together(done, [run.curve for run in done])
         tables["episodes"] = _together(done, [run.episodes for run in done])
@@ -201,8 +206,8 @@ def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
 
 def _ids(runs: Sequence[RunRows], counts: Sequence[int]) -> pa.Array:
     """Repeats each run's id once per row."""
-    names = pa.array([run.run_id for run in runs], pa.string())
-    return names.take(pa.array(np.repeat(np.arange(len(runs)), counts)))
+    names = arrow_column([run.run_id for run in runs], pa.string())
+    return names.take(arrow_view(np.repeat(np.arange(len(runs)), counts)))
 
 
 def _together(runs: Sequence[RunRows], tables: Sequence[pa.Table]) -> pa.Table:
@@ -240,9 +245,9 @@ def _read_curve(path: Path) -> pa.Table:
         steps = np.array([int(point.pop("step")) for point in points], np.int64)
         sizes = np.array([len(point) for point in points], np.intp)
         columns = [
-            np.repeat(steps, sizes),
-            list(chain.from_iterable(points)),
-            [float(value) for point in points for value in point.values()],
+            arrow_view(np.repeat(steps, sizes)),
+            arrow_column(list(chain.from_iterable(points)), pa.string()),
+            arrow_column([float(v) for point in points for v in point.values()], pa.float64()),
         ]
         return pa.table(columns, schema=_CURVE)
     except OSError as error:

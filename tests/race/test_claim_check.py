@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+from support.evaluation import short_evaluation
 from typer.testing import CliRunner
 
 from imitbench.cli.main import app
@@ -23,6 +24,12 @@ ROW = {
     "budget": "quick",
     "config": "default",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_evaluation():
+    with short_evaluation():
+        yield
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Figures and pages of learned rewards."""
 
+import functools
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -53,6 +54,12 @@ def picture(true=True, names=("expert", "policy", "random actions"), shares=(0.5
     )  # fmt: skip
 
 
+@functools.cache
+def drawn(kind):
+    """The figure of `picture()`, or its page as `html`, which take a second each."""
+    return render_page(picture()) if kind == "html" else render_figure(picture(), kind)
+
+
 def texts(content):
     return [
         "".join(each.itertext())
@@ -62,7 +69,7 @@ def texts(content):
 
 
 def test_the_figure_states_what_it_shows():
-    shown = " ".join(texts(render_figure(picture(), "svg")))
+    shown = " ".join(texts(drawn("svg")))
     for words in (
         "learned reward", "true reward", "first (m)", "second", "expert: rank correlation",
         "random actions: rank correlation", "learned reward: (r - 1.5) / 2",
@@ -89,7 +96,7 @@ def test_a_constant_map_states_its_value():
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_equal_numbers_give_equal_files(kind):
-    assert render_figure(picture(), kind) == render_figure(picture(), kind)
+    assert render_figure(picture(), kind) == drawn(kind)
 
 
 def test_all_else_is_drawn_where_the_reward_is_constant():
@@ -112,7 +119,7 @@ def test_without_expert_and_policy_random_actions_fill_the_row():
 
 
 def test_the_page_contains_figure_and_numbers_and_loads_nothing():
-    page = render_page(picture())
+    page = drawn("html")
     assert "default-src &#x27;none&#x27;" in page
     assert "<script>alert" not in page
     drawing = page[page.index("<svg") : page.rindex("</svg>") + 6]
@@ -158,8 +165,8 @@ def test_files_are_written_whole_by_their_suffix(tmp_path):
     for name in ("a.png", "b.SVG", "c.html"):
         write_picture(picture(), tmp_path / "new" / name)
     assert imread(tmp_path / "new/a.png").shape[1] > 1000
-    assert (tmp_path / "new/b.SVG").read_bytes() == render_figure(picture(), "svg")
-    assert (tmp_path / "new/c.html").read_text() == render_page(picture())
+    assert (tmp_path / "new/b.SVG").read_bytes() == drawn("svg")
+    assert (tmp_path / "new/c.html").read_text() == drawn("html")
     assert sorted(each.name for each in (tmp_path / "new").iterdir()) == [
         "a.png",
         "b.SVG",
