@@ -198,16 +198,24 @@ def ends_early(rows: Sequence[ScoreRow]) -> bool:
 def survival_notes(rows: Sequence[ScoreRow]) -> Iterator[str]:
     """Yields what a constant positive reward scores where episodes end early.
 
+    Where the suite has that control and these runs do not, says how to measure it.
+
     Args:
         rows: Completed runs of a section.
     """
     found: dict[str, dict[str, list[float]]] = {}
+    unknown = []
     for env in dict.fromkeys(row.env for row in rows):
         here = [row for row in rows if row.env == env]
-        if ends_early(here):
-            for row in here:
-                if is_constant_plus(row.algo):
-                    found.setdefault(row.algo, {}).setdefault(env, []).append(row.score)
+        if not ends_early(here):
+            continue
+        plus = [row for row in here if is_constant_plus(row.algo)]
+        for row in plus:
+            found.setdefault(row.algo, {}).setdefault(env, []).append(row.score)
+        suite = bundled_suite(here[0].suite)
+        methods = [row for row in here if row.role == "method"]
+        if methods and not plus and suite is not None and "constant_plus" in suite.controls:
+            unknown.append(env)
     for algo, scores in found.items():
         parts = [
             f"{text.score(float(np.mean(own)))} on {env}"
@@ -219,3 +227,9 @@ def survival_notes(rows: Sequence[ScoreRow]) -> Iterator[str]:
                 f"A constant positive reward ({algo}) scores {', '.join(parts)}, where episodes "
                 "may end early: surviving alone is worth that much there."
             )
+    if unknown:
+        yield (
+            f"What a constant positive reward scores on {', '.join(unknown)}, where episodes may "
+            "end early, is not measured here: add constant_plus to the algorithms, or run "
+            "imitbench audit."
+        )

@@ -123,3 +123,22 @@ def test_a_bundled_card_says_where_episodes_may_end_early(make_score):
     assert list(survival_notes([row.model_copy(update=variable)]))
     fixed = {"suite": "classic", "env": "Pendulum-v1", "termination_rate": 1.0}
     assert not list(survival_notes([row.model_copy(update=fixed)]))
+
+
+def test_a_suite_with_the_control_asks_for_it_where_episodes_may_end_early(make_score):
+    """Only of methods: not of references, and not where the control was run."""
+    here = {"suite": "mujoco", "env": "Hopper-v5"}
+    gail, expert, plus = (
+        make_score(algo, "CartPole", 0, 5.0, **more).model_copy(update=here)
+        for algo, more in (("gail", {}), ("expert", {}), ("constant_plus", TAUGHT_NOTHING))
+    )
+    [note] = survival_notes([gail, expert])
+    assert note == (
+        "What a constant positive reward scores on Hopper-v5, where episodes may end early, is not "
+        "measured here: add constant_plus to the algorithms, or run imitbench audit."
+    )
+    assert not list(survival_notes([expert]))
+    [note] = survival_notes([gail, plus])
+    assert note.startswith("A constant positive reward (constant_plus) scores")
+    maze = {"suite": "pusht", "env": "gym_pusht/PushT-v0"}  # its card has no controls
+    assert not list(survival_notes([gail.model_copy(update=maze)]))
