@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument
-from imitbench.cli.output import Column, print_json, print_table, print_text
+from imitbench.cli.output import TextColumn, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Paper
@@ -39,11 +39,11 @@ def algos(
             print_table(
                 [
                     "algorithm",
-                    Column("role", rank=2),
-                    Column("budget in", rank=1),
+                    TextColumn("role", rank=2),
+                    TextColumn("budget in", rank=1),
                     "needs",
-                    Column("paper", rank=3),
-                    Column("summary", below=True),
+                    TextColumn("paper", rank=3),
+                    TextColumn("summary", below=True),
                 ],
                 [
                     [c.name, c.role, c.budget_unit, _needs(c.needs), _paper(c.paper), c.summary]
@@ -63,10 +63,10 @@ def algos(
     print_table(
         [
             "hyper-parameter",
-            Column("type", rank=2),
+            TextColumn("type", rank=2),
             "default",
-            Column("tuning tries", rank=1),
-            Column("meaning", below=True),
+            TextColumn("tuning tries", rank=1),
+            TextColumn("meaning", below=True),
         ],
         [
             [key, p.type, str(p.default), str(p.search or ""), p.help]

@@ -11,7 +11,7 @@ import typer
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.options import option
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     make_notifier,
     note,
     print_json,
@@ -157,9 +157,9 @@ def _print(found: Audit) -> None:
             score = "unknown" if math.isnan(own.score) else f"{own.score:.3f}"
             numbers = [f"{own.mean_return:.2f}", score, f"{own.length:.1f}"]
             rows.append([name, own.seeds, *numbers, f"{100 * own.early:.1f}%"])
-    headings: list[str | Column] = [
+    headings: list[str | TextColumn] = [
         "learner",
-        Column("seeds", rank=2),
+        TextColumn("seeds", rank=2),
         "return",
         "score",
         "mean length",

@@ -8,7 +8,7 @@ import typer
 
 from imitbench.cli import options, run_options
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
+from imitbench.cli.output import TextColumn, by_word, note, print_json, print_table, print_text
 from imitbench.util.name_lists import join_names
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def _print(report: ConformanceReport) -> None:
     print_table(
         [
             "check",
-            Column("", color=by_word(ok="green", FAILED="bold red", skipped="yellow")),
-            Column("what was seen", below=True),
+            TextColumn("", color=by_word(ok="green", FAILED="bold red", skipped="yellow")),
+            TextColumn("what was seen", below=True),
         ],
         [[finding.check, _MARKS[finding.verdict], finding.what] for finding in report.findings],
     )

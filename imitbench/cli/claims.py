@@ -11,7 +11,7 @@ from imitbench.cli import completion, options, run_options
 from imitbench.cli.launch import print_plans
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     make_notifier,
     note,
     print_json,
@@ -149,7 +149,7 @@ def _print(compared: list[ComparedClaim]) -> None:
     tables = claims_tables(compared).values()
     columns = next(iter(tables)).columns
     print_table(
-        [Column(column.heading, right=column.right, rank=column.rank) for column in columns],
+        [TextColumn(column.heading, right=column.right, rank=column.rank) for column in columns],
         [[cell.shown for cell in row] for table in tables for row in table.rows],
     )
 

@@ -14,7 +14,7 @@ import typer
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     note,
     print_json,
     print_table,
@@ -329,11 +329,11 @@ def list_demos(
     else:
         print_table(
             [
-                Column("suite", rank=1, above=True),
+                TextColumn("suite", rank=1, above=True),
                 "environment",
-                Column("demonstrations", rank=1),
+                TextColumn("demonstrations", rank=1),
                 "trajectories",
-                Column("bytes", rank=3),
+                TextColumn("bytes", rank=3),
             ],
             [list(row.values()) for row in rows],
         )

@@ -9,7 +9,14 @@ import typer
 
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, typed_command
+from imitbench.cli.output import (
+    TextColumn,
+    make_notifier,
+    note,
+    print_json,
+    print_table,
+    typed_command,
+)
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
 from imitbench.util.torch_startup import start_torch
@@ -51,17 +58,17 @@ def list_experts(
     ]  # fmt: skip
     print_table(
         [
-            Column("suite", rank=1, above=True),
+            TextColumn("suite", rank=1, above=True),
             "environment",
-            Column("expert", rank=4),
-            Column("steps", rank=5),
-            Column("core hours", rank=6),
+            TextColumn("expert", rank=4),
+            TextColumn("steps", rank=5),
+            TextColumn("core hours", rank=6),
             "return",
-            Column("std", rank=3),
-            Column("most likely", rank=1),
-            Column("share ended early", rank=2),
-            Column("length", rank=4),
-            Column("episodes", rank=7),
+            TextColumn("std", rank=3),
+            TextColumn("most likely", rank=1),
+            TextColumn("share ended early", rank=2),
+            TextColumn("length", rank=4),
+            TextColumn("episodes", rank=7),
         ],
         shown,
     )

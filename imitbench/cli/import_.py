@@ -10,7 +10,7 @@ import typer
 
 from imitbench.cli import options
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import Column, count, nonzero, note, print_json, print_table
+from imitbench.cli.output import TextColumn, count, nonzero, note, print_json, print_table
 from imitbench.errors import InputError
 from imitbench.untrusted import gate
 from imitbench.util.name_lists import split_names
@@ -270,9 +270,9 @@ def _print_results(
             "algorithm",
             "environment",
             "completed",
-            Column("other", rank=2, color=nonzero("yellow")),
-            Column("mean return", rank=1),
-            Column("mean score", rank=3),
+            TextColumn("other", rank=2, color=nonzero("yellow")),
+            TextColumn("mean return", rank=1),
+            TextColumn("mean score", rank=3),
         ],
         [list(cell.values()) for cell in _cells(results)],
     )

@@ -156,7 +156,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     Raises:
         InputError: Something is missing here that the runs would need.
     """
-    from imitbench.cli.output import Column, count, duration, note, print_json, print_table
+    from imitbench.cli.output import TextColumn, count, duration, note, print_json, print_table
     from imitbench.executors.registry import executor_class
 
     executor = executor_class(options.executor)
@@ -195,9 +195,9 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
         [
             "algorithm",
             "environment",
-            Column("training", rank=1),
+            TextColumn("training", rank=1),
             "runs",
-            Column("done", rank=2),
+            TextColumn("done", rank=2),
             "expected",
         ],
         [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
@@ -211,7 +211,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
         note(f"expected time with --jobs {options.jobs}: about {duration(total)}")
     for processor, preview in previews.items():
         rows_of = [list(pair) for pair in preview.request.items()]
-        print_table([preview.command, Column("", below=True)], rows_of)
+        print_table([preview.command, TextColumn("", below=True)], rows_of)
         inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
         note(
             f"{count(len(ahead[processor]), 'run')} as {count(preview.tasks, 'task')}{inside}, "

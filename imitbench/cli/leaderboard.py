@@ -12,7 +12,15 @@ from imitbench.cli import completion, options
 from imitbench.cli.leaderboard_intake import init_board, rescore_submission, take_in
 from imitbench.cli.leaderboard_verify import SubmissionFolder, verify_submission
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import Column, by_word, count, note, print_json, print_table, print_text
+from imitbench.cli.output import (
+    TextColumn,
+    by_word,
+    count,
+    note,
+    print_json,
+    print_table,
+    print_text,
+)
 from imitbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,8 +108,8 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
     print_table(
         [
             "check",
-            Column("verdict", color=by_word(ok="green", FAILED="bold red")),
-            Column("makes sure that", below=True),
+            TextColumn("verdict", color=by_word(ok="green", FAILED="bold red")),
+            TextColumn("makes sure that", below=True),
         ],
         [[check, verdict(validation.of_check(check)), MEANINGS[check]] for check in CHECKS],
     )

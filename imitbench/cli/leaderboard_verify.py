@@ -12,7 +12,7 @@ import typer
 from imitbench.cli import options
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     by_word,
     count,
     make_notifier,
@@ -290,13 +290,13 @@ def print_reproductions(submission: Path, found: list[Reproduction], *, wanted: 
             numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
         rows.append([reproduction.spec.label, *numbers, words[reproduction.verdict]])
     if rows:
-        header: list[str | Column] = [
+        header: list[str | TextColumn] = [
             "run",
-            Column("stated", rank=1),
+            TextColumn("stated", rank=1),
             "found",
-            Column("noise band", rank=2),
-            Column("seed band", rank=3),
-            Column(
+            TextColumn("noise band", rank=2),
+            TextColumn("seed band", rank=3),
+            TextColumn(
                 "verdict",
                 below=True,
                 color=by_word(identical="green", agrees="green", DIFFERENT="red", FAILED="red"),

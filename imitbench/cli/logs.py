@@ -9,7 +9,7 @@ import typer
 
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import Column, command_for, count, note, print_json, print_table
+from imitbench.cli.output import TextColumn, command_for, count, note, print_json, print_table
 from imitbench.errors import InputError
 from imitbench.records.selection import Selection
 from imitbench.untrusted.files import read_end
@@ -102,7 +102,7 @@ def _list_runs(out: Path, selection: Selection, json: bool) -> None:
         print_json(rows)
         return
     print_table(
-        ["run", Column("suite", rank=2, above=True), "algorithm", "environment", "state"],
+        ["run", TextColumn("suite", rank=2, above=True), "algorithm", "environment", "state"],
         [list(row.values()) for row in rows],
     )
     note(f"{count(len(rows), 'run')}; `{command_for(out, 'logs', 'RUN')}` shows the log of one")

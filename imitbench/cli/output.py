@@ -20,10 +20,17 @@ from imitbench.util.hub_errors import Notify
 from imitbench.util.quantities import json_value
 from imitbench.util.quantities import rough_duration as duration
 from imitbench.util.text_line import note, on_terminal, uses_color, width_of
-from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero, painted
+from imitbench.util.text_table import (
+    TextColumn,
+    by_word,
+    format_table,
+    format_text,
+    nonzero,
+    painted,
+)
 
 __all__ = [
-    "Column",
+    "TextColumn",
     "by_word",
     "command_for",
     "count",
@@ -44,7 +51,7 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(json_value(document), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
+def print_table(columns: Sequence[str | TextColumn], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table on stdout that fits the terminal; see `imitbench.util.text_table`."""
     print_fitted(partial(format_table, columns, rows))
 

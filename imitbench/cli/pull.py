@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from imitbench.cli import options
 from imitbench.cli.options import argument, option
-from imitbench.cli.output import Column, make_notifier, note, print_json, print_table, size_text
+from imitbench.cli.output import TextColumn, make_notifier, note, print_json, print_table, size_text
 from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def _pull(
         print_table(
             [
                 "repository",
-                Column("commit", rank=1),
-                Column("size", rank=2),
-                Column("folder", below=True),
+                TextColumn("commit", rank=1),
+                TextColumn("size", rank=2),
+                TextColumn("folder", below=True),
             ],
             [
                 [row["repo"], artifact.revision[:12], size_text(artifact.size), row["folder"]]
@@ -182,7 +182,7 @@ def prefetch(
         print_json([item.model_dump(mode="json") for item in items])
         return
     print_table(
-        [Column("kind", rank=2), "repository", "commit", Column("size", rank=1)],
+        [TextColumn("kind", rank=2), "repository", "commit", TextColumn("size", rank=1)],
         [[item.kind, item.repo, item.revision[:12], size_text(item.size)] for item in items],
     )
     if not quiet:
@@ -200,7 +200,7 @@ def _prefetch_minari(suite: str, env: list[str], *, json: bool) -> None:
         print_json([vars(fetched) for fetched in found])
         return
     print_table(
-        ["environment", "set", "episodes", "mean return", Column("digest", rank=1)],
+        ["environment", "set", "episodes", "mean return", TextColumn("digest", rank=1)],
         [
             [
                 fetched.env_id,

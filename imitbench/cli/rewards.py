@@ -10,7 +10,7 @@ import typer
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     count,
     note,
     print_json,
@@ -289,7 +289,7 @@ def _print_group(measured: Sequence[EvaluatedRun], out: Path) -> None:
         values = [shown[measure].get(cell) for measure in _SHOWN]
         numbers = ["n/a" if value is None else f"{value:.2f}" for value in values]
         rows.append([*cell, str(runs), *numbers])
-    heads = [Column(name, right=True) for name in ("runs", *_SHOWN.values())]
+    heads = [TextColumn(name, right=True) for name in ("runs", *_SHOWN.values())]
     print_table(["environment", "algorithm", *heads], rows)
     print_text(
         "\nMedians over runs. steps, returns: Spearman's correlation with the true reward; pairs: "
@@ -307,7 +307,7 @@ def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
     if not table.rows:
         return
     print_table(
-        [Column(column.heading, right=column.right) for column in table.columns],
+        [TextColumn(column.heading, right=column.right) for column in table.columns],
         [[cell.shown for cell in row] for row in table.rows],
     )
     print_text(f"\n{CAPTION}")

@@ -10,7 +10,7 @@ import typer
 from imitbench.cli import completion, options
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     count,
     make_notifier,
     note,
@@ -44,7 +44,12 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
         print_json([card.model_dump(mode="json") for card in cards])
     else:
         print_table(
-            ["suite", "environments", Column("regimes", rank=1), Column("title", below=True)],
+            [
+                "suite",
+                "environments",
+                TextColumn("regimes", rank=1),
+                TextColumn("title", below=True),
+            ],
             [[card.name, _number(card), ", ".join(card.all_regimes), card.title] for card in cards],
         )
 
@@ -66,13 +71,13 @@ def show(name: Name, json: options.Json = False) -> None:
     print_table(
         [
             "environment",
-            Column("horizon", rank=3),
-            Column("demos", rank=2),
+            TextColumn("horizon", rank=3),
+            TextColumn("demos", rank=2),
             "random",
             "expert",
-            Column("most likely", rank=5),
-            Column("default env steps", rank=1),
-            Column("batches", rank=4),
+            TextColumn("most likely", rank=5),
+            TextColumn("default env steps", rank=1),
+            TextColumn("batches", rank=4),
         ],
         [
             [
@@ -125,7 +130,7 @@ def show(name: Name, json: options.Json = False) -> None:
         for set_name, policy_set in environment.sets.items()
     ]:
         columns = ["environment", "set for mixtures", "policy", "trajectories", "mean return"]
-        print_table([*columns, Column("bundled", rank=1)], sets)
+        print_table([*columns, TextColumn("bundled", rank=1)], sets)
 
 
 @app.command("measure")
@@ -186,12 +191,12 @@ def measure(
         [
             "environment",
             "random",
-            Column("std", rank=2),
+            TextColumn("std", rank=2),
             "expert",
-            Column("std", rank=1),
-            Column("most likely", rank=4),
-            Column("std", rank=4),
-            Column("episodes", rank=3),
+            TextColumn("std", rank=1),
+            TextColumn("most likely", rank=4),
+            TextColumn("std", rank=4),
+            TextColumn("episodes", rank=3),
         ],
         [
             [e, r.random.mean, r.random.std, *_expert(r), *_likely(r), episodes]
@@ -290,9 +295,9 @@ def pin(
     else:
         print_table(
             [
-                Column("suite", rank=1, above=True),
-                Column("environment", rank=2),
-                Column("kind", rank=1),
+                TextColumn("suite", rank=1, above=True),
+                TextColumn("environment", rank=2),
+                TextColumn("kind", rank=1),
                 "repository",
                 "commit",
                 "changed",

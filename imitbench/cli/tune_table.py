@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from imitbench.cli.output import (
-    Column,
+    TextColumn,
     by_word,
     count,
     nonzero,
@@ -145,9 +145,9 @@ def _print_study(study: StudyOverview) -> None:
     print_table(
         [
             "trial",
-            Column("state", color=by_word(failed="red")),
+            TextColumn("state", color=by_word(failed="red")),
             objective.unit,
-            Column("values", below=True),
+            TextColumn("values", below=True),
         ],
         [
             [trial.number, _state(trial), trial.value, _changed(trial.values, defaults)]
@@ -161,11 +161,11 @@ def _print_study(study: StudyOverview) -> None:
         [
             "candidate",
             objective.unit,
-            Column("runs", rank=3),
-            Column("failed", rank=2, color=nonzero("red")),
-            Column("return", rank=4),
-            Column("against the default", color=by_word(better="green")),
-            Column("p", rank=1),
+            TextColumn("runs", rank=3),
+            TextColumn("failed", rank=2, color=nonzero("red")),
+            TextColumn("return", rank=4),
+            TextColumn("against the default", color=by_word(better="green")),
+            TextColumn("p", rank=1),
         ],
         [
             [

@@ -10,7 +10,7 @@ import typer
 
 from imitbench.cli import completion, options, run_options
 from imitbench.cli.options import option
-from imitbench.cli.output import Column, by_word, note, print_json, print_table, print_text
+from imitbench.cli.output import TextColumn, by_word, note, print_json, print_table, print_text
 from imitbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
             [
                 "after offer",
                 "interruption",
-                Column("resumed from", rank=1),
-                Column("lost", rank=2),
-                Column("training since", below=True, color=by_word(equal="green")),
+                TextColumn("resumed from", rank=1),
+                TextColumn("lost", rank=2),
+                TextColumn("training since", below=True, color=by_word(equal="green")),
             ],
             [
                 [f"{stop.offer} of {verification.offers}", _KINDS[stop.kind], *_recovery(stop)]
@@ -131,8 +131,8 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
         print_table(
             [
                 "compared",
-                Column("there are", rank=1),
-                Column("equal", below=True, color=by_word(yes="green", NO="bold red")),
+                TextColumn("there are", rank=1),
+                TextColumn("equal", below=True, color=by_word(yes="green", NO="bold red")),
             ],
             [
                 [part.part, part.count, _unequal([str(d) for d in part.differences])]

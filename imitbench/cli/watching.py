@@ -18,7 +18,7 @@ from imitbench.bench.live_display import (
     step_text,
     success_text,
 )
-from imitbench.cli.output import Column, command_for, duration, nonzero, note, on_terminal
+from imitbench.cli.output import TextColumn, command_for, duration, nonzero, note, on_terminal
 from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 from imitbench.store.run_dir import RunDirectory
@@ -30,27 +30,27 @@ from imitbench.util.text_table import format_table
 
 _EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run
 _SURE_S = 3.0  # without a process, in which a sweep may start one
-FOLDER = Column("folder", rank=1, above=True)
+FOLDER = TextColumn("folder", rank=1, above=True)
 COLUMNS = (
-    Column("suite", rank=1, above=True),
-    Column("algorithm", above=True),
-    Column("environment"),
-    Column("done"),
-    Column("running"),
-    Column("failed", color=nonzero("red")),
-    Column("interrupted", rank=3, color=nonzero("yellow")),
-    Column("waiting"),
-    Column("ETA", rank=2),
+    TextColumn("suite", rank=1, above=True),
+    TextColumn("algorithm", above=True),
+    TextColumn("environment"),
+    TextColumn("done"),
+    TextColumn("running"),
+    TextColumn("failed", color=nonzero("red")),
+    TextColumn("interrupted", rank=3, color=nonzero("yellow")),
+    TextColumn("waiting"),
+    TextColumn("ETA", rank=2),
 )
 LIVE_COLUMNS = (
-    Column("run", rank=4),
-    Column("algorithm", rank=1, above=True),
-    Column("environment"),
-    Column("seed"),
-    Column("step", rank=3),
-    Column("share"),
-    Column("metric", rank=2),
-    Column("ETA", rank=1),
+    TextColumn("run", rank=4),
+    TextColumn("algorithm", rank=1, above=True),
+    TextColumn("environment"),
+    TextColumn("seed"),
+    TextColumn("step", rank=3),
+    TextColumn("share"),
+    TextColumn("metric", rank=2),
+    TextColumn("ETA", rank=1),
 )
 
 

@@ -72,7 +72,7 @@ def stored_names(found: Sequence[str], rename: Mapping[str, str], where: str) ->
 NO_CHOICES: Mapping[str, str] = {}
 
 
-class Column(Protocol):
+class ArrayColumn(Protocol):
     """An array that is read in order."""
 
     def take(self, count: int) -> Array:
@@ -90,7 +90,7 @@ class Reader(Protocol):
     def others(self) -> Sequence[str]:
         """Names of arrays that are not read."""
 
-    def opened(self) -> AbstractContextManager[Mapping[str, Column]]:
+    def opened(self) -> AbstractContextManager[Mapping[str, ArrayColumn]]:
         """Opens the arrays at their first rows."""
 
 

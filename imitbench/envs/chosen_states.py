@@ -3,7 +3,7 @@
 Gymnasium has no common way to set the state of an environment. This module has one for each of a
 few tasks whose observation determines the state: Pendulum, CartPole, MountainCar (with discrete or
 continuous actions) and this package's point maze, with subclasses such as those of seals and of
-`imitbench.envs.altered`. For others, `find_task` returns `None`.
+`imitbench.envs.altered`. For others, `find_state_space` returns `None`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gymnasium.envs.classic_control import (
     PendulumEnv,
 )
 
-__all__ = ["Outcomes", "Plane", "Task", "find_task", "plane_of_dims", "step_from"]
+__all__ = ["Outcomes", "Plane", "StateSpace", "find_state_space", "plane_of_dims", "step_from"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -49,21 +49,21 @@ class Plane:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is known of an environment.
+class StateSpace:
+    """The states of an environment: their names, how to draw them, and how to set one.
 
     Attributes:
         names: Names of the dimensions of an observation.
         plane: The coordinates that describe the task best.
-        place: Sets the state of an unwrapped environment, after `reset`, to that of an observation,
-            shape (d,).
+        set_state: Sets the state of an unwrapped environment, after `reset`, to that of an
+            observation, shape (d,).
         free: Whether every choice of the dimensions within their bounds is an observation. Those of
             Pendulum are not free, as cosine and sine belong together.
     """
 
     names: tuple[str, ...]
     plane: Plane
-    place: Callable[[Any, Floats], None]
+    set_state: Callable[[Any, Floats], None]
     free: bool = True
 
 
@@ -92,7 +92,7 @@ def plane_of_dims(
     return Plane((names[dims[0]], names[dims[1]]), ranges, observe, project)
 
 
-def find_task(env: gym.Env[Any, Any]) -> Task | None:
+def find_state_space(env: gym.Env[Any, Any]) -> StateSpace | None:
     """Returns what is known of an environment; `None` if it is not one of the known tasks.
 
     Args:
@@ -101,7 +101,7 @@ def find_task(env: gym.Env[Any, Any]) -> Task | None:
     from imitbench.envs.altered import PointMaze  # imports seals, which registers environments
 
     task = env.unwrapped
-    makers: tuple[tuple[type[Any], Callable[[Any], Task]], ...] = (
+    makers: tuple[tuple[type[Any], Callable[[Any], StateSpace]], ...] = (
         (PendulumEnv, _pendulum),
         (CartPoleEnv, _cart_pole),
         (MountainCarEnv, _mountain_car),
@@ -129,12 +129,12 @@ class Outcomes(NamedTuple):
     dones: npt.NDArray[np.bool_]
 
 
-def step_from(env: gym.Env[Any, Any], task: Task, obs: Array, acts: Array) -> Outcomes:
+def step_from(env: gym.Env[Any, Any], task: StateSpace, obs: Array, acts: Array) -> Outcomes:
     """Takes one step from each of several states, each in an episode of its own.
 
     Args:
         env: The environment, which is reset before every step.
-        task: What `find_task` returned for it.
+        task: What `find_state_space` returned for it.
         obs: Observations of the states, shape (n, d).
         acts: Actions, shape (n, …).
     """
@@ -142,14 +142,14 @@ def step_from(env: gym.Env[Any, Any], task: Task, obs: Array, acts: Array) -> Ou
     rews, dones = np.empty(len(obs)), np.zeros(len(obs), bool)
     for number, (state, action) in enumerate(zip(obs, acts, strict=True)):
         env.reset(seed=0)
-        task.place(env.unwrapped, np.asarray(state, np.float64))
+        task.set_state(env.unwrapped, np.asarray(state, np.float64))
         after, reward, dones[number], _, _ = env.step(action)
         rews[number] = float(reward)
         found.append(after)
     return Outcomes(np.array(found), rews, dones)
 
 
-def _pendulum(env: Any) -> Task:
+def _pendulum(env: Any) -> StateSpace:
     def observe(base: Floats, x: Floats, y: Floats) -> Floats:
         del base  # the angle and its velocity are the whole state
         return np.stack([np.cos(x), np.sin(x), y], axis=1)
@@ -158,7 +158,7 @@ def _pendulum(env: Any) -> Task:
         values = np.asarray(obs, np.float64)
         return np.arctan2(values[:, 1], values[:, 0]), values[:, 2]
 
-    def place(task: Any, obs: Floats) -> None:
+    def set_state(task: Any, obs: Floats) -> None:
         task.state = np.array([np.arctan2(obs[1], obs[0]), obs[2]])
 
     fastest = float(env.max_speed)
@@ -168,7 +168,9 @@ def _pendulum(env: Any) -> Task:
         observe,
         project,
     )
-    return Task(("cos(angle)", "sin(angle)", "angular velocity"), plane, place, free=False)
+    return StateSpace(
+        ("cos(angle)", "sin(angle)", "angular velocity"), plane, set_state, free=False
+    )
 
 
 _CART_POLE = ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)",
@@ -176,31 +178,31 @@ _CART_POLE = ("cart position (m)", "cart velocity (m/s)", "pole angle (rad)",
 _FASTEST_POLE = 3.0  # rad/s; a pole that falls from rest is about as fast where an episode ends
 
 
-def _cart_pole(env: Any) -> Task:
-    def place(task: Any, obs: Floats) -> None:
+def _cart_pole(env: Any) -> StateSpace:
+    def set_state(task: Any, obs: Floats) -> None:
         task.state = np.array(obs)
 
     widest = 2 * float(env.theta_threshold_radians)
     ranges = ((-widest, widest), (-_FASTEST_POLE, _FASTEST_POLE))
-    return Task(_CART_POLE, plane_of_dims((2, 3), _CART_POLE, ranges), place)
+    return StateSpace(_CART_POLE, plane_of_dims((2, 3), _CART_POLE, ranges), set_state)
 
 
-def _mountain_car(env: Any) -> Task:
-    def place(task: Any, obs: Floats) -> None:
+def _mountain_car(env: Any) -> StateSpace:
+    def set_state(task: Any, obs: Floats) -> None:
         task.state = np.array(obs)
 
     names = ("position", "velocity")
     fastest = float(env.max_speed)
     ranges = ((float(env.min_position), float(env.max_position)), (-fastest, fastest))
-    return Task(names, plane_of_dims((0, 1), names, ranges), place)
+    return StateSpace(names, plane_of_dims((0, 1), names, ranges), set_state)
 
 
-def _point_maze(env: Any) -> Task:
+def _point_maze(env: Any) -> StateSpace:
     del env
 
-    def place(task: Any, obs: Floats) -> None:
+    def set_state(task: Any, obs: Floats) -> None:
         task.place(obs)
 
     names = ("x", "y")
     ranges = ((-1.0, 1.0), (-1.0, 1.0))
-    return Task(names, plane_of_dims((0, 1), names, ranges), place)
+    return StateSpace(names, plane_of_dims((0, 1), names, ranges), set_state)

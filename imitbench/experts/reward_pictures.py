@@ -27,7 +27,13 @@ from imitbench.data import rollout
 from imitbench.data.demonstrations import read_trajectories
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.policy_callable import batch_actor
-from imitbench.envs.chosen_states import Plane, Task, find_task, plane_of_dims, step_from
+from imitbench.envs.chosen_states import (
+    Plane,
+    StateSpace,
+    find_state_space,
+    plane_of_dims,
+    step_from,
+)
 from imitbench.errors import InputError
 from imitbench.experts.loading import (
     environment_of,
@@ -175,7 +181,7 @@ def make_picture(
     env = make_environment(subject.environment)
     size = _flat_size(env.observation_space, subject.environment.id)
     _check_dims(dims, size)
-    task = find_task(env)
+    task = find_state_space(env)
     rng = np.random.default_rng(seed)
     try:
         played = _play(subject, episodes, seed, rng)
@@ -324,7 +330,7 @@ def _visited(played: _Played, rng: np.random.Generator) -> tuple[Steps, Floats]:
 
 def _plane(
     dims: tuple[int, int] | None,
-    task: Task | None,
+    task: StateSpace | None,
     names: Sequence[str],
     sensitivities: Sequence[Sensitivity],
     space: gym.Space[Any],
@@ -360,7 +366,7 @@ def _map(
     subject: RewardSubject,
     env: gym.Env[Any, Any],
     plane: Plane,
-    task: Task | None,
+    task: StateSpace | None,
     visited: Steps,
     true: Floats,
 ) -> RewardMap:

@@ -18,7 +18,7 @@ from imitbench.stats.perturbations import PerturbationEffect
 from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
 from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict
-from imitbench.util.text_table import Column, by_word
+from imitbench.util.text_table import TextColumn, by_word
 
 _REASONS: dict[Reason, str] = {
     "decided": "",
@@ -31,18 +31,18 @@ _REASONS: dict[Reason, str] = {
 }
 _LIKELY = "most likely"
 ENVIRONMENT_COLUMNS = (
-    Column("environment"),
-    Column("runs", rank=5),
-    Column("score", rank=3),
-    Column("baseline", rank=3),
-    Column("difference"),
-    Column(_LIKELY, rank=1),
-    Column("P(better)", rank=2),
-    Column("p", rank=1),
-    Column("verdict", color=by_word(better="green", worse="red", undecided="yellow")),
-    Column("seeds to decide", rank=4),
-    Column("raw return", rank=6),
-    Column("baseline's", rank=6),
+    TextColumn("environment"),
+    TextColumn("runs", rank=5),
+    TextColumn("score", rank=3),
+    TextColumn("baseline", rank=3),
+    TextColumn("difference"),
+    TextColumn(_LIKELY, rank=1),
+    TextColumn("P(better)", rank=2),
+    TextColumn("p", rank=1),
+    TextColumn("verdict", color=by_word(better="green", worse="red", undecided="yellow")),
+    TextColumn("seeds to decide", rank=4),
+    TextColumn("raw return", rank=6),
+    TextColumn("baseline's", rank=6),
 )
 
 
@@ -141,7 +141,7 @@ def _numbers(verdict: Verdict, names: tuple[str, str]) -> list[str]:
 
 def environment_table(
     comparison: PairwiseComparison, verdict: Verdict
-) -> tuple[list[Column], list[list[str]]]:
+) -> tuple[list[TextColumn], list[list[str]]]:
     """Returns columns, and a row for each environment of a verdict.
 
     Scores, differences and p are those of the first way of acting; with two, one more column has

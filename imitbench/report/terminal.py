@@ -76,9 +76,15 @@ class _Page:
 
     def _aligned(self, table: Table) -> str:
         columns = [
-            text_table.Column(column.heading, column.rank, column.below, column.above, column.right,
-                              _FAILED if column.kind == "failures" else None)
+            text_table.TextColumn(
+                column.heading,
+                column.rank,
+                column.below,
+                column.above,
+                column.right,
+                _FAILED if column.kind == "failures" else None,
+            )
             for column in table.columns
-        ]  # fmt: skip
+        ]
         rows = [[text.one_line(cell.shown) for cell in row] for row in table.rows]
         return format_table(columns, rows, width=self.width, color=self.color).rstrip("\n")

@@ -28,7 +28,7 @@ Color = Callable[[object], str | None]
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column of a table.
 
     Attributes:
@@ -61,7 +61,7 @@ def nonzero(color: str) -> Color:
 
 
 def format_table(
-    columns: Sequence[str | Column],
+    columns: Sequence[str | TextColumn],
     rows: Iterable[Sequence[object]],
     *,
     width: int | None = None,
@@ -147,8 +147,8 @@ def _fitting(word: str, width: int) -> int:
     return count
 
 
-def _column(column: str | Column) -> Column:
-    found = column if isinstance(column, Column) else Column(column)
+def _column(column: str | TextColumn) -> TextColumn:
+    found = column if isinstance(column, TextColumn) else TextColumn(column)
     return found if found.name.isprintable() else replace(found, name=_cell(found.name))
 
 
@@ -166,7 +166,7 @@ class _Table:
     """A table with its texts, their widths and their alignment."""
 
     def __init__(
-        self, columns: list[Column], rows: Iterable[Sequence[object]], color: bool
+        self, columns: list[TextColumn], rows: Iterable[Sequence[object]], color: bool
     ) -> None:
         self.columns = columns
         self.values = [list(row) for row in rows]

@@ -6,7 +6,7 @@ import pytest
 import seals  # noqa: F401 (registers environments)
 
 import imitbench.envs.altered  # noqa: F401 (registers environments)
-from imitbench.envs.chosen_states import find_task, plane_of_dims, step_from
+from imitbench.envs.chosen_states import find_state_space, plane_of_dims, step_from
 
 TASKS = [
     "Pendulum-v1", "CartPole-v1", "seals/CartPole-v0", "MountainCar-v0", "seals/MountainCar-v0",
@@ -33,7 +33,7 @@ def played(env_id):
 @pytest.mark.parametrize("env_id", TASKS)
 def test_a_step_from_a_visited_state_is_the_same_step(env_id):
     env, obs, acts, next_obs, rews, dones = played(env_id)
-    found = step_from(env, find_task(env), obs, acts)
+    found = step_from(env, find_state_space(env), obs, acts)
     np.testing.assert_allclose(found.next_obs, next_obs, atol=1e-5)
     np.testing.assert_allclose(found.rews, rews, atol=1e-4)
     np.testing.assert_array_equal(found.dones, dones)
@@ -42,7 +42,7 @@ def test_a_step_from_a_visited_state_is_the_same_step(env_id):
 @pytest.mark.parametrize("env_id", TASKS)
 def test_coordinates_lead_back_to_their_observation(env_id):
     env, obs, *_ = played(env_id)
-    task = find_task(env)
+    task = find_state_space(env)
     x, y = task.plane.project(obs)
     again = task.plane.project(task.plane.observe(obs[0].astype(float), x, y))
     np.testing.assert_allclose(again, (x, y), atol=1e-6)
@@ -50,12 +50,12 @@ def test_coordinates_lead_back_to_their_observation(env_id):
 
 
 def test_other_environments_are_not_known():
-    assert find_task(gym.make("Acrobot-v1")) is None
+    assert find_state_space(gym.make("Acrobot-v1")) is None
 
 
 def test_a_wrapper_that_changes_observations_hides_the_task():
     env = gym.wrappers.FrameStackObservation(gym.make("CartPole-v1"), 2)
-    assert find_task(env) is None
+    assert find_state_space(env) is None
 
 
 def test_two_dimensions_of_a_flat_observation():

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from imitbench.util.text_table import Column, by_word, format_table, format_text, nonzero
+from imitbench.util.text_table import TextColumn, by_word, format_table, format_text, nonzero
 
 WORDS = st.text("ab é漢-", max_size=30)
 COLUMNS = st.lists(
     st.builds(
-        Column,
+        TextColumn,
         name=WORDS.map(lambda word: f"n{word.strip()}"),
         rank=st.integers(0, 3),
         below=st.booleans(),
@@ -62,11 +62,11 @@ ROWS = [
     ["seals", "bc", "seals/Ant-v1", 10, ""],
 ]
 MIXED = [
-    Column("suite", rank=1, above=True),
+    TextColumn("suite", rank=1, above=True),
     "algorithm",
-    Column("environment", rank=2),
-    Column("runs", rank=1),
-    Column("summary", below=True),
+    TextColumn("environment", rank=2),
+    TextColumn("runs", rank=1),
+    TextColumn("summary", below=True),
 ]
 
 
@@ -110,17 +110,17 @@ def test_ranked_columns_are_left_out_last_and_named():
 
 
 def test_a_column_of_lower_rank_stays_before_one_of_higher_rank():
-    columns = ["key", Column("first", rank=1), Column("other", rank=2)]
+    columns = ["key", TextColumn("first", rank=1), TextColumn("other", rank=2)]
     assert lines(25, columns, [["k" * 10, "f" * 10, "o" * 10]])[0] == "key         first"
 
 
 def test_what_still_has_room_is_shown_though_a_wider_column_is_not():
-    columns = ["key", Column("wide", rank=1), Column("n", rank=2)]
+    columns = ["key", TextColumn("wide", rank=1), TextColumn("n", rank=2)]
     assert lines(20, columns, [["k" * 10, "w" * 10, 1]])[0] == "key         n"
 
 
 def test_columns_that_must_be_shown_become_blocks_if_they_do_not_fit():
-    columns = ["query", "answer", Column("note", rank=1)]
+    columns = ["query", "answer", TextColumn("note", rank=1)]
     rows = [["q" * 12, "a" * 25, "n"], ["p", "b c", None]]
     assert lines(30, columns, rows) == [
         "query   qqqqqqqqqqqq",
@@ -135,7 +135,7 @@ def test_columns_that_must_be_shown_become_blocks_if_they_do_not_fit():
 
 
 def test_repeated_values_that_must_be_shown_move_above_before_there_are_blocks():
-    columns = [Column("algorithm", above=True), "environment"]
+    columns = [TextColumn("algorithm", above=True), "environment"]
     rows = [["preference_comparisons", "Pendulum-v1"], ["preference_comparisons", "seals/Ant-v1"]]
     assert lines(34, columns, rows) == [
         "environment",
@@ -158,8 +158,8 @@ def test_wide_characters_are_aligned_by_the_columns_that_they_take():
 
 def test_colors_are_escape_sequences_around_aligned_texts():
     columns = [
-        Column("verdict", color=by_word(better="green")),
-        Column("failed", color=nonzero("red")),
+        TextColumn("verdict", color=by_word(better="green")),
+        TextColumn("failed", color=nonzero("red")),
     ]
     rows = [["better: yes", 0], ["worse", 2]]
     colored = format_table(columns, rows, color=True)
