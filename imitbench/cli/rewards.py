@@ -24,7 +24,6 @@ from imitbench.executors.options import RunOptions
 from imitbench.records.reward_scores import Optimizer
 from imitbench.records.selection import Selection
 from imitbench.util.name_lists import split_names
-from imitbench.util.text_line import one_line
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
@@ -205,8 +204,8 @@ def measure_rewards(
             found.append(evaluated)
             show(len(found), len(runs))
     collect(out)
-    for runs_alike in _by_conditions(found).values():
-        if why := inconclusive(_board(runs_alike, out)):
+    for board in _boards(_by_conditions(found).values(), out):
+        if why := inconclusive(board):
             note(why)
     return found
 
@@ -257,10 +256,12 @@ def _document(run: EvaluatedRun) -> dict[str, Any]:
 def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
     measured = [run for run in found if run.scores is not None]
     groups = _by_conditions(measured)
-    for conditions, runs in groups.items():
+    boards = _boards(groups.values(), out)
+    for (title, runs), board in zip(groups.items(), boards, strict=True):
         if len(groups) > 1:
-            print_text(f"{conditions}:")
-        _print_group(runs, out)
+            print_text(title)
+        _print_group(runs)
+        _print_policies(board)
     reasons = {why for run in measured if run.scores for why in run.scores.without.values()}
     for why in sorted(reasons):
         note(f"n/a: {why}")
@@ -268,17 +269,19 @@ def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
     note(f"{count(fresh, 'reward')} measured, {len(measured) - fresh} known already in {out}")
 
 
-def _by_conditions(found: Iterable[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
-    """Returns the runs that may be averaged, by what they have in common in words."""
-    groups: dict[str, list[EvaluatedRun]] = {}
-    for run in found:
-        learned_from = f", {run.spec.demos.regime}" if run.spec.demos else ""
-        conditions = f"{run.spec.suite}, budget {run.spec.budget.name}{learned_from}"
-        groups.setdefault(one_line(conditions), []).append(run)
-    return dict(sorted(groups.items()))
+def _by_conditions(found: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
+    """Returns the runs that may be averaged or shown together, by the title of their conditions."""
+    from imitbench.store.comparability import Conditions, whole_conditions
+
+    own = [Conditions.of_spec(run.spec) for run in found]
+    whole = {conditions.title: conditions for conditions in whole_conditions(own)}
+    return {
+        title: [run for run, its in zip(found, own, strict=True) if its.is_part_of(conditions)]
+        for title, conditions in sorted(whole.items())
+    }
 
 
-def _print_group(measured: Sequence[EvaluatedRun], out: Path) -> None:
+def _print_group(measured: Sequence[EvaluatedRun]) -> None:
     from imitbench.reward_board.folder import medians
 
     shown = {measure: medians(measured, measure) for measure in _SHOWN}
@@ -296,14 +299,13 @@ def _print_group(measured: Sequence[EvaluatedRun], out: Path) -> None:
         "share of pairs of fragments that both order alike; EPIC, DARD: distances, 0 for the same "
         "and 0.71 for unrelated rewards."
     )
-    _print_policies(measured, out)
 
 
-def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
+def _print_policies(board: Sequence[RewardBoardRow]) -> None:
     """Prints the scores of the policies that belong to each reward, if any were trained."""
     from imitbench.report.reward_board import CAPTION, reward_table
 
-    table = reward_table(_board(measured, out))
+    table = reward_table(board)
     if not table.rows:
         return
     print_table(
@@ -313,21 +315,26 @@ def _print_policies(measured: Sequence[EvaluatedRun], out: Path) -> None:
     print_text(f"\n{CAPTION}")
 
 
-def _board(measured: Iterable[EvaluatedRun], out: Path) -> tuple[RewardBoardRow, ...]:
-    """Returns the reward board of the runs that are current; empty if no policies were trained."""
+def _boards(
+    groups: Iterable[Sequence[EvaluatedRun]], out: Path
+) -> list[tuple[RewardBoardRow, ...]]:
+    """Returns the reward board of each group of runs; empty if no policies were trained."""
     from imitbench.report.reward_board import reward_board
     from imitbench.store import database
 
-    wanted = {
-        run.spec.run_id
-        for run in measured
-        if run.scores and any(score.measure == "score" for score in run.scores.scores)
-    }
-    if not wanted:
-        return ()
+    wanted = [
+        {
+            run.spec.run_id
+            for run in runs
+            if run.scores and any(score.measure == "score" for score in run.scores.scores)
+        }
+        for runs in groups
+    ]
+    if not any(wanted):
+        return [() for _ in wanted]
     with database.reader(out) as connection:
         rows = database.read_reward_scores(connection)
-    return reward_board(row for row in rows if row.run_id in wanted)
+    return [reward_board(row for row in rows if row.run_id in ids) for ids in wanted]
 
 
 @app.command("show")

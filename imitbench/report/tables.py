@@ -45,7 +45,7 @@ from imitbench.stats.bootstrap import Interval, ReferenceErrors, stratified_boot
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.normalization import has_scale, normalize
 from imitbench.stats.strata import FloatArray
-from imitbench.store.comparability import Conditions
+from imitbench.store.comparability import Conditions, whole_conditions
 from imitbench.store.external_results import ExternalScoreRow
 
 LEVEL = 0.95
@@ -237,8 +237,7 @@ def is_in_group(row: RunRow, conditions: Conditions) -> bool:
 
 def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Conditions]:
     """Returns the conditions of trained or failed runs; without any, one per source of experts."""
-    trained = {Conditions.of(row) for row in rows if row.algo not in ANCHORS}
-    whole = {one for one in trained if not any(one.is_part_of(o) for o in trained if o != one)}
+    whole = whole_conditions(Conditions.of(row) for row in rows if row.algo not in ANCHORS)
     experts = {Conditions(suite, None, None, row.source) for row in rows if row.algo == EXPERT}
     return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=conditions_order)
 

@@ -152,6 +152,12 @@ class Conditions:
         return ": ".join(part for part in (self.suite or "unnamed suite", given) if part)
 
 
+def whole_conditions(found: Iterable[Conditions]) -> set[Conditions]:
+    """Leaves out conditions that are part of others, whose runs are shown next to them."""
+    every = set(found)
+    return {one for one in every if not any(one.is_part_of(o) for o in every if o != one)}
+
+
 def run_row(spec: RunSpec) -> RunRow:
     """Returns the columns that identify a run in the database."""
     demos = spec.demos

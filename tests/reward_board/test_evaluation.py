@@ -134,8 +134,8 @@ def test_runs_with_other_budgets_are_not_averaged(tmp_path, few):
     write_run(tmp_path, 0)
     write_run(tmp_path, 1, budget=longer)
     lines = run("--out", tmp_path).stdout.splitlines()
-    headings = [line for line in lines if line.startswith("classic, budget ")]
-    assert headings == ["classic, budget default:", "classic, budget quick:"]
+    headings = [line for line in lines if line.startswith("classic: budget ")]
+    assert headings == ["classic: budget default", "classic: budget quick"]
     rows = [line.split()[:3] for line in lines if line.startswith("Pendulum-v1")]
     assert rows == [["Pendulum-v1", "airl", "1"]] * 2
 

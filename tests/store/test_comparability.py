@@ -11,7 +11,7 @@ from imitbench.published.results_folder import read_runs
 from imitbench.records.runs import DemoSpec, EnvironmentSpec
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.comparability import Conditions
+from imitbench.store.comparability import Conditions, whole_conditions
 
 OLD, NEW = ({"algo": "mine", "implementation_digest": digit * 64} for digit in "ab")
 
@@ -156,3 +156,10 @@ def test_the_database_and_what_is_published_agree(tmp_path, finished, failed, se
         {run.spec.run_id for run in runs if run.failure},
     )
     assert runs
+
+
+def test_methods_without_demonstrations_are_shown_beside_those_with_them():
+    with_some = Conditions.recorded("classic", "quick", 5, "bundled")
+    without = Conditions.recorded("classic", "quick", None, None)
+    longer = Conditions.recorded("classic", "default", None, None)
+    assert whole_conditions([with_some, without, longer]) == {with_some, longer}
