@@ -190,13 +190,14 @@ def measure_rewards(
         complete(plans, run_options, folder, quiet=quiet, what="the measurement")
     found: list[EvaluatedRun] = []
     measured = evaluate_runs(
+        out,
         runs,
         protocol,
         suite=suite,
         again=again or run_options.force,
         trust=trust,
         optimizations=optimizations,
-        jobs=(run_options.jobs or 1) if run_options.executor == "local" else 1,
+        options=run_options,
     )
     with progress_bar("rewards", quiet=quiet) as show:
         show(0, len(runs))

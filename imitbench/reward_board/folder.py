@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from imitbench.errors import InputError
+from imitbench.executors.options import RunOptions
 from imitbench.records.reward_scores import RewardProtocol, RewardScores
 from imitbench.records.runs import RunSpec
 from imitbench.records.selection import Selection
@@ -73,6 +74,7 @@ def _selects(selection: Selection, spec: RunSpec) -> bool:
 
 
 def evaluate_runs(
+    out: Path,
     runs: Sequence[RunDirectory],
     protocol: RewardProtocol,
     *,
@@ -80,18 +82,19 @@ def evaluate_runs(
     again: bool = False,
     trust: bool = False,
     optimizations: Mapping[str, Optimizations] | None = None,
-    jobs: int = 1,
+    options: RunOptions | None = None,
 ) -> Iterator[EvaluatedRun]:
     """Measures the rewards of runs, and stores the numbers in their folders.
 
     Args:
+        out: Root of their results folder.
         runs: Complete runs with a stored reward.
         protocol: How to measure; runs that were measured so are left as they are.
         suite: Folder of the suite that has their experts; `None` for the bundled ones.
         again: Whether to measure them again.
         trust: Whether to import the plug-ins that made them.
         optimizations: Fresh policies that were trained on each reward, by the run's id.
-        jobs: Runs that are measured at a time.
+        options: Where runs are measured, and how many at a time; `None` for this process.
 
     Yields:
         Each run in turn, once it is measured.
@@ -114,7 +117,7 @@ def evaluate_runs(
         for directory in runs
         if directory.path not in known
     ]
-    measured = measure_all(wanted, jobs)
+    measured = measure_all(wanted, options or RunOptions(), out)
     for directory in runs:
         spec = directory.read_spec()
         if directory.path in known:

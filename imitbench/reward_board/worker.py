@@ -20,9 +20,10 @@ from pydantic import Field
 from imitbench.bench import worker as bench
 from imitbench.bench.stopping import StopRequest
 from imitbench.errors import InputError
-from imitbench.executors.base import Executor
+from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.inline import InlineExecutor
-from imitbench.executors.local import LocalExecutor
+from imitbench.executors.options import RunOptions
+from imitbench.executors.registry import executor_class
 from imitbench.records.reward_scores import RewardProtocol, RewardScores
 from imitbench.records.runs import Record
 from imitbench.reward_board.evaluation import evaluate_reward
@@ -32,6 +33,8 @@ from imitbench.untrusted import mark_as_command
 from imitbench.util.files import atomic_write_text
 from imitbench.util.source_import import SourceLocation, register, registered_sources
 
+_FOLDER = ".measurements"  # of an executor of other machines, below the results folder
+_EXPECTED_S = 5.0  # of a measurement, roughly: it only decides how many share a task
 _POLL_S = 0.2
 
 
@@ -80,40 +83,61 @@ class MeasurementWorker:
         return False
 
 
-def measure_all(wanted: Sequence[Measurement], jobs: int) -> Iterator[Measured]:
-    """Measures rewards, several at a time.
+def measure_all(
+    wanted: Sequence[Measurement], options: RunOptions, out: Path
+) -> Iterator[Measured]:
+    """Measures rewards, several at a time, and waits for them.
 
     Args:
         wanted: What is measured.
-        jobs: Number of worker processes; 1 measures in this process.
+        options: Execution options, as `imitbench.executors.registry.resolve` returns them. Rewards
+            are measured on the CPU; a single local job at a time is one of this process.
+        out: Results folder of the runs, below which an executor of other machines has its files.
 
     Yields:
         What was found, in the order of `wanted`.
+
+    Raises:
+        InputError: The executor is not available on this machine, or refuses the jobs.
     """
     if not wanted:
         return
-    worker = MeasurementWorker()
-    executor: Executor = InlineExecutor(worker)
-    if jobs > 1:
-        executor = LocalExecutor(worker, min(jobs, len(wanted)))
-    with tempfile.TemporaryDirectory(prefix="imitbench-rewards-") as scratch:
+    folder = out.resolve() / _FOLDER if executor_class(options.executor).distributed else None
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="imitbench-rewards-", dir=folder) as scratch:
         paths = [Path(scratch) / f"{index}.json" for index in range(len(wanted))]
         for path, job in zip(paths, wanted, strict=True):
             atomic_write_text(path, job.model_dump_json())
+        executor = _executor(options, len(wanted), folder or Path(scratch))
         try:
-            executor.submit(paths)
+            executor.submit(paths, [_EXPECTED_S] * len(paths))
             ended: dict[Path, str] = {}
             for path in paths:
                 while path not in ended:
                     events = executor.poll(_POLL_S)
-                    ended |= {
-                        event.job: event.detail for event in events if event.kind != "started"
-                    }
+                    ended |= {event.job: _why(event) for event in events if event.kind != "started"}
                 yield _read(path, ended[path])
         except BaseException:
             executor.kill()
             raise
         executor.close()
+
+
+def _executor(options: RunOptions, measurements: int, folder: Path) -> Executor:
+    """Returns the executor of measurements, which this process waits for."""
+    jobs = min(options.jobs or 1, measurements)
+    if options.executor == "local" and jobs == 1:
+        return InlineExecutor(MeasurementWorker())
+    own = options.model_copy(update={"device": "cpu", "gpus": (), "jobs": jobs, "wait": True})
+    return executor_class(options.executor).from_options(own, MeasurementWorker(), folder)
+
+
+def _why(event: JobEvent) -> str:
+    """Returns why a job found nothing, if it did not."""
+    if event.kind == "lost":
+        return "its task left the queue before it was done: cancelled, or on a lost node"
+    return event.detail
 
 
 def _do(path: Path, _stop: StopRequest, _supervised: bool) -> None:

@@ -39,6 +39,20 @@ def test_detached_runs_are_followed_and_never_submitted_twice(cluster, submit, i
     assert cell["waiting"] + cell["running"] == 4
 
 
+def test_rewards_are_measured_on_the_cluster(cluster, imitbench, profile, tmp_path):
+    sweep = ("--algo", "random_reward", "--env", "Pendulum-v1", "--seeds", "2")
+    assert imitbench("run", *sweep, "--budget", "quick", "--quiet").code == 0
+    measure = ("rewards", "evaluate", "--json")
+    there = imitbench(
+        *measure, "--executor", "slurm", "--profile", profile, "--min-task-minutes", "0"
+    )  # fmt: skip
+    assert there.code == 0, there.err
+    assert len(list(tmp_path.glob("runs/.measurements/.slurm/*/*/*_log.err"))) == 2
+    here = imitbench(*measure, "--again")
+    assert json.loads(there.out) == json.loads(here.out)
+    assert not cluster.queue()
+
+
 def test_cancelled_runs_keep_their_checkpoints(cluster, submit, imitbench, tmp_path, scores):
     submit(*LONG)
     wait_for_checkpoint(tmp_path / "runs")
