@@ -11,7 +11,6 @@ from imitbench.cli import completion, options, run_options
 from imitbench.cli.launch import print_plans
 from imitbench.cli.options import argument, option
 from imitbench.cli.output import (
-    TextColumn,
     make_notifier,
     note,
     print_json,
@@ -145,11 +144,12 @@ def _check_known(wanted: set[str], known: list[Claim]) -> None:
 
 def _print(compared: list[ComparedClaim]) -> None:
     from imitbench.report.claims_table import claims_tables
+    from imitbench.report.terminal import text_columns
 
     tables = claims_tables(compared).values()
     columns = next(iter(tables)).columns
     print_table(
-        [TextColumn(column.heading, right=column.right, rank=column.rank) for column in columns],
+        text_columns(columns),
         [[cell.shown for cell in row] for table in tables for row in table.rows],
     )
 

@@ -305,14 +305,12 @@ def _print_group(measured: Sequence[EvaluatedRun]) -> None:
 def _print_policies(board: Sequence[RewardBoardRow]) -> None:
     """Prints the scores of the policies that belong to each reward, if any were trained."""
     from imitbench.report.reward_board import CAPTION, reward_table
+    from imitbench.report.terminal import text_columns
 
     table = reward_table(board)
     if not table.rows:
         return
-    print_table(
-        [TextColumn(column.heading, right=column.right) for column in table.columns],
-        [[cell.shown for cell in row] for row in table.rows],
-    )
+    print_table(text_columns(table.columns), [[cell.shown for cell in row] for row in table.rows])
     print_text(f"\n{CAPTION}")
 
 

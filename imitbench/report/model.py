@@ -143,7 +143,7 @@ class Column:
     Attributes:
         heading: Text above the column.
         kind: What its cells contain.
-        rank: How dispensable it is in a narrow terminal, as in `imitbench.util.text_table.Column`.
+        rank: How dispensable it is in a narrow terminal, as in `TextColumn`.
         above: Whether neighbouring rows have equal values, as there.
         below: Whether it has long texts, as there.
         short: Heading in print, if it differs.

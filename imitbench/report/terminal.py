@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from imitbench.report import text
-from imitbench.report.model import Report, Section, Table
+from imitbench.report.model import Column, Report, Section, Table
 from imitbench.report.report_tables import report_tables, section_tables, short_table
-from imitbench.util import text_table
-from imitbench.util.text_table import format_table, format_text, nonzero, painted
+from imitbench.util.text_table import TextColumn, format_table, format_text, nonzero, painted
 
 _HEADING = "bold cyan"
 _FAILED = nonzero("red")
@@ -46,6 +46,21 @@ def render_short(report: Report, *, width: int | None = None, color: bool = Fals
     return "\n\n".join([*blocks, page.text(text.protocol(report))]) + "\n"
 
 
+def text_columns(columns: Iterable[Column]) -> list[TextColumn]:
+    """Returns the columns of a report's table as terminals show them."""
+    return [
+        TextColumn(
+            column.heading,
+            column.rank,
+            column.below,
+            column.above,
+            column.right,
+            _FAILED if column.kind == "failures" else None,
+        )
+        for column in columns
+    ]
+
+
 @dataclass(frozen=True)
 class _Page:
     """Writes the blocks of a page, without the empty lines between them."""
@@ -75,16 +90,6 @@ class _Page:
         return format_text("\n".join(lines), width=self.width, indent=2)
 
     def _aligned(self, table: Table) -> str:
-        columns = [
-            text_table.TextColumn(
-                column.heading,
-                column.rank,
-                column.below,
-                column.above,
-                column.right,
-                _FAILED if column.kind == "failures" else None,
-            )
-            for column in table.columns
-        ]
         rows = [[text.one_line(cell.shown) for cell in row] for row in table.rows]
+        columns = text_columns(table.columns)
         return format_table(columns, rows, width=self.width, color=self.color).rstrip("\n")
