@@ -55,7 +55,8 @@ class RewardProtocol(Record):
     """How learned rewards are compared with the true one.
 
     Attributes:
-        version: Version of the procedure; scores of different versions are not comparable.
+        version: Version of the procedure; scores of different versions are not comparable. In
+            version 1, EPIC and DARD saw mixtures with the smallest share of random actions only.
         episodes: Episodes of each behavior.
         random_rates: Shares of random actions of the mixtures of the learner's and random actions.
         fragment_length: Steps of the fragments that pairs are of; half an episode where that is
@@ -66,7 +67,7 @@ class RewardProtocol(Record):
         optimization: How fresh policies are trained; `None` if none are.
     """
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     episodes: int = Field(default=8, ge=1)
     random_rates: tuple[float, ...] = (0.25, 0.5, 0.75)
     fragment_length: int = Field(default=50, ge=1)

@@ -191,9 +191,9 @@ def _distances(
     if equations is None:
         why = _CLOSED_FORM.format(env=spec.environment.id)
         return [], {"epic": why, "dard": why}
-    # Every behavior has the same share of the coverage distribution.
+    # Every behavior has the same share of the coverage distribution, and so has every mixture.
     most = min(len(episodes) for episodes in behaviors.values())
-    episodes = [episode for some in behaviors.values() for episode in some[:most]]
+    episodes = [episode for some in behaviors.values() for episode in _evenly(some, most)]
     flat = rollout.flatten_trajectories_with_rew(episodes)
     steps = Steps(
         assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
@@ -211,6 +211,11 @@ def _distances(
     return _distance_scores(found)
 
 
+def _evenly(episodes: Sequence[TrajectoryWithRew], number: int) -> list[TrajectoryWithRew]:
+    """Returns a number of episodes at equal distances; mixtures are in order of their shares."""
+    return [episodes[(2 * n + 1) * len(episodes) // (2 * number)] for n in range(number)]
+
+
 def _small_table(env: gym.Env[Any, Any]) -> TabularModel | None:
     """The model of a tabular environment whose transitions can all be compared; or `None`."""
     try:
@@ -223,6 +228,6 @@ def _small_table(env: gym.Env[Any, Any]) -> TabularModel | None:
 def _distance_scores(found: Sequence[Estimate]) -> tuple[list[RewardScore], dict[str, str]]:
     """Returns distances, and why others are undefined."""
     known = {estimate.measure for estimate in found}
-    constant = "a reward is constant, or becomes so without its shaping"
+    constant = "a reward is constant in the compared steps, or becomes so without its shaping"
     without = {name: constant for name in ("epic", "dard") if name not in known}
     return [RewardScore.model_validate(vars(estimate)) for estimate in found], without

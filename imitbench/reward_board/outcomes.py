@@ -149,9 +149,11 @@ def _mean(
 def _of_episodes(
     tested_in: str | None, references: ReferenceScores, mean: float, std: float, count: int
 ) -> RewardScore:
-    """Returns the score of the run's policy, with the interval of its episodes."""
-    unbiased = std**2 * count / max(1, count - 1)
-    margin = float(welch_margins(np.array([[unbiased]]), np.array([[count]]))[0])
+    """Returns the score of the run's policy, with the interval of its episodes, if several."""
+    margin = 0.0
+    if count > 1:
+        unbiased = std**2 * count / (count - 1)
+        margin = float(welch_margins(np.array([[unbiased]]), np.array([[count]]))[0])
     ends = sorted(references.score(end) for end in (mean - margin, mean + margin))
     return RewardScore(
         measure="score",

@@ -307,18 +307,25 @@ def _distance(
     before: tuple[Floats, Floats],
     episode: npt.NDArray[np.int64],
 ) -> Estimate | None:
-    """Returns a distance of canonical rewards with its interval; `None` if one side is constant."""
+    """Returns a distance of canonical rewards with its interval; `None` if one side is constant.
+
+    Sparse rewards are constant in some of the drawn sets of episodes; these have no say in the
+    interval.
+    """
     parts = int(episode.max()) + 1
 
     def of(drawn: npt.NDArray[np.int64]) -> float:
         times = np.bincount(drawn, minlength=parts)
-        return canonical_distance(forms, times[episode], before)
+        try:
+            return canonical_distance(forms, times[episode], before)
+        except ValueError:
+            return float("nan")
 
     try:
         value = canonical_distance(forms, before=before)
-        low, high = _interval(of, parts)
     except ValueError:
         return None
+    low, high = _interval(of, parts)
     return Estimate(measure, ALL, value, float(low), float(high))
 
 

@@ -3,6 +3,7 @@
 import json
 
 import duckdb
+import numpy as np
 import pytest
 import torch as th
 from gymnasium import spaces
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from imitbench.bench.environments import make_environment
 from imitbench.cli.main import app
+from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
@@ -74,6 +76,29 @@ def test_every_behavior_and_measure_is_there_and_repeatable(out):
         assert each.low <= each.high
         assert each.low >= -1
         assert each.high <= 1
+
+
+def test_distances_see_every_mixture(out, monkeypatch):
+    """Mixtures have three times as many episodes as other behaviors, in order of their shares."""
+    seen = []
+    sample = evaluation.sample_behaviors
+
+    def sampled(*arguments):
+        seen.append(sample(*arguments))
+        return seen[-1]
+
+    def flat(episodes):
+        seen.append({id(episode) for episode in episodes})
+        return flatten_trajectories_with_rew(episodes)
+
+    first = next(RunDirectory(path.parent) for path in sorted(out.glob("*/*/*/*/result.json")))
+    monkeypatch.setattr(evaluation, "sample_behaviors", sampled)
+    monkeypatch.setattr(evaluation.rollout, "flatten_trajectories_with_rew", flat)
+    evaluate_reward(first, FEW.model_copy(update={"episodes": 3, "random_rates": (0.2, 0.5, 0.8)}))
+    behaviors, compared = seen[0], seen[-1]
+    kept = {name: [id(own) in compared for own in given] for name, given in behaviors.items()}
+    assert np.reshape(kept.pop("mixture"), (3, 3)).sum(axis=1).tolist() == [1, 1, 1]
+    assert kept == {name: [True] * 3 for name in ("expert", "learner", "random")}
 
 
 def test_what_a_task_lacks_is_said(out, monkeypatch):

@@ -26,9 +26,9 @@ from imitbench.errors import InputError
 from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
-from imitbench.records.runs import Budget, EnvironmentSpec
+from imitbench.records.runs import Budget, EnvironmentSpec, ReferenceScores
 from imitbench.report.reward_board import LEAST_TRUE_SCORE
-from imitbench.reward_board import optimization
+from imitbench.reward_board import optimization, outcomes
 from imitbench.reward_board.optimization import (
     Optimizations,
     plan_optimizations,
@@ -255,6 +255,13 @@ def test_the_hacking_gap_is_what_is_lost_while_the_learned_return_rises(true, le
     points = curve(true, learned)
     assert hacking_gap(points, lambda mean: mean / 2) == gap / 2
     assert hacking_gap([{"loss": 1.0}, *points], lambda mean: mean / 2) == gap / 2
+
+
+def test_the_score_of_a_single_episode_has_no_margin():
+    found = outcomes._of_episodes(
+        None, ReferenceScores(random=0.0, expert=10.0, version="1"), 5.0, 0.0, 1
+    )
+    assert (found.low, found.value, found.high) == (0.5, 0.5, 0.5)
 
 
 def test_what_was_measured_with_policies_includes_what_was_measured_without():

@@ -149,6 +149,25 @@ def test_a_reward_that_is_only_shaping_has_no_distance(pendulum):
     assert of(lambda *step: GAMMA * potential(step[2]) - potential(step[0]), pendulum) == {}
 
 
+def test_a_true_reward_that_few_episodes_reach_has_a_distance(pendulum):
+    """It is constant in every drawn set of episodes without these."""
+    _, steps, episode, equations = pendulum
+    fastest = steps.obs[episode == 3, 2].max()
+
+    def goal(obs, acts, next_obs, dones):
+        return (obs[:, 2] == fastest).astype(float)
+
+    def near(obs, acts, next_obs, dones):
+        return goal(obs, acts, next_obs, dones) + 0.1 * obs[:, 0]
+
+    found = distances(
+        near, goal, equations.move, steps, episode, discount=GAMMA, samples=len(steps), seed=0
+    )
+    assert [each.measure for each in found] == ["epic", "dard"]
+    for each in found:
+        assert 0 < each.low <= each.value <= each.high < 1
+
+
 @pytest.mark.parametrize("make_env", [small_model, lambda **of: state_numbers(small_model(**of))])
 def test_distances_of_tables_are_exact(make_env):
     model = TabularModel.of(make_env(deterministic=False))
