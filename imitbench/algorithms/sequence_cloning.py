@@ -250,7 +250,10 @@ class SequenceCloning(BaseImitationAlgorithm):
         return {"loss": loss.detach(), **parts}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on, without the demonstrations."""
+        """Everything that further training depends on, without the demonstrations.
+
+        Excludes torch's global generator, which dropout draws from.
+        """
         state: dict[str, Any] = {
             "policy": self._trained.state_dict(),
             "optimizer": self._optimizer.state_dict(),

@@ -92,6 +92,19 @@ class ObservationEncoder:
         rows: Array = encode_each([self], obs)[0]
         return rows
 
+    def decode(self, rows: Array) -> Array:
+        """Flat observations that were encoded; hidden entries are at their mean.
+
+        Args:
+            rows: Shape (n, features).
+
+        Returns:
+            Shape (n, size), float64.
+        """
+        scale = np.where(np.isfinite(self.scale), self.scale, 0.0)
+        decoded: Array = rows[:, : self.size] * scale + self.mean
+        return decoded
+
     def absorbing_states(self, count: int) -> Array:
         """Encoded absorbing states, shape (count, features), float32."""
         rows = np.zeros((count, self.features), np.float32)

@@ -91,7 +91,8 @@ class PWIL(OffPolicyTrainer):
             replay buffer with reward `alpha` before the first update; at most its capacity.
         horizon: T, in steps; `None` for the environments' time limit, or where there is none the
             mean length of the demonstrations.
-        hidden_entries: Entries of observations that the distance ignores.
+        hidden_entries: Entries of observations that the distance ignores, besides those that are
+            hidden from the agent.
         **kwargs: As for `OffPolicyTrainer`.
 
     Raises:
@@ -124,7 +125,9 @@ class PWIL(OffPolicyTrainer):
         self.alpha, self.beta = alpha, beta
         self.subsampling, self.prefill = subsampling, prefill
         self.horizon = horizon
-        self._visible = np.delete(np.arange(self._encoders[0].size), list(hidden_entries))
+        # What is hidden from the agent is not stored, so that the distance cannot see it.
+        hidden = [*hidden_entries, *self.options.hidden_entries]
+        self._visible = np.delete(np.arange(self._encoders[0].size), hidden)
 
     # The expert's atoms.
 
@@ -180,8 +183,7 @@ class PWIL(OffPolicyTrainer):
             self._couple([self._subsampled(index) for index in range(len(self.streams))])
         coupling, encoder = self._couplings[seed], self._encoders[seed]
         # Standardization changes before the first update, but distances must not.
-        obs = rows["obs"][:, : encoder.size] * encoder.scale + encoder.mean
-        pairs = self._pairs(obs, rows["acts"])
+        pairs = self._pairs(encoder.decode(rows["obs"]), rows["acts"])
         rate = self.beta * coupling.horizon / np.sqrt(pairs.shape[1])
         n_envs = self._collector.n_envs
         ended = self._collector.ended[seed * n_envs : (seed + 1) * n_envs]

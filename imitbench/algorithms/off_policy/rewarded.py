@@ -201,9 +201,8 @@ class RewardedTrainer(OffPolicyTrainer):
 
     def _decoded(self, obs: Array) -> Array:
         """Raw observations; entries that are hidden from the agent are hidden here, too."""
-        encoder, space = self._encoders[0], self.venv.observation_space
-        scale = np.where(np.isfinite(encoder.scale), encoder.scale, 0.0)
-        raw = obs * scale + encoder.mean
+        space = self.venv.observation_space
+        raw = self._encoders[0].decode(obs)
         return raw.reshape(-1, *(space.shape or ())).astype(space.dtype)
 
     # State.

@@ -240,21 +240,26 @@ class WeightedCloning(BaseImitationAlgorithm):
 
     def _step(self) -> dict[str, th.Tensor]:
         """Takes a batch, and returns what to log of it."""
-        index = th.from_numpy(self.draw()).to(self.data.obs.device)
+        drawn = self.draw()
         # What is inside the absorbing state has neither observation nor action.
-        real = index < self.data.size
-        rows = index * real
-        log_probs, entropies = log_prob_and_entropy(
+        real = drawn < self.data.size
+        index, rows, chosen = (
+            th.from_numpy(array).to(self.data.obs.device) for array in (drawn, drawn[real], real)
+        )
+        found, entropies = log_prob_and_entropy(
             self.policy, self.data.obs[rows], self.data.acts[rows]
         )
+        log_probs = found
+        if not real.all():
+            log_probs = found.new_zeros(len(drawn)).masked_scatter(chosen, found)
         batch = self.data.union.take(index.unsqueeze(0))
         weights, logged = self.weigh(batch, log_probs.detach())
         self.n_batches += 1
         if weights is None:
             return logged
-        weights = weights * real
+        weights = weights * chosen
         loss = -(weights * log_probs).mean()
-        logged |= _summary(weights, log_probs.detach(), loss.detach())
+        logged |= _summary(weights, found.detach(), loss.detach())
         if self.options.ent_weight and entropies is not None:
             loss = loss - self.options.ent_weight * entropies.mean()
         backward_from(loss, th.ones_like(loss))

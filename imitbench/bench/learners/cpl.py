@@ -29,6 +29,7 @@ from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.errors import InputError
 from imitbench.policies.action_heads import DeterministicPolicy
+from imitbench.policies.bounded_actions import ActionBounds
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ def spoilt_episodes(task: Task, episodes: int) -> list[TrajectoryWithRew]:
 def _with_advantages(task: Task, episode: TrajectoryWithRew) -> TrajectoryWithRew:
     """The episode with the expert's log-probabilities, its advantages up to a factor, as rewards.
 
+    Within bounds they are those of clipped actions; otherwise an expert that aims beyond a bound
+    would seem to regret its own action.
+
     Raises:
         InputError: The expert's policy has no probabilities.
     """
@@ -130,7 +134,10 @@ def _with_advantages(task: Task, episode: TrajectoryWithRew) -> TrajectoryWithRe
         th.as_tensor(np.asarray(array), device=device)
         for array in (assert_not_dictobs(episode.obs)[:-1], episode.acts)
     )
-    found = log_action_probability(task.expert, obs, acts)
+    space = task.action_space
+    bounded = isinstance(space, spaces.Box) and space.is_bounded()
+    bounds = ActionBounds.of(space, device) if bounded else None
+    found = log_action_probability(task.expert, obs, acts, bounds)
     if found is None:
         raise InputError(
             "--set labels=regret: the expert is deterministic and has no probabilities; choose "

@@ -154,6 +154,14 @@ def test_rewards_do_not_depend_on_how_observations_are_standardized(make, pendul
     np.testing.assert_allclose(rewards(), before, rtol=1e-4)
 
 
+def test_what_is_hidden_from_the_agent_is_no_part_of_the_distance(make, pendulum_demos):
+    trainer = make(
+        PWIL, "Pendulum-v1", pendulum_demos[:1], subsampling=1, alpha=3.0,
+        options=small_options(hidden_entries=(1,)),
+    )  # fmt: skip
+    np.testing.assert_allclose(labelled(trainer, demonstration_rows(trainer)), 3.0, rtol=1e-4)
+
+
 def test_weights_are_whole_again_after_an_episode(make, pendulum_demos):
     options = small_options(learning_starts=1000)
     trainer = make(PWIL, "Pendulum-v1", pendulum_demos, options=options, n_envs=2)

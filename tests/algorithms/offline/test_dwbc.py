@@ -1,12 +1,15 @@
 """DWBC's discriminator and weights on cases worked out by hand."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 import torch as th
 
+from imitbench.algorithms.offline.demodice import DemoDICE
 from imitbench.algorithms.offline.dwbc import DWBC, cloning_weights, discriminator_loss
+from imitbench.algorithms.offline.weighted_cloning import CloningOptions
 
 from .conftest import episode, settled
 
@@ -49,6 +52,32 @@ def test_what_the_expert_never_does_has_weight_zero(make, probabilities):
     assert weights[:6].tolist() == [0.0] * 6
     assert weights[9:].tolist() == [0.0] * 3
     assert probabilities(trainer).min() > 0.95
+
+
+@pytest.mark.parametrize("method", [DWBC, DemoDICE])
+def test_the_policy_never_sees_the_absorbing_state(make, method):
+    """Nobody chooses an action there, and there is no observation."""
+    short = episode((1, 1))
+    ended = [dataclasses.replace(short, terminal=True)] * 20
+    options = CloningOptions(batch_size=64, time_limit=10)
+    trainer = make(method, [episode(*[(0, 1)] * 10)], ended, options=options)
+    assert trainer.data.union.sizes[0] > trainer.data.size
+    seen = []
+    trainer.policy.features_extractor.register_forward_hook(
+        lambda _module, _given, found: seen.append(found.detach().argmax(dim=1))
+    )
+    drawn, draw = [], trainer.draw
+
+    def noted():
+        drawn.append(draw())
+        return drawn[-1]
+
+    trainer.draw = noted
+    trainer.train(3)
+    states = trainer.data.obs.numpy()
+    for index, own in zip(drawn, seen, strict=True):
+        assert len(own) < 64
+        assert own.tolist() == states[index[index < trainer.data.size]].ravel().tolist()
 
 
 def test_a_batch_is_half_the_experts(make):

@@ -4,10 +4,13 @@ import hashlib
 import json
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy
 from support.preference_pairs import pairs_of
 
 from imitbench.algorithms.preference_comparisons import (
@@ -21,11 +24,14 @@ from imitbench.algorithms.preference_comparisons.dataset_storage import (
     read_file,
     unpack,
 )
+from imitbench.bench.learners import cpl
 from imitbench.cards.catalog import load_algorithm
+from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import Budget
+from imitbench.util.squashed_gaussian import TAIL_WIDTH
 
 SMALL = {
     "preference_comparisons": {
@@ -228,11 +234,40 @@ def test_teachers_may_compare_by_the_experts_log_probabilities(ready):
     expert = load_policy(find_expert("sac-Pendulum-v1"))
     pair = second.pairs[0]
     np.testing.assert_array_equal(pair[0].obs, first.pairs[0][0].obs)
-    sums = []
+    inside = 0
     for fragment in pair:
         mean, log_std, _ = expert.actor.get_action_dist_params(th.from_numpy(fragment.obs[:-1]))
-        raw = th.atanh(th.from_numpy(fragment.acts / 2).clamp(-1 + 1e-6, 1 - 1e-6))
+        acts = th.from_numpy(fragment.acts / 2)
+        raw = th.atanh(acts.clamp(-1 + 1e-6, 1 - 1e-6))
         normal = th.distributions.Normal(mean, log_std.exp()).log_prob(raw)
-        sums.append((normal - th.log(2 * (1 - th.tanh(raw) ** 2))).sum().item())
-        assert fragment.rews.sum() == pytest.approx(sums[-1], abs=0.1)
-    assert second.preferences[0] == (sums[0] > sums[1])
+        densities = (normal - th.log(2 * (1 - th.tanh(raw) ** 2)))[:, 0].detach().numpy()
+        within = acts[:, 0].numpy() < 1 - TAIL_WIDTH  # near a bound, densities are taken together
+        within &= acts[:, 0].numpy() > -1 + TAIL_WIDTH
+        np.testing.assert_allclose(fragment.rews[within], densities[within], atol=0.05)
+        inside += within.sum()
+    assert inside > 2
+    assert second.preferences[0] == (pair[0].rews.sum() > pair[1].rews.sum())
+
+
+def test_an_expert_that_aims_beyond_a_bound_does_not_regret_its_own_actions():
+    """They are clipped, and the normal density of what reaches the bound is tiny."""
+    space = spaces.Box(-1, 1, (1,), np.float32)
+    expert = ActorCriticPolicy(
+        spaces.Box(-9, 9, (1,), np.float32), space, lambda _: 1e-3,
+        net_arch=[], log_std_init=math.log(0.3),
+    )  # fmt: skip
+    with th.no_grad():
+        expert.action_net.weight.fill_(3.0)
+        expert.action_net.bias.fill_(0.0)
+    task = SimpleNamespace(expert=expert, action_space=space)
+
+    def labels(state, acts):
+        obs = np.full((len(acts) + 1, 1), state, np.float32)
+        episode = TrajectoryWithRew(
+            obs, np.float32(acts)[:, None], None, False, np.zeros(len(acts))
+        )
+        return cpl._with_advantages(task, episode).rews
+
+    own, other = labels(1.0, [1.0, 0.5])
+    assert own > 0 > other
+    assert own == pytest.approx(labels(2.0, [1.0])[0], abs=1e-3)  # almost certain in both states
