@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -233,6 +234,13 @@ def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow
                 f"{env} has references of versions {', '.join(versions)}: scores under one are "
                 "not comparable with scores under another."
             )
+        scales = {(one.version, one.random, one.expert, one.score_one) for one in known}
+        for version, count in sorted(Counter(version for version, *_ in scales).items()):
+            if count > 1:
+                yield (
+                    f"{env} has {count} different references of version {version}: scores under "
+                    "one are not comparable with scores under another."
+                )
         runs = [row for row in rows if row.env == env]
         strange = [row for row in runs if not any(_follows(row, reference) for reference in known)]
         if strange:

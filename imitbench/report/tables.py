@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -72,6 +72,7 @@ def build_report(
     aggregates: Sequence[Aggregate] = AGGREGATES,
     acting: ActingChoice | None = None,
     rewards: Sequence[RewardScoreRow] = (),
+    defining: Collection[str] | None = None,
 ) -> Report:
     """Builds the report; the order of the rows does not matter.
 
@@ -97,6 +98,8 @@ def build_report(
             numbers do not depend on the choice.
         acting: Ways of acting to show; `None` for both where the scores of both are known.
         rewards: Numbers about learned rewards of the completed runs.
+        defining: Ids of the runs whose environments a section has; runs on others are left out of
+            it. `None` for all runs, which are also those of a section without any of these.
 
     Returns:
         The report; it has no sections if there are neither completed nor failed runs.
@@ -123,6 +126,7 @@ def build_report(
             imported,
             method,
             tuple(aggregates),
+            defining,
         )
     ]
     rest = [row for row in imported if not any(_fits(row, one.conditions) for one in sections)]
@@ -139,6 +143,7 @@ def _suite_sections(
     imported: Sequence[ExternalScoreRow],
     method: StatisticsSettings,
     aggregates: tuple[Aggregate, ...],
+    defining: Collection[str] | None,
 ) -> list[Section]:
     """Returns a section for each set of conditions under which runs may be averaged."""
     roles: dict[str, Role] = {row.algo: row.role for row in [*failures, *rows]}
@@ -147,15 +152,18 @@ def _suite_sections(
     order = (*(card.controls if card else ()), EXPERT, DEMONSTRATIONS, RANDOM)
     sections = []
     for conditions in _conditions(suite, [*rows, *failures]):
-        failed = Counter((row.algo, row.env) for row in failures if is_in_group(row, conditions))
         anchors = _anchor_runs(rows, conditions)
         runs = [row for row in rows if row.algo not in ANCHORS and is_in_group(row, conditions)]
-        native = [row for row in anchors if conditions.budget in (None, row.budget)]
-        environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
+        failing = section_failures(failures, anchors, conditions)
+        environments = _environments([*runs, *anchors, *failing], conditions, defining)
+        runs = [row for row in runs if row.env in environments]
+        failed = Counter((row.algo, row.env) for row in failing if row.env in environments)
         inside = sorted(
             {row for row in references if row.env in environments},
-            key=lambda row: (row.env, _natural(row.version)),
-        )
+            key=lambda row: (
+                row.env, _natural(row.version), row.random, row.expert, row.model_dump_json()
+            ),
+        )  # fmt: skip
         shown = [*runs, *anchors]
         ran = {row.algo for row in shown} | {algo for algo, _ in failed}
         fixed = _reference_rows(inside)
@@ -185,7 +193,7 @@ def _suite_sections(
         sections.append(
             Section(
                 conditions=conditions,
-                environments=tuple(environments),
+                environments=environments,
                 algorithms=ranked,
                 references=tuple(inside),
                 notes=(*section_notes(ranked, shown, inside), *sampled_only),
@@ -261,17 +269,53 @@ def conditions_order(
     )
 
 
+def _environments(
+    rows: Sequence[ScoreRow | FailureRow], conditions: Conditions, defining: Collection[str] | None
+) -> tuple[str, ...]:
+    """Returns the environments of a section, see `build_report`.
+
+    Anchors, which are in every section, add one only if they ran under the section's budget.
+    """
+    native = [
+        row for row in rows if row.algo not in ANCHORS or conditions.budget in (None, row.budget)
+    ]
+    due = [row for row in native if defining is None or row.run_id in defining]
+    return tuple(sorted({row.env for row in due or native}))
+
+
+def section_failures(
+    failures: Sequence[FailureRow], completed: Sequence[ScoreRow], conditions: Conditions
+) -> list[FailureRow]:
+    """Returns the failed runs of a section.
+
+    Those of an anchor count like completed ones, see `_anchor_runs`: once per environment and
+    seed, and not at all where the seed completed under another budget.
+
+    Args:
+        failures: Failed runs of its suite.
+        completed: Completed runs of the section, or those of its anchors.
+        conditions: Its conditions.
+    """
+    anchors = [row for row in failures if _is_anchor_of(row, conditions)]
+    anchors.sort(key=lambda row: (row.budget == conditions.budget, row.run_id))
+    chosen = {(row.env, row.algo, row.seed): row for row in anchors}
+    done = {(row.env, row.algo, row.seed) for row in completed}
+    trained = [row for row in failures if row.algo not in ANCHORS and is_in_group(row, conditions)]
+    return [*trained, *(chosen[key] for key in sorted(chosen.keys() - done))]
+
+
+def _is_anchor_of(row: RunRow, conditions: Conditions) -> bool:
+    """Whether a run is of an anchor of a section: the expert is that of the section's source."""
+    return row.algo == RANDOM or (row.algo == EXPERT and row.source in (None, conditions.source))
+
+
 def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:
     """Returns the anchor runs to show in a section, one per environment and seed.
 
     An anchor does not train: under two budgets a seed gives the same run twice, which must not
     count as two. This takes the run under the section's budget, else the one that finished last.
     """
-    fitting = [
-        row
-        for row in rows
-        if row.algo == RANDOM or (row.algo == EXPERT and row.source in (None, conditions.source))
-    ]
+    fitting = [row for row in rows if _is_anchor_of(row, conditions)]
     fitting.sort(key=lambda row: (row.budget == conditions.budget, row.finished_at, row.run_id))
     chosen = {(row.env, row.algo, row.seed): row for row in fitting}
     return [chosen[key] for key in sorted(chosen)]

@@ -49,7 +49,7 @@ _WAIT_S = 120.0  # for another process that writes the database
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 18
+SCHEMA_VERSION = 19
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -108,13 +108,6 @@ CREATE TABLE ingested (
 );
 CREATE VIEW quarantine AS
     SELECT path, problem AS reason FROM ingested WHERE problem IS NOT NULL;
-CREATE VIEW "references" AS
-    SELECT suite, env, reference_version AS version, reference_random AS random,
-           reference_expert AS expert, reference_score_one AS score_one,
-           reference_demonstrations AS demonstrations,
-           max(reference_expert_likely) AS expert_likely
-    FROM (FROM runs UNION ALL BY NAME FROM failures)
-    GROUP BY ALL;
 CREATE VIEW scores AS
     SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic, score_likely,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,
@@ -137,6 +130,13 @@ CREATE VIEW attempts AS
         SELECT {_RUN_COLUMNS}, setting, spec, failed_at FROM failures
     );
 CREATE VIEW current_runs AS {current_runs_query("attempts")};
+CREATE VIEW "references" AS
+    SELECT suite, env, reference_version AS version, reference_random AS random,
+           reference_expert AS expert, reference_score_one AS score_one,
+           reference_demonstrations AS demonstrations,
+           max(reference_expert_likely) AS expert_likely
+    FROM (FROM runs UNION ALL BY NAME FROM failures) SEMI JOIN current_runs USING (run_id)
+    GROUP BY ALL;
 CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN current_runs USING (run_id);
 CREATE VIEW reward_board AS
     SELECT {_RUN_COLUMNS}, measure, behavior, tested_in, value, low, high
@@ -426,8 +426,8 @@ def read_superseded(connection: DuckDBPyConnection) -> list[RunRow]:
 
 
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
-    """Returns the reference scores of every environment that was run."""
-    return _read(connection, ReferenceRow, '"references"', "suite, env, version")
+    """Returns the references of the runs that `read_scores` and `read_failures` return."""
+    return _read(connection, ReferenceRow, '"references"', "suite, env, version, random, expert")
 
 
 def read_external_scores(connection: DuckDBPyConnection) -> list[ExternalScoreRow]:

@@ -198,6 +198,71 @@ def test_failures_are_counted_in_the_section_of_their_own_group(
     assert len(report.failures) == 1
 
 
+def anchor_failure(
+    make: MakeFailure, algo: str, env: str, seed: int, **changes: object
+) -> FailureRow:
+    fields: dict[str, object] = {"n_demos": None, "all_demos": None, "run_id": f"{algo}{changes}"}
+    return make(algo, env, seed, **{**fields, **changes})
+
+
+def test_a_failed_anchor_counts_like_a_completed_one(
+    make_score: MakeScore, make_failure: MakeFailure
+) -> None:
+    """Once under two budgets, and not where its seed completed, or with another source."""
+    rows = [make_score("bc", "CartPole", 0, 300.0, budget=b) for b in ("quick", "full")]
+    rows += [
+        make_score("random", "CartPole", 0, 20.0, budget="default"),
+        make_score("expert", "CartPole", 0, 499.0),
+    ]
+    failures = [
+        anchor_failure(make_failure, "random", "CartPole", seed, source=None, budget=budget)
+        for seed in (0, 1)
+        for budget in ("quick", "full")
+    ]
+    failures += [
+        anchor_failure(make_failure, "expert", "CartPole", seed, source=source)
+        for seed, source in ((1, "bundled"), (2, "hub"))
+    ]
+    report = build(rows, failures)
+    assert len(report.sections) == 2
+    for section in report.sections:
+        assert (of(section, "random").failures, of(section, "expert").failures) == (1, 1)
+    assert len(report.failures) == 6
+
+
+def test_a_failed_anchor_adds_an_environment_only_under_its_own_budget(
+    make_score: MakeScore, make_failure: MakeFailure
+) -> None:
+    rows = [make_score("bc", "CartPole", 0, 300.0, budget=b) for b in ("quick", "full")]
+    failure = anchor_failure(make_failure, "random", "Reacher", 0, source=None, budget="quick")
+    quick, full = build(rows, [failure]).sections
+    assert (quick.environments, full.environments) == (("CartPole", "Reacher"), ("CartPole",))
+    assert of(quick, "bc").partial
+    assert not of(full, "bc").partial
+
+
+def test_a_section_has_the_environments_of_the_runs_that_define_it(
+    make_score: MakeScore, make_failure: MakeFailure
+) -> None:
+    rows = [
+        make_score("bc", "CartPole", 0, 300.0),
+        make_score("gail", "CartPole", 0, 300.0),
+        make_score("gail", "Reacher", 0, -5.0),
+        make_score("airl", "Reacher", 0, -5.0),
+    ]
+    failures = [make_failure("gail", "Pendulum", 0)]
+    one = only_section(build_report(rows, failures, [], replicates=200, defining={rows[0].run_id}))
+    assert one.environments == ("CartPole",)
+    assert [result.algorithm for result in one.algorithms if result.role == "method"] == [
+        "bc",
+        "gail",
+    ]
+    assert not of(one, "gail").partial
+    assert {row.env for row in one.runs} == {"CartPole"}
+    without = only_section(build_report(rows, failures, [], replicates=200, defining=set()))
+    assert without.environments == ("CartPole", "Pendulum", "Reacher")
+
+
 def test_environments_may_have_sets_of_different_size_when_all_are_used(
     make_score: MakeScore,
 ) -> None:
@@ -266,6 +331,24 @@ def test_references_of_several_versions_and_other_scales_are_noted(
     assert any("2 of 2 runs do not follow" in note for note in section.notes)
     agreeing = only_section(build(rows[:1], references=references))
     assert not any("do not follow" in note for note in agreeing.notes)
+
+
+def test_different_references_of_one_version_are_noted_and_their_order_does_not_matter(
+    make_score: MakeScore,
+) -> None:
+    known = [
+        ReferenceRow(suite="classic", env="CartPole", version="1", random=20.0, expert=expert)
+        for expert in (500.0, 250.0)
+    ]
+    rows = [make_score("bc", "CartPole", seed, 300.0) for seed in range(2)]
+    section = only_section(build(rows, references=known))
+    assert [row.expert for row in section.references] == [250.0, 500.0]
+    assert of(section, "expert").cells[0].raw_mean == 500.0
+    assert section == only_section(build(rows, references=known[::-1]))
+    [note] = [note for note in section.notes if "references of version" in note]
+    assert note.startswith("CartPole has 2 different references of version 1: scores under one")
+    alone = only_section(build(rows, references=known[:1]))
+    assert not any("references of version" in note for note in alone.notes)
 
 
 def test_few_seeds_are_pointed_out_and_many_are_not(make_score: MakeScore) -> None:

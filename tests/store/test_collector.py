@@ -429,6 +429,20 @@ def test_results_of_two_versions_of_a_plug_in_are_never_shown_together(tmp_path,
         assert connection.execute("SELECT count(*) FROM scores").fetchone() == (5,)
 
 
+def test_references_are_those_of_runs_that_are_not_superseded(tmp_path, finished, failed):
+    """Of an older setting, there may be others, which no score of a table has."""
+    older, newer = (
+        ReferenceScores(random=-100.0, expert=expert, version="1") for expert in (50.0, 100.0)
+    )
+    before = make_spec(hyperparameters={"learning_rate": 0.1})
+    finished(before, at="2026-01-01T00:00:00.000+00:00", references=older)
+    finished(make_spec(), at="2026-01-02T00:00:00.000+00:00", references=newer)
+    failed(make_spec(algo="gail"))
+    collect(tmp_path)
+    with database.reader(tmp_path) as connection:
+        assert [row.expert for row in database.read_references(connection)] == [100.0]
+
+
 def test_an_edited_environment_supersedes_older_runs_on_it(tmp_path, finished):
     old, new = (
         {"environment": EnvironmentSpec(id="mine/Env-v0", module_digest=digit * 64)}
