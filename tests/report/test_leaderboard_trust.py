@@ -155,3 +155,60 @@ def test_two_results_of_the_same_runs_are_not_compared(tmp_path):
     assert part.pairs == {}
     [note] = [note for note in part.section.notes if "same ids" in note]
     assert note.startswith("bc and bc[tuned] have 4 runs of Pendulum-v1 with the same ids")
+
+
+def on_another(run, env):
+    spec = run.spec.model_copy(
+        update={"environment": run.spec.environment.model_copy(update={"id": env})}
+    )
+    return replace(run, spec=spec, result=run.result.model_copy(update={"run_id": spec.run_id}))
+
+
+@pytest.mark.parametrize(
+    ("unsound", "env"),
+    [
+        ({"failed": ("suite",)}, "Invented-v0"),
+        ({"failed": ("seeds",)}, "seals/CartPole-v0"),
+        ({"superseded_by": "later"}, "seals/CartPole-v0"),
+        ({}, "Invented-v0"),
+    ],
+)
+def test_results_without_a_rank_take_the_rank_of_no_others(tmp_path, unsound, env):
+    """Whoever submits one run of a kind that is not ranked cannot make all others partial."""
+    write_submitted_runs(tmp_path / "runs", ("bc", "gail", "expert"), seeds=4, failing=())
+    found = find_results(tmp_path / "runs")
+    [source] = found.sources
+    good = replace(source, name="good")
+    invented = tuple(on_another(run, env) for run in source.runs if run.spec.algo == "bc")
+    bad = replace(source, name="bad", runs=(*source.runs, *invented), **unsound)
+    board = build_board(replace(found, sources=(good, bad)), title="x", replicates=200)
+    [part] = board.sections
+    assert part.section.environments == ("Pendulum-v1",)
+    ranks = {(row.name, row.submitters): row.rank is not None for row in part.rows if row.is_method}
+    assert ranks == {
+        (name, (who,)): who == "good" or not unsound
+        for name in ("bc", "gail")
+        for who in ("good", "bad")
+    }
+    assert not any(row.result.partial for row in part.rows if row.is_method)
+    [note] = [note for note in part.section.notes if "Left out" in note]
+    assert note.startswith(f"Left out: 4 runs of bad on {env}, where no results have runs")
+    [alone] = build_board(replace(found, sources=(bad,)), title="x", replicates=200).sections
+    assert (env in alone.section.environments) == bool(unsound)
+
+
+def test_a_failed_anchor_is_counted_once_on_the_board(tmp_path):
+    """It is the same run under every budget, and no failure where its seed completed."""
+    write_submitted_runs(
+        tmp_path / "runs", ("bc", "random"), failing=[("random", "Pendulum-v1", s) for s in (0, 1)]
+    )
+    write_submitted_runs(
+        tmp_path / "runs", ("bc", "random"), failing=[("random", "Pendulum-v1", 0)],
+        budget="default",
+    )  # fmt: skip
+    board = build_board(find_results(tmp_path / "runs"), title="x", replicates=200)
+    assert len(board.sections) == 2
+    for part in board.sections:
+        [row] = [row for row in part.rows if row.name == "random"]
+        assert [failure.row.seed for failure in row.failures] == [0]
+        assert row.result.failures == 1

@@ -14,7 +14,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 from imitbench.published.claim_outcomes import compare_claims
 from imitbench.published.claims import Claim
@@ -46,7 +45,7 @@ from imitbench.report.leaderboard.regimes import board_regimes
 from imitbench.report.leaderboard.row_facts import trained_again_of_row
 from imitbench.report.leaderboard.standings import (
     headline_first,
-    shared_runs,
+    shared_notes,
     with_tiers,
 )
 from imitbench.report.model import (
@@ -59,7 +58,7 @@ from imitbench.report.model import (
     method_colors,
     plain_name,
 )
-from imitbench.report.tables import LEVEL, build_report, is_in_group
+from imitbench.report.tables import LEVEL, build_report, is_in_group, section_failures
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions, current_run_ids, run_row
 from imitbench.store.external_results import ExternalRun
@@ -174,8 +173,9 @@ def build_board(
     """Builds the board; the same results give the same board.
 
     Rows are those of `imitbench.report.tables.build_report`. Ranks are by IQM, and only among
-    algorithms that have runs on every environment of their table. External results, if there are
-    any, are shown in the same tables, but neither ranked nor averaged with the others.
+    algorithms that have runs on every environment of their table. Results that have no rank add no
+    environment, so that they take the rank of no others. External results, if there are any, are
+    shown in the same tables, but neither ranked nor averaged with the others.
 
     Args:
         found: Results by submitter, and imports.
@@ -188,6 +188,7 @@ def build_board(
     every = make_rows(found.sources)
     method = StatisticsSettings(every.episodes, replicates, 0, LEVEL, failed_runs)
     colors = _colors(every)
+    defining = _defining(every, found.sources)
     sections = []
     for version, rows in separate(every):
         report = build_report(
@@ -200,6 +201,7 @@ def build_board(
             episodes=every.episodes,
             aggregates=("mean", "iqm"),
             rewards=rows.rewards,
+            defining=defining,
         )
         for section in report.sections:
             anchor = section_anchor(section, version)
@@ -210,7 +212,8 @@ def build_board(
             last = [row for row in own if row.result.role != "method"]
             contenders = [row for row in own if row.result.role == "method"]
             shown = (*contenders, *others, *last)
-            noted = replace(section, notes=(*section.notes, *_shared_notes(own)))
+            left_out = _left_out_notes(section, rows, found.sources)
+            noted = replace(section, notes=(*section.notes, *shared_notes(own), *left_out))
             sections.append(
                 BoardSection(
                     noted, shown, anchor, version,
@@ -229,15 +232,37 @@ def build_board(
     return Board(title, method, found.sources, tuple(ordered), submit_to, regimes, compared)
 
 
-def _shared_notes(rows: Sequence[BoardRow]) -> list[str]:
-    """Returns what a reader must know of rows that have results of the same runs."""
+def _defining(rows: ReportRows, sources: Sequence[ResultsSource]) -> set[str]:
+    """Returns the ids of the rows whose environments tables have: those that can have a rank."""
+    return {
+        run_id
+        for run_id, entry in rows.entries.items()
+        if sources[entry.source].sound and _may_be_on_card(entry.run)
+    }
+
+
+def _may_be_on_card(run: PublishedRun) -> bool:
+    """Whether its suite has the environment; true if the card of that version is unknown."""
+    card = bundled_suite(run.spec.suite)
+    version, _, _ = run.outcome.references.version.partition("+")
+    return card is None or version != card.version or run.spec.environment.id in card.environments
+
+
+def _left_out_notes(
+    section: Section, rows: ReportRows, sources: Sequence[ResultsSource]
+) -> list[str]:
+    """Returns whose runs are on environments that the section does not have."""
+    shown: list[ScoreRow | FailureRow] = [*rows.scores, *rows.failures]
+    counts = Counter(
+        (row.env, sources[rows.entries[row.run_id].source].name or "own runs")
+        for row in shown
+        if row.env not in section.environments and row.algo not in ANCHORS
+        if is_in_group(row, section.conditions)
+    )
     return [
-        f"{one.result.algorithm} and {other.result.algorithm} have {count} runs of {environment} "
-        "with the same ids, each with a result of its own, from another machine for example; the "
-        "two are not compared there."
-        for one, other in combinations(rows, 2)
-        if "anchor" not in (one.result.role, other.result.role)
-        for environment, count in sorted(shared_runs(one, other).items())
+        f"Left out: {count} run{'s' * (count > 1)} of {name} on {env}, where no results have runs "
+        "that can have a rank."
+        for (env, name), count in sorted(counts.items())
     ]
 
 
@@ -266,9 +291,9 @@ def _own_rows(
     for row in section.runs:
         runs[row.algo].append(_run(row, rows, sources))
     failures: dict[str, list[BoardFailure]] = defaultdict(list)
-    for failure in report.failures:
-        here = failure.suite == section.suite and failure.env in section.environments
-        if here and is_in_group(failure, section.conditions):
+    of_suite = [failure for failure in report.failures if failure.suite == section.suite]
+    for failure in section_failures(of_suite, section.runs, section.conditions):
+        if failure.env in section.environments:
             entry = rows.entries[failure.run_id]
             failed = BoardFailure(failure, entry.run, sources[entry.source].name)
             failures[failure.algo].append(failed)

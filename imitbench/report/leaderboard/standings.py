@@ -242,6 +242,18 @@ def shared_runs(first: BoardRow, second: BoardRow) -> dict[str, int]:
     return Counter(run.row.env for run in second.runs if run.run.spec.run_id in ids)
 
 
+def shared_notes(rows: Sequence[BoardRow]) -> list[str]:
+    """Returns what a reader must know of rows that have results of the same runs."""
+    return [
+        f"{one.result.algorithm} and {other.result.algorithm} have {count} runs of {environment} "
+        "with the same ids, each with a result of its own, from another machine for example; the "
+        "two are not compared there."
+        for one, other in combinations(rows, 2)
+        if "anchor" not in (one.result.role, other.result.role)
+        for environment, count in sorted(shared_runs(one, other).items())
+    ]
+
+
 def scores_of(
     row: BoardRow, policy: FailurePolicy, acting: Acting = "sampled"
 ) -> dict[str, FloatArray]:
