@@ -134,7 +134,7 @@ def _numbers(verdict: Verdict, names: tuple[str, str]) -> list[str]:
     if verdict.collapses:
         lines.append(_collapsed(verdict.collapses, verdict.difference.level))
     if verdict.decision == "undecided" and verdict.seeds is not None:
-        outlook = _outlook(verdict.seeds)
+        outlook = _outlook(verdict.seeds, verdict.test.lacking)
         lines += [outlook] if outlook else []
     return lines
 
@@ -347,7 +347,11 @@ def _p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else text.fixed(value, 3)
 
 
-def _outlook(seeds: SeedEstimate) -> str:
+def _outlook(seeds: SeedEstimate, lacking: int) -> str:
+    """Returns what would decide, as far as it is known; `lacking` runs are needed in any case."""
+    if lacking and seeds.outlook in ("no effect", "unknown spread"):
+        are = "seed of each is" if lacking == 1 else "seeds of each are"
+        return f"at least {lacking} more {are} needed before any difference could show"
     return {
         "estimated": f"about {_more(seeds)} more seeds of each would decide, if means and spread "
         "stay the same",

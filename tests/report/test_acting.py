@@ -322,3 +322,19 @@ def test_comparisons_tell_what_perturbations_change():
     )
     assert plain.perturbations == {"gail": []}
     assert not any("perturbation" in line for line in summary(plain, plain.verdicts[0]))
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_too_few_seeds_say_how_many_are_needed_at_least(runs):
+    """A single run has an unknown spread, not none."""
+    chosen = [
+        ComparableRun(CONDITIONS, ENVIRONMENTS[0], algo, score)
+        for algo, score in (("dac", 0.9), ("bc", 0.5))
+        for _ in range(runs)
+    ]
+    found, verdict = compared(chosen)
+    lacking = verdict.test.lacking
+    assert lacking == 4 - runs
+    assert summary(found, verdict)[-1].strip() == (
+        f"at least {lacking} more seeds of each are needed before any difference could show"
+    )
