@@ -224,7 +224,11 @@ def _file_entries(path: Path, selection: Selection) -> list[ComparableRun]:
 
 def _database_entries(connection: DuckDBPyConnection) -> list[ComparableRun]:
     return [
-        *own_entries(database.read_scores(connection), database.read_failures(connection)),
+        *own_entries(
+            database.read_scores(connection),
+            database.read_failures(connection),
+            database.read_run_references(connection),
+        ),
         *imported_entries(database.read_external_scores(connection)),
     ]
 

@@ -3,21 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from imitbench.cards.algorithm import Role
 from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError
-from imitbench.records.bundled_cards import bundled_algorithm
-from imitbench.records.runs import FailureRow, RunRow, ScoreRow
+from imitbench.records.bundled_cards import bundled_algorithm, likely_expert
+from imitbench.records.runs import FailureRow, ReferenceRow, ReferenceScores, RunRow, ScoreRow
 from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.model import ANCHORS, plain_name
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
 
 CONFIG_DIGITS = 8
+
+
+_TOLERANCE = 1e-6  # of the difference between scores 0 and 1: texts may round the last digits
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The returns that have scores 0 and 1 on an environment.
+
+    Attributes:
+        version: Where they come from. Scores of two versions are comparable if the returns are the
+            same: a suite gets another version when references of any environment change.
+        random: Return of score 0.
+        one: Return of score 1, with sampled actions.
+        one_likely: The same with most likely actions; `None` if it is unknown.
+        score_one: Whose return is score 1; `None` if it is unknown.
+    """
+
+    version: str
+    random: float
+    one: float
+    one_likely: float | None = None
+    score_one: ScoreOne | None = None
+
+    def agrees(self, other: Scale, acting: Acting) -> bool:
+        """Whether scores of one way of acting are the same on both, as far as it is known."""
+        if None not in (self.score_one, other.score_one) and self.score_one != other.score_one:
+            return False
+        ones = [one.one if acting == "sampled" else one.one_likely for one in (self, other)]
+        known = [(self.random, other.random)]
+        if ones[0] is not None and ones[1] is not None:
+            known.append((ones[0], ones[1]))
+        most = _TOLERANCE * abs(self.one - self.random)
+        return all(abs(first - second) <= most for first, second in known)
+
+
+def _own_scale(references: ReferenceRow) -> Scale:
+    likely = likely_expert(references.suite, references.env, references)
+    return Scale(
+        references.version, references.random, references.expert, likely, references.score_one
+    )
+
+
+def _external_scale(run: ExternalRun | ExternalScoreRow) -> Scale | None:
+    version, random, one = run.reference_version, run.reference_random, run.reference_expert
+    if random is None or one is None:
+        return None
+    stated = ReferenceScores(random=random, expert=one, version=version or "")
+    likely = likely_expert(run.suite or "", run.env or "", stated)
+    return Scale(version or "unknown", random, one, likely)
 
 
 @dataclass(frozen=True)
@@ -31,6 +81,7 @@ class ComparableRun:
         role: Role of the algorithm, as on its card.
         score_one: Whose return is score 1; `None` where it is not known.
         score_likely: Score of most likely actions; `None` where it is not known.
+        scale: What its scores refer to; `None` for a failed run, or if it is not known.
     """
 
     conditions: Conditions
@@ -42,6 +93,7 @@ class ComparableRun:
     role: Role = "method"
     score_one: ScoreOne | None = None
     score_likely: float | None = None
+    scale: Scale | None = None
 
     def score_by(self, acting: Acting) -> float | None:
         """Returns the score of one way of acting; `None` for a failed run, or if it is unknown."""
@@ -78,8 +130,19 @@ def ways_of_acting(
     return ("sampled",), why
 
 
-def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
-    """Returns runs of this harness; anchor runs of one seed under two budgets count as one."""
+def own_entries(
+    scores: Sequence[ScoreRow],
+    failures: Sequence[FailureRow],
+    references: Mapping[str, ReferenceRow] | None = None,
+) -> list[ComparableRun]:
+    """Returns runs of this harness; anchor runs of one seed under two budgets count as one.
+
+    Args:
+        scores: Completed runs.
+        failures: Failed runs.
+        references: References by the id of a completed run, as far as they are known.
+    """
+    scales = {run_id: _own_scale(row) for run_id, row in (references or {}).items()}
     latest = {}
     for row in sorted(scores, key=lambda row: (row.finished_at, row.run_id)):
         conditions = _own_conditions(row)
@@ -93,6 +156,7 @@ def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> l
             role=row.role,
             score_one=row.score_one,
             score_likely=row.score_likely if math.isfinite(row.score_likely) else None,
+            scale=scales.get(row.run_id),
         )
     failed = [
         ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)
@@ -110,7 +174,15 @@ def imported_entries(rows: Sequence[ExternalScoreRow]) -> list[ComparableRun]:
     """Returns imported runs that have a score, with the names of `external_labels`."""
     labels = external_labels(rows)
     return [
-        ComparableRun(Conditions.of(row), row.env, label, row.score, row.raw_return, True)
+        ComparableRun(
+            Conditions.of(row),
+            row.env,
+            label,
+            row.score,
+            row.raw_return,
+            True,
+            scale=_external_scale(row),
+        )
         for row, label in zip(rows, labels, strict=True)
         if row.score is not None
     ]
@@ -133,6 +205,7 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
                     run.raw_return,
                     role=_role(run),
                     score_likely=run.score_likely,
+                    scale=_external_scale(run) if score is not None else None,
                 )
             )
     return found

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 import numpy as np
 
 from imitbench.cards.suite import ScoreOne
 from imitbench.errors import InputError, did_you_mean
-from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.records.selection import Acting, ActingChoice
 from imitbench.report.comparison_runs import ComparableRun, ways_of_acting
 from imitbench.stats.coverage import FailurePolicy, count_failures
@@ -19,8 +20,10 @@ from imitbench.stats.perturbations import PerturbationEffect, perturbation_effec
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, in_all_views, verdicts
 from imitbench.store.comparability import Conditions
+from imitbench.util.text_line import one_line
 
 _SHOWN = 4  # conditions of each algorithm in a message
+_Sides = Mapping[str, Sequence[ComparableRun]]
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,22 @@ class PairwiseOptions:
 
 
 @dataclass(frozen=True)
+class OtherReferences:
+    """An environment that is left out, because scores there have different references.
+
+    Attributes:
+        environment: Its id.
+        versions: Versions of the references of the algorithm's runs, and of the baseline's. They
+            may be the same, with other values.
+        rescored: Whether published results can get the references of the suite's card.
+    """
+
+    environment: str
+    versions: tuple[tuple[str, ...], tuple[str, ...]]
+    rescored: bool
+
+
+@dataclass(frozen=True)
 class PairwiseComparison:
     """Verdicts on an algorithm against others under the same conditions.
 
@@ -58,6 +77,7 @@ class PairwiseComparison:
         lacking: Why most likely actions are not compared, though `options.acting` allows it.
         perturbations: By baseline, what variants of environments change, with the first way of
             acting and completed runs.
+        other_references: By baseline, environments that are left out though both have runs there.
     """
 
     conditions: Conditions
@@ -69,6 +89,7 @@ class PairwiseComparison:
     by_acting: Mapping[Acting, tuple[Verdict, ...]] = field(default_factory=dict)
     lacking: str | None = None
     perturbations: Mapping[str, list[PerturbationEffect]] = field(default_factory=dict)
+    other_references: Mapping[str, list[OtherReferences]] = field(default_factory=dict)
 
     def ways(self, verdict: Verdict) -> dict[Acting, Verdict]:
         """Returns what each way of acting says about the question of one of `verdicts`."""
@@ -103,8 +124,9 @@ def compare_pairwise(
         algorithm and of a baseline share; each with the baselines that have such runs.
 
     Raises:
-        InputError: A name has no runs, no conditions are shared, a score is not finite, or the
-            options require scores of most likely actions that are unknown.
+        InputError: A name has no runs, no conditions are shared, a score is not finite, scores
+            have different references everywhere, or the options require scores of most likely
+            actions that are unknown.
     """
     algorithm = _only_variant(algorithm, entries)
     ours = _named(algorithm, entries)
@@ -131,7 +153,37 @@ def compare_pairwise(
             f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
             f"demonstrations and source; run the missing ones ({having})"
         )
+    _check_references(found)
     return found
+
+
+def _check_references(found: Sequence[PairwiseComparison]) -> None:
+    """Checks that something is compared; references are named where they are the reason."""
+    if any(verdict.environments for comparison in found for verdict in comparison.verdicts):
+        return
+    for comparison in found:
+        for name, left_out in comparison.other_references.items():
+            if left_out:
+                raise InputError(
+                    f"{comparison.algorithm} and {name}: their scores have different references "
+                    f"on every environment that both have; on {left_out[0].environment}, "
+                    f"{said_of(left_out[0], (comparison.algorithm, name))}"
+                )
+
+
+def said_of(found: OtherReferences, names: tuple[str, str]) -> str:
+    """Returns which references the runs of both sides have, and what would make them comparable."""
+    first, second = (
+        f"{'version' if len(versions) == 1 else 'versions'} {one_line(' and '.join(versions))}"
+        if versions
+        else "unknown ones"
+        for versions in found.versions
+    )
+    alike = len({*found.versions[0], *found.versions[1]}) == 1
+    said = f"{names[0]} has {first}, {names[1]} {second}{' with other values' * alike}"
+    return said + found.rescored * (
+        "; `imitbench leaderboard rescore` scores published results with those of the suite's card"
+    )
 
 
 def _having(name: str, runs: Sequence[ComparableRun]) -> str:
@@ -207,8 +259,12 @@ def _comparison(
 ) -> PairwiseComparison:
     # The same name on both sides is two algorithms.
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
-    sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
+    sides: _Sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
+    first: Acting = "likely" if options.acting == "likely" else "sampled"
+    sides, left_out = _on_one_scale(algorithm, sides, (first,))
     ways, lacking = ways_of_acting(_lacking(sides), options.acting)
+    sides, more = _on_one_scale(algorithm, sides, ways)
+    left_out = {name: [*found, *more[name]] for name, found in left_out.items()}
     views = {acting: _by_policy(algorithm, sides, acting, options) for acting in ways}
     by_acting = {
         acting: tuple(in_all_views(found, "failed runs decide")) for acting, found in views.items()
@@ -217,6 +273,7 @@ def _comparison(
     # Those by acting have the p-values of one policy for failed runs.
     every = [view for found in views.values() for view in found]
     decided = in_all_views([decided, *every], None)
+    decided = [_without_missing(verdict, left_out[verdict.second]) for verdict in decided]
     return PairwiseComparison(
         conditions=conditions,
         algorithm=algorithm,
@@ -238,12 +295,75 @@ def _comparison(
         by_acting=by_acting,
         lacking=lacking,
         perturbations=_perturbations(algorithm, sides, ways[0], options),
+        other_references=left_out,
     )
+
+
+def _on_one_scale(
+    algorithm: str, sides: _Sides, ways: Sequence[Acting]
+) -> tuple[_Sides, dict[str, list[OtherReferences]]]:
+    """Leaves out runs of baselines whose scores have other references than the algorithm's.
+
+    Also where the runs of one side have several. Failed runs have score 0 on any scale, and runs
+    whose references are not known cannot be told apart.
+
+    Returns:
+        The sides, and by baseline what is left out.
+    """
+    kept = {algorithm: sides[algorithm]}
+    left_out: dict[str, list[OtherReferences]] = {}
+    for name, runs in sides.items():
+        if name == algorithm:
+            continue
+        pair = [_by_environment(sides[algorithm]), _by_environment(runs)]
+        left_out[name] = [
+            _other_references(env, own, other)
+            for env in sorted(pair[0].keys() & pair[1].keys())
+            if not _agree([*(own := pair[0][env]), *(other := pair[1][env])], ways)
+        ]
+        without = {found.environment for found in left_out[name]}
+        kept[name] = [run for run in runs if run.env not in without]
+    return kept, left_out
+
+
+def _by_environment(runs: Sequence[ComparableRun]) -> dict[str, list[ComparableRun]]:
+    found: dict[str, list[ComparableRun]] = {}
+    for run in runs:
+        found.setdefault(run.env, []).append(run)
+    return found
+
+
+def _agree(runs: Sequence[ComparableRun], ways: Sequence[Acting]) -> bool:
+    scales = list(dict.fromkeys(run.scale for run in runs if run.scale is not None))
+    return all(one.agrees(other, way) for one, other in combinations(scales, 2) for way in ways)
+
+
+def _other_references(
+    env: str, own: Sequence[ComparableRun], other: Sequence[ComparableRun]
+) -> OtherReferences:
+    first, second = (
+        tuple(sorted({run.scale.version for run in runs if run.scale is not None}))
+        for runs in (own, other)
+    )
+    suites = {run.conditions.suite for run in (*own, *other)} - {None}
+    card = bundled_suite(next(iter(suites)) or "") if len(suites) == 1 else None
+    on_card = card.environments.get(env) if card is not None else None
+    has_scale = on_card is not None and on_card.scale is not None
+    # Scores with the expert of another source keep it.
+    foreign = any("+" in version for version in (*first, *second))
+    return OtherReferences(env, (first, second), has_scale and not foreign)
+
+
+def _without_missing(verdict: Verdict, left_out: Sequence[OtherReferences]) -> Verdict:
+    """Returns the verdict without missing cells where runs are left out for their references."""
+    without = {found.environment for found in left_out}
+    missing = tuple(cell for cell in verdict.coverage.missing if cell.environment not in without)
+    return replace(verdict, coverage=replace(verdict.coverage, missing=missing))
 
 
 def _perturbations(
     algorithm: str,
-    sides: Mapping[str, Sequence[ComparableRun]],
+    sides: _Sides,
     acting: Acting,
     options: PairwiseOptions,
 ) -> dict[str, list[PerturbationEffect]]:
@@ -264,7 +384,7 @@ def _perturbations(
     }
 
 
-def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> tuple[str, str] | None:
+def _lacking(sides: _Sides) -> tuple[str, str] | None:
     """Returns name and environment of a run without a score of most likely actions, if any."""
     return next(
         (
@@ -279,7 +399,7 @@ def _lacking(sides: Mapping[str, Sequence[ComparableRun]]) -> tuple[str, str] | 
 
 def _by_policy(
     algorithm: str,
-    sides: dict[str, Sequence[ComparableRun]],
+    sides: _Sides,
     acting: Acting,
     options: PairwiseOptions,
 ) -> list[list[Verdict]]:
@@ -292,7 +412,7 @@ def _by_policy(
 
 def _verdicts(
     algorithm: str,
-    sides: dict[str, Sequence[ComparableRun]],
+    sides: _Sides,
     policy: FailurePolicy,
     acting: Acting,
     options: PairwiseOptions,

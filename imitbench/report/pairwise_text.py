@@ -10,7 +10,7 @@ from typing import Any
 
 from imitbench.records.selection import Acting
 from imitbench.report import text
-from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions, said_of
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.collapses import COLLAPSE_SCORE, CollapseComparison
 from imitbench.stats.coverage import FailurePolicy
@@ -81,6 +81,9 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
     names = text.one_line(verdict.first), text.one_line(verdict.second)
     ways = comparison.ways(verdict)
     why = _REASONS[verdict.reason]
+    left_out = comparison.other_references.get(verdict.second, [])
+    if verdict.reason == "nothing in common" and left_out:
+        why = "no environment has runs of both with the same references"
     if verdict.reason == "ways of acting differ":
         why = ", ".join(f"{one.decision} with {text.ACTIONS[way]}" for way, one in ways.items())
     lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
@@ -97,6 +100,11 @@ def summary(comparison: PairwiseComparison, verdict: Verdict) -> list[str]:
         f"  left out: {text.one_line(cell.environment)}, where {text.one_line(cell.algorithm)} has "
         "no runs"
         for cell in verdict.coverage.missing
+    ]
+    lines += [
+        f"  left out: {text.one_line(found.environment)}, where the references differ: "
+        f"{text.one_line(said_of(found, names))}"
+        for found in left_out
     ]
     effects = comparison.perturbations.get(verdict.second, [])
     if effects:
@@ -274,6 +282,9 @@ def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]
             for way, found in comparison.ways(verdict).items()
         },
         "missing": [asdict(cell) for cell in verdict.coverage.missing],
+        "other_references": [
+            asdict(found) for found in comparison.other_references.get(verdict.second, [])
+        ],
         "perturbations": [
             asdict(effect) for effect in comparison.perturbations.get(verdict.second, [])
         ],

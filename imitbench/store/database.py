@@ -52,6 +52,10 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 SCHEMA_VERSION = 19
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
+_REFERENCE_COLUMNS = """
+    suite, env, reference_version AS version, reference_random AS random,
+    reference_expert AS expert, reference_score_one AS score_one,
+    reference_demonstrations AS demonstrations"""
 
 SCHEMA = f"""
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -118,7 +122,7 @@ CREATE VIEW external_scores AS
     SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, demo_every,
            demo_actions, mixture, source, config,
            raw_return, score, score_deterministic, mean_length, episodes, env_steps, wall_s,
-           finished_at, reference_version
+           finished_at, reference_version, reference_random, reference_expert
     FROM external WHERE status = 'completed';
 CREATE VIEW attempts AS
     SELECT *,
@@ -131,10 +135,7 @@ CREATE VIEW attempts AS
     );
 CREATE VIEW current_runs AS {current_runs_query("attempts")};
 CREATE VIEW "references" AS
-    SELECT suite, env, reference_version AS version, reference_random AS random,
-           reference_expert AS expert, reference_score_one AS score_one,
-           reference_demonstrations AS demonstrations,
-           max(reference_expert_likely) AS expert_likely
+    SELECT {_REFERENCE_COLUMNS}, max(reference_expert_likely) AS expert_likely
     FROM (FROM runs UNION ALL BY NAME FROM failures) SEMI JOIN current_runs USING (run_id)
     GROUP BY ALL;
 CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN current_runs USING (run_id);
@@ -428,6 +429,19 @@ def read_superseded(connection: DuckDBPyConnection) -> list[RunRow]:
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
     """Returns the references of the runs that `read_scores` and `read_failures` return."""
     return _read(connection, ReferenceRow, '"references"', "suite, env, version, random, expert")
+
+
+class _RunReferences(ReferenceRow):
+    run_id: str
+
+
+def read_run_references(connection: DuckDBPyConnection) -> dict[str, ReferenceRow]:
+    """Returns the references of each run that `read_scores` returns, by its id."""
+    source = f"""(
+        SELECT run_id, {_REFERENCE_COLUMNS}, reference_expert_likely AS expert_likely
+        FROM runs SEMI JOIN current_runs USING (run_id)
+    )"""
+    return {row.run_id: row for row in _read(connection, _RunReferences, source, "run_id")}
 
 
 def read_external_scores(connection: DuckDBPyConnection) -> list[ExternalScoreRow]:

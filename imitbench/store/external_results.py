@@ -186,6 +186,7 @@ class ExternalScoreRow(Record):
         score: See `ExternalRun.any_score`.
         reference_version: Source of the references of the score; `None` if the source of the
             import reports the score.
+        reference_random: Return of score 0, if it is known, and `reference_expert` of score 1.
     """
 
     run_id: str
@@ -212,6 +213,8 @@ class ExternalScoreRow(Record):
     wall_s: float | None
     finished_at: str | None
     reference_version: str | None
+    reference_random: float | None = None
+    reference_expert: float | None = None
 
 
 @dataclass(frozen=True)
