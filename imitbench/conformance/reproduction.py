@@ -396,10 +396,11 @@ def record_verification(
 
 
 def _verified(run: Reproduction) -> VerifiedRun:
-    problem = run.problem
+    problem, verdict = run.problem, run.verdict
     comparisons = (run.stochastic, run.deterministic)
     if not problem and not all(c and math.isfinite(c.difference) for c in comparisons):
-        problem = "returns are not finite"
+        # A record has finite numbers only, and readers believe no difference without numbers.
+        problem, verdict = "returns are not finite", "failed"
 
     def numbers(comparison: ReturnComparison | None) -> FiniteComparison | None:
         if problem or comparison is None:
@@ -409,7 +410,7 @@ def _verified(run: Reproduction) -> VerifiedRun:
     return VerifiedRun(
         run_id=run.spec.run_id,
         label=run.spec.label,
-        verdict=run.verdict,
+        verdict=verdict,
         raw_return=numbers(run.stochastic),
         deterministic_return=numbers(run.deterministic),
         same_setting=run.same_setting,

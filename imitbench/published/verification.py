@@ -98,7 +98,8 @@ class VerifiedRun(Record):
     Attributes:
         run_id: Id of the run.
         label: Its algorithm, environment and seed, as text.
-        verdict: How well the reproduced run agrees with the submitted one.
+        verdict: How well the reproduced run agrees with the submitted one; `failed` if there are no
+            numbers to compare.
         raw_return: Comparison of the stochastic policy; `None` if there is none.
         deterministic_return: Comparison of the deterministic policy; `None` if there is none.
         same_setting: Whether versions and processor were those of the submitter.
@@ -260,8 +261,9 @@ def _contradiction(verified: VerifiedRun, run: PublishedRun) -> str | None:
     """Returns what is wrong with the outcome of a run, if anything."""
     one, other = verified.raw_return, verified.deterministic_return
     if one is None or other is None:
-        agrees = verified.agrees and "an outcome without numbers"
-        return agrees or None
+        # That a run differs costs its submission the rank; nobody could check it without numbers.
+        failed = verified.verdict == "failed" and bool(verified.problem)
+        return None if failed else "an outcome without numbers"
     result = run.result
     assert result is not None  # only completed runs are drawn
     pairs = ((one, result.raw_return), (other, result.deterministic_return))

@@ -153,6 +153,13 @@ def other_draw(document):
     document.update(public_seed=None, seed=seed)
 
 
+def without_numbers(verdict, problem=""):
+    """An outcome that nobody can check."""
+    values = {"verdict": verdict, "problem": problem}
+    numbers = dict.fromkeys(("raw_return", "deterministic_return"))
+    return lambda document: document["runs"][0].update(values | numbers)
+
+
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
@@ -162,6 +169,10 @@ def other_draw(document):
         (lambda d: d["runs"][0]["raw_return"].update(found=-9e9), "but the numbers say"),
         (lambda d: d["runs"][0].update(verdict="different"), "but the numbers say"),
         (lambda d: d["runs"][0].update(raw_return=None), "an outcome without numbers"),
+        (without_numbers("different"), "an outcome without numbers"),
+        (without_numbers("different", "returns are not finite"), "an outcome without numbers"),
+        (without_numbers("failed"), "an outcome without numbers"),
+        (lambda d: d["runs"][0].update(verdict="failed", problem="x"), "but the numbers say"),
     ],
 )
 def test_a_signed_record_must_agree_with_the_draw_and_the_submission(
@@ -175,6 +186,11 @@ def test_a_signed_record_must_agree_with_the_draw_and_the_submission(
 def test_an_honest_record_without_a_run_verifies_nothing(recorded):
     [source] = recorded(lambda d: d["runs"].clear()).sources
     assert (source.verdicts, source.refuted) == ({}, False)
+
+
+def test_a_run_that_failed_at_the_verifier_refutes_nothing(recorded):
+    [source] = recorded(without_numbers("failed", "train: KilledError")).sources
+    assert (source.refuted, list(source.verdicts.values())) == (False, [("failed",)])
 
 
 def test_a_difference_costs_the_whole_submission_its_ranks(recorded, board):

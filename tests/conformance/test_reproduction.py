@@ -9,9 +9,16 @@ from support.plans import make_plan
 from support.submissions import write_submitted_runs
 
 from imitbench.bench.sweep import _grouped
-from imitbench.conformance.reproduction import compare_run, sample_runs
+from imitbench.conformance.reproduction import (
+    Reproduction,
+    ReproductionSample,
+    compare_run,
+    record_verification,
+    sample_runs,
+)
 from imitbench.published.results_folder import read_runs
 from imitbench.published.run_checks import recompute
+from imitbench.published.verification import ReturnComparison, check_verification
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
@@ -190,3 +197,20 @@ def test_forged_episodes_do_not_widen_their_own_band(out, submitted):
     result = run.result.model_copy(update=recompute(episodes))
     found = compare_run(PublishedRun(run.spec, result, None, episodes), out, [])
     assert (found.verdict, found.agrees) == ("different", False)
+
+
+def test_a_record_has_no_difference_without_numbers(submitted):
+    """Readers would refuse it: anybody can write that a run differs."""
+    run = next(run for run in submitted if run.result is not None)
+    found = ReturnComparison(
+        stated=run.result.raw_return, found=np.nan, noise_band=1.0, seed_band=None
+    )
+    record = record_verification(
+        "theirs", "digest", [run], ReproductionSample(),
+        [Reproduction(run.spec, "different", found, found)],
+        by="x", seed=0, public_seed=None, command="x",
+    )  # fmt: skip
+    [verified] = record.runs
+    assert (verified.verdict, verified.problem) == ("failed", "returns are not finite")
+    assert not record.refutes and not record.agrees
+    check_verification(record, "record", "digest", [run])
