@@ -249,7 +249,7 @@ def _check_content(located: LocatedRun, findings: Findings) -> None:
             located.run.outcome.references.version.partition("+")[0],
             bundled_suite(spec.suite),
         )
-        if suite is None or not _is_earlier(base, suite.version):
+        if suite is None or not is_earlier(base, suite.version):
             findings.fail("algorithm", located.where, what, _RERUN)
         else:
             findings.note("algorithm", f"{spec.suite}, {spec.environment.id}", what)
@@ -312,7 +312,7 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
     due = card.scale
     base, plus, source = found.version.partition("+")
     task = f"{spec.suite}, {spec.environment.id}"
-    if _is_earlier(base, suite.version):
+    if is_earlier(base, suite.version):
         version = one_line(found.version, 60)
         what = f"references of version {version}; this package has {suite.version}"
         findings.note("references", task, f"{what}, so scores do not compare")
@@ -343,6 +343,6 @@ def _owner(score_one: ScoreOne) -> str:
     return "expert" if score_one == "expert" else "demonstrations"
 
 
-def _is_earlier(version: str, own: str) -> bool:
+def is_earlier(version: str, own: str) -> bool:
     """Whether a suite had that version before its current one; versions count up from 1."""
     return version in {str(number) for number in range(1, int(own))} if own.isdigit() else False

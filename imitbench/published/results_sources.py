@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,13 +10,16 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.published import verification
 from imitbench.published.alarms import Alarm, find_copies
+from imitbench.published.card_checks import is_earlier
 from imitbench.published.disclosure import Disclosure, own_disclosures
 from imitbench.published.findings import Check, Findings, failed_checks
 from imitbench.published.results_folder import (
     MANIFEST_FILE,
+    curve_text,
     episodes_text,
     races_of,
     read_runs,
+    rescore,
 )
 from imitbench.published.submission import read_strictly
 from imitbench.published.validation import Validation, check_runs
@@ -130,7 +133,7 @@ def find_results(
     copies = find_copies({source.name: source.runs for source in sources if source.name})
     sources = [replace(one, alarms=(*one.alarms, *copies.get(one.name, ()))) for one in sources]
     locations = verification_folders(folders) if verifications is None else verifications
-    sources = _linked(_verified(sources, locations, notes), notes)
+    sources = link_superseded(_verified(sources, locations, notes), notes)
     notes += [
         f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
         "`imitbench leaderboard validate` shows the problems"
@@ -322,34 +325,72 @@ def _verified(
     ]
 
 
-def _linked(sources: Sequence[ResultsSource], notes: list[str]) -> list[ResultsSource]:
-    """Returns sources with the names of those that supersede them.
+def link_superseded(sources: Sequence[ResultsSource], notes: list[str]) -> list[ResultsSource]:
+    """Returns sources with the names of those that supersede them, and notes refused claims.
 
-    Anybody can claim to supersede the results of others. Only whoever has all of their runs, with
-    the same episodes, does: the numbers are then the same on another scale.
+    Anybody can claim to supersede the results of others, and what supersedes takes their rank. So
+    the claim counts only for what `rescore` makes of them: the same outcomes on the scale of the
+    cards of this package, which nobody can choose. Results that have this scale keep their rank.
     """
-    later: dict[str, str] = {}
     by_digest = {source.digest: source for source in sources if source.digest is not None}
+    later: dict[str | None, str] = {}
+    refused: list[tuple[ResultsSource, str]] = []
     for source in sources:
-        earlier = by_digest.get(source.supersedes) if source.supersedes else None
-        if earlier is None or earlier is source:
-            continue
-        if _outcomes(earlier).items() <= _outcomes(source).items():
-            later[earlier.name] = source.name
-        else:
-            notes.append(
-                f"{source.name}: does not supersede {earlier.name}, because it lacks runs of it, "
-                "or has other episodes"
-            )
-    return [replace(source, superseded_by=later.get(source.name, "")) for source in sources]
+        for number, earlier in enumerate(_claimed(source, by_digest)):
+            why_not = _why_not(source, earlier)
+            if why_not is None:
+                later[earlier.digest] = source.name
+            elif number == 0:
+                refused.append((source, f"does not supersede {earlier.name}, because {why_not}"))
+    # The cards no longer have the references of results that were superseded in turn.
+    notes += [f"{one.name}: {note}" for one, note in refused if one.digest not in later]
+    return [replace(source, superseded_by=later.get(source.digest, "")) for source in sources]
 
 
-def _outcomes(source: ResultsSource) -> dict[str, str]:
-    """Returns a text by specification that is the same for the same outcome."""
-    return {
-        run.spec.digest: episodes_text(run.episodes) if run.episodes is not None else "failed"
-        for run in source.runs
-    }
+def _claimed(
+    source: ResultsSource, by_digest: Mapping[str, ResultsSource]
+) -> Iterator[ResultsSource]:
+    """Yields the results that a source claims to supersede, those that these claim, and so on."""
+    seen = {source.digest}
+    digest = source.supersedes
+    while digest is not None and digest in by_digest and digest not in seen:
+        seen.add(digest)
+        yield by_digest[digest]
+        digest = by_digest[digest].supersedes
+
+
+def _why_not(source: ResultsSource, earlier: ResultsSource) -> str | None:
+    """Returns why a source does not supersede another one; `None` if it does."""
+    if source.failed:
+        return f"it does not pass the checks {', '.join(source.failed)}"
+    if source.refuted:
+        return "a run of it differed when it was trained again"
+    current = f"the references of {earlier.name} are not older than those of this package"
+    try:
+        due = rescore(earlier.runs, earlier.name)
+    except InputError:
+        return current
+    for run, scored in zip(earlier.runs, due, strict=True):
+        one, two = run.outcome.references, scored.outcome.references
+        if one != two and not is_earlier(one.version, two.version):
+            return current
+    if _outcomes(due).items() <= _outcomes(source.runs).items():
+        return None
+    return "it lacks runs of it, or has other outcomes, or references that are not this package's"
+
+
+def _outcomes(runs: Iterable[PublishedRun]) -> dict[str, tuple[object, ...]]:
+    """Returns values by specification that are the same for the same outcome on the same scale."""
+    found: dict[str, tuple[object, ...]] = {}
+    for run in runs:
+        scale = run.outcome.references
+        found[run.spec.digest] = (
+            (scale.version, scale.random, scale.expert, scale.score_one),
+            run.outcome.model_dump_json(exclude={"references"}),
+            episodes_text(run.episodes) if run.episodes is not None else "",
+            curve_text(run.curve) if run.curve is not None else "",
+        )
+    return found
 
 
 def read_imports(folder: Path) -> tuple[ExternalResults, ...]:

@@ -7,34 +7,42 @@ from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
 from imitbench.published.results_folder import export_results, read_runs, rescore
-from imitbench.published.results_sources import find_results
+from imitbench.published.results_sources import find_results, link_superseded
 from imitbench.published.submission import read_strictly
+from imitbench.published.verification import FiniteComparison, Verification, VerifiedRun
 from imitbench.records.bundled_cards import bundled_suite
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.site import write_site
+
+SUITE, ENV = "seals-v2", "seals/HalfCheetah-v1"
 
 
 def export(runs, folder, supersedes=None):
     export_results(runs, folder, version="0.1.0", command="x", supersedes=supersedes)
 
 
-@pytest.fixture
-def results(tmp_path):
-    """An earlier submission, `old`, whose references have version 0."""
-    write_submitted_runs(tmp_path / "runs", algorithms=("bc", "random"), failing=())
-    runs = [
-        dataclasses.replace(
+def scaled(runs, version, below_expert):
+    """The same runs with other references."""
+    return [
+        changed(
             run,
-            result=run.result.model_copy(
-                update={
-                    "references": run.result.references.model_copy(
-                        update={"version": "0", "expert": run.result.references.expert - 50.0}
-                    )
-                }
+            references=run.result.references.model_copy(
+                update={"version": version, "expert": run.result.references.expert - below_expert}
             ),
         )
-        for run in read_runs(tmp_path / "runs").runs
+        for run in runs
     ]
+
+
+def changed(run, **values):
+    return dataclasses.replace(run, result=run.result.model_copy(update=values))
+
+
+@pytest.fixture
+def results(tmp_path):
+    """An earlier submission, `old`, whose references have the version before the card's, 1."""
+    write_submitted_runs(tmp_path / "runs", ("bc", "random"), ENV, suite=SUITE, failing=())
+    runs = scaled(read_runs(tmp_path / "runs").runs, "1", 50.0)
     export(runs, tmp_path / "results" / "old")
     return tmp_path / "results"
 
@@ -49,8 +57,8 @@ def rescored(results):
 
 def test_rescored_runs_have_the_references_of_the_card_and_nothing_else_changes(results):
     before, after = read_strictly(results / "old").published, rescored(results)
-    version = bundled_suite("classic").version
-    assert {run.result.references.version for run in before} == {"0"}
+    version = bundled_suite(SUITE).version
+    assert {run.result.references.version for run in before} == {"1"}
     assert {run.result.references.version for run in after} == {version}
     for old, new in zip(before, after, strict=True):
         assert old.spec == new.spec
@@ -64,7 +72,7 @@ def test_versions_are_in_tables_of_their_own_and_linked(results, tmp_path):
     found = find_results(results)
     assert {each.name: each.superseded_by for each in found.sources} == {"new": "", "old": "new"}
     board = build_board(found, title="x", replicates=200)
-    assert [part.version for part in board.sections] == ["version 1", "version 0"]
+    assert [part.version for part in board.sections] == ["version 2", "version 1"]
     for part in board.sections:
         assert len({row.version for row in part.section.references}) == 1
     ranks = {row.submitters: row.rank for part in board.sections for row in part.rows
@@ -76,11 +84,106 @@ def test_versions_are_in_tables_of_their_own_and_linked(results, tmp_path):
     assert "supersedes old" in index
 
 
-def test_only_whoever_has_all_runs_supersedes(results):
-    export(rescored(results)[:-1], results / "less", digest(results, "old"))
+def later_results(results):
+    return {each.name: each.superseded_by for each in find_results(results).sources}
+
+
+def without_a_seed(runs):
+    return [run for run in runs if run.spec.seed]
+
+
+def with_easy_references(runs):
+    return scaled(runs, "2", 2000.0)
+
+
+def with_references_of_the_same_version(runs):
+    return scaled(runs, "1", 2000.0)
+
+
+def with_another_duration(runs):
+    return [changed(runs[0], train_s=1.5), *runs[1:]]
+
+
+def with_a_failing_run(runs):
+    return [changed(runs[0], wall_s=-1.0), *runs[1:]]
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (without_a_seed, "it lacks runs of it, or has other outcomes"),
+        (with_another_duration, "it lacks runs of it, or has other outcomes"),
+        (with_references_of_the_same_version, "or references that are not this package's"),
+        (with_easy_references, "it does not pass the checks references"),
+        (with_a_failing_run, "it does not pass the checks values"),
+    ],
+)
+def test_only_what_rescore_would_make_of_results_supersedes_them(results, edit, told):
+    export(edit(rescored(results)), results / "theirs", digest(results, "old"))
+    assert later_results(results) == {"old": "", "theirs": ""}
+    [note] = [note for note in find_results(results).notes if "does not supersede" in note]
+    assert note.startswith("theirs: does not supersede old, because ")
+    assert told in note
+
+
+def test_who_supersedes_may_have_further_runs(results, tmp_path):
+    write_submitted_runs(tmp_path / "more", ("bc", "random"), ENV, 4, suite=SUITE, failing=())
+    known = {run.spec.run_id for run in rescored(results)}
+    more = [run for run in read_runs(tmp_path / "more").runs if run.spec.run_id not in known]
+    assert more
+    export([*rescored(results), *more], results / "new", digest(results, "old"))
+    assert later_results(results) == {"new": "", "old": "new"}
+
+
+def test_results_with_the_references_of_the_cards_cannot_be_superseded(results):
+    """Whoever copies them, and claims them, takes no rank."""
+    export(rescored(results), results / "new")
+    theirs = with_another_duration(rescored(results))
+    for name, runs in (("copy", rescored(results)), ("theirs", theirs)):
+        export(runs, results / name, digest(results, "new"))
+    notes = find_results(results).notes
+    assert set(later_results(results).values()) == {""}
+    for name in ("copy", "theirs"):
+        why = "the references of new are not older than those of this package"
+        assert f"{name}: does not supersede new, because {why}" in notes
+
+
+def test_references_that_this_package_does_not_know_are_not_older(results):
+    export(scaled(rescored(results), "9", -50.0), results / "newest")
+    export(rescored(results), results / "theirs", digest(results, "newest"))
+    assert set(later_results(results).values()) == {""}
+
+
+def test_results_that_differed_when_trained_again_supersede_nothing(results):
+    export(rescored(results), results / "new", digest(results, "old"))
+    sources = {each.name: each for each in find_results(results).sources}
+    run = sources["new"].runs[0]
+    numbers = FiniteComparison(stated=1.0, found=0.0, noise_band=0.1, seed_band=None)
+    again = VerifiedRun(
+        run_id=run.spec.run_id, label="bc", verdict="different",
+        raw_return=numbers, deterministic_return=numbers,
+    )  # fmt: skip
+    record = Verification(
+        submission=sources["new"].digest, name="new", verified_by="x", verified_at="x", seed=0,
+        completed=6, runs=[again], provenance=run.provenance,
+    )  # fmt: skip
+    refuted, notes = dataclasses.replace(sources["new"], verifications=(record,)), []
+    linked = link_superseded([sources["old"], refuted], notes)
+    assert [each.superseded_by for each in linked] == ["", ""]
+    assert notes == [
+        "new: does not supersede old, because a run of it differed when it was trained again"
+    ]
+
+
+def test_the_latest_of_several_versions_supersedes_all_of_them(results):
+    """Nobody can check references of versions between those of the first and of the cards."""
+    between = scaled(rescored(results), "1", 20.0)
+    export(between, results / "between", digest(results, "old"))
+    assert later_results(results) == {"between": "", "old": ""}
+    export(rescored(results), results / "new", digest(results, "between"))
     found = find_results(results)
-    assert {each.superseded_by for each in found.sources} == {""}
-    assert any("less: does not supersede old" in note for note in found.notes)
+    assert later_results(results) == {"between": "new", "new": "", "old": "new"}
+    assert not [note for note in found.notes if "supersede" in note]
 
 
 def test_manifests_without_it_keep_their_digest(results):
