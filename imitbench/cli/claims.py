@@ -71,7 +71,7 @@ def claims(
     wanted = set(split_names("--algo", algo)) if algo else {claim.algo for claim in known}
     _check_known(wanted, known)
     sources = find_results(*map(results_location, dict.fromkeys(results))).sources
-    runs = [run for source in sources for run in source.runs]
+    runs = [run for source in sources if not source.superseded_by for run in source.runs]
     compared = [
         comparison for comparison in compare_claims(known, runs) if comparison.claim.algo in wanted
     ]

@@ -20,6 +20,7 @@ from imitbench.published.board_file import board_runs
 from imitbench.published.results_folder import MANIFEST_FILE
 from imitbench.published.results_sources import (
     ResultsSource,
+    link_superseded,
     read_imports,
     read_source,
     submission_folders,
@@ -131,10 +132,12 @@ def open_results(paths: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPyC
         InputError: A folder has no results, or published results contradict themselves.
     """
     found = [ResultsLocation.of(path) for path in dict.fromkeys(paths)]
+    for location in found:
+        location.check_use()
+    published = _read_linked(found, notify)
     with ExitStack() as stack:
         opened: list[tuple[Path, Path]] = []
-        for location in found:
-            location.check_use()
+        for location, sources in zip(found, published, strict=True):
             if location.has_runs:
                 home = stack.enter_context(collected(location.path))
                 for left_out in home.summary.quarantined:
@@ -142,7 +145,7 @@ def open_results(paths: Sequence[Path], *, notify: Notify) -> Iterator[DuckDBPyC
                 opened.append((location.path, home.folder))
             if location.submissions or location.board is not None:
                 scratch = _scratch(stack)
-                _write(location, scratch, notify)
+                _write(location, sources, scratch, notify)
                 opened.append((location.path, scratch))
         if len(opened) == 1:
             [(path, folder)] = opened
@@ -156,18 +159,28 @@ def _scratch(stack: ExitStack) -> Path:
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-")))
 
 
-def _write(location: ResultsLocation, home: Path, notify: Notify) -> None:
+def _write(
+    location: ResultsLocation,
+    sources: Sequence[tuple[Path, ResultsSource]],
+    home: Path,
+    notify: Notify,
+) -> None:
     """Writes the database of published results."""
     rows = []
     known: set[str] = set()
-    for folder, source in read_sources(location, notify):
+    # Rescored results have no policies of their own.
+    earlier = [folder for folder, source in sources if source.superseded_by]
+    # Of a run that several folders have, that of results that pass their checks is read.
+    for folder, source in sorted(_current(sources), key=lambda found: bool(found[1].failed)):
         fresh = [run for run in source.runs if run.spec.run_id not in known]
         if len(fresh) < len(source.runs):
             again = len(source.runs) - len(fresh)
             notify(f"skipped: {again} runs of {source.name}, which other folders have as well")
         known |= {run.spec.run_id for run in fresh}
-        inside = folder.relative_to(location.path)
-        rows += [published_rows(run, _policy_path(folder, inside, run)) for run in fresh]
+        rows += [
+            published_rows(run, _policy_path(location.path, (folder, *earlier), run))
+            for run in fresh
+        ]
     tables = arrow_tables(rows)
     imports = _external_tables(location, notify)
     if imports is not None:
@@ -177,22 +190,51 @@ def _write(location: ResultsLocation, home: Path, notify: Notify) -> None:
 
 
 def read_sources(location: ResultsLocation, notify: Notify) -> list[tuple[Path, ResultsSource]]:
-    """Reads the published results of a folder, by the folder of each; notifies of failed checks.
+    """Reads the published results of a folder, by the folder of each.
+
+    Notifies of failed checks, and of results that are left out because others supersede them.
 
     Raises:
         InputError: The results contradict themselves.
     """
-    sources = [(folder, read_source(folder)) for folder in location.submissions]
-    for _, source in sources:
-        if source.failed:
-            notify(f"{source.name}: does not pass the checks {', '.join(source.failed)}")
-    return sources
+    [sources] = _read_linked([location], notify)
+    return _current(sources)
 
 
-def _policy_path(folder: Path, inside: Path, run: PublishedRun) -> str | None:
-    """Returns the folder of a run's policy, if it was published, below the results folder."""
-    policy = Path("policies", run.spec.run_id)
-    return (inside / policy).as_posix() if (folder / policy).is_dir() else None
+def _current(sources: Sequence[tuple[Path, ResultsSource]]) -> list[tuple[Path, ResultsSource]]:
+    return [(folder, source) for folder, source in sources if not source.superseded_by]
+
+
+def _read_linked(
+    locations: Sequence[ResultsLocation], notify: Notify
+) -> list[list[tuple[Path, ResultsSource]]]:
+    """Reads the published results of each folder; any of them may supersede any other."""
+    read = [
+        [(folder, read_source(folder)) for folder in location.submissions] for location in locations
+    ]
+    sources = [source for found in read for _, source in found]
+    notes = [
+        f"{source.name}: does not pass the checks {', '.join(source.failed)}"
+        for source in sources
+        if source.failed
+    ]
+    linked = link_superseded(sources, notes)
+    notes += [
+        f"skipped: {source.name}: {source.superseded_by} has its runs with newer references"
+        for source in linked
+        if source.superseded_by
+    ]
+    for note in notes:
+        notify(note)
+    following = iter(linked)
+    return [[(folder, next(following)) for folder, _ in found] for found in read]
+
+
+def _policy_path(home: Path, folders: Sequence[Path], run: PublishedRun) -> str | None:
+    """Returns the folder of a run's policy below the results folder, if one of these has it."""
+    policies = (folder / "policies" / run.spec.run_id for folder in folders)
+    found = next((policy for policy in policies if policy.is_dir()), None)
+    return None if found is None else found.relative_to(home).as_posix()
 
 
 def _external_tables(location: ResultsLocation, notify: Notify) -> pa.Table | None:

@@ -4,8 +4,11 @@ import dataclasses
 
 import pytest
 from support.submissions import write_submitted_runs
+from typer.testing import CliRunner
 
+from imitbench.cli.main import app
 from imitbench.errors import InputError
+from imitbench.published.opening import ResultsLocation, open_results, published_cells
 from imitbench.published.results_folder import export_results, read_runs, rescore
 from imitbench.published.results_sources import find_results, link_superseded
 from imitbench.published.submission import read_strictly
@@ -184,6 +187,64 @@ def test_the_latest_of_several_versions_supersedes_all_of_them(results):
     found = find_results(results)
     assert later_results(results) == {"between": "new", "new": "", "old": "new"}
     assert not [note for note in found.notes if "supersede" in note]
+
+
+def scores(*paths, messages=None):
+    """References of the runs in a database of results, and the folders of their policies."""
+    notify = (lambda _: None) if messages is None else messages.append
+    with open_results(paths, notify=notify) as connection:
+        return connection.execute(
+            'select r.version, count(*), list(distinct s.path) from scores s join "references" r '
+            "on (s.suite, s.env) = (r.suite, r.env) group by all order by all"
+        ).fetchall()
+
+
+def test_reports_have_the_references_that_supersede_others(results):
+    """Whichever name is first."""
+    export(rescored(results), results / "z-new", digest(results, "old"))
+    messages = []
+    [(version, count, _)] = scores(results, messages=messages)
+    assert (version, count) == ("2", 6)
+    assert messages == ["skipped: old: z-new has its runs with newer references"]
+    counted = published_cells(ResultsLocation.of(results), notify=lambda _: None)
+    assert sum(cell.counts["done"] for cell in counted) == 6
+
+
+def test_results_in_another_folder_may_supersede(results, tmp_path):
+    export(rescored(results), tmp_path / "new", digest(results, "old"))
+    for paths in ([results, tmp_path / "new"], [tmp_path / "new", results]):
+        [(version, count, _)] = scores(*paths)
+        assert (version, count) == ("2", 6)
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_reports_ignore_claims_that_boards_ignore(results, name):
+    export(with_easy_references(rescored(results)), results / name, digest(results, "old"))
+    messages = []
+    [(version, count, _)] = scores(results, messages=messages)
+    assert (version, count) == ("1", 6)
+    assert any(f"{name}: does not supersede old" in message for message in messages)
+    assert f"skipped: 6 runs of {name}, which other folders have as well" in messages
+
+
+def test_policies_of_superseded_results_stay_in_use(results):
+    export(rescored(results), results / "z-new", digest(results, "old"))
+    run = rescored(results)[0].spec.run_id
+    (results / "old" / "policies" / run).mkdir(parents=True)
+    [(_, _, paths)] = scores(results)
+    assert [path for path in paths if path] == [str(results / "old" / "policies" / run)]
+
+
+def test_claims_are_compared_with_runs_once(results):
+    export(rescored(results), results / "new", digest(results, "old"))
+    answers = [
+        CliRunner().invoke(
+            app, ["claims", "--algo", "bc", "--results", str(place), "--json"],
+            catch_exceptions=False,
+        ).stdout
+        for place in (results, results / "new")
+    ]  # fmt: skip
+    assert answers[0] == answers[1]
 
 
 def test_manifests_without_it_keep_their_digest(results):
