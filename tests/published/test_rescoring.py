@@ -1,6 +1,7 @@
 """Versions of references: rescored results, claims to supersede others, and tables apart."""
 
 import dataclasses
+import json
 
 import pytest
 from support.submissions import write_submitted_runs
@@ -235,16 +236,22 @@ def test_policies_of_superseded_results_stay_in_use(results):
     assert [path for path in paths if path] == [str(results / "old" / "policies" / run)]
 
 
-def test_claims_are_compared_with_runs_once(results):
-    export(rescored(results), results / "new", digest(results, "old"))
-    answers = [
-        CliRunner().invoke(
-            app, ["claims", "--algo", "bc", "--results", str(place), "--json"],
-            catch_exceptions=False,
-        ).stdout
-        for place in (results, results / "new")
-    ]  # fmt: skip
-    assert answers[0] == answers[1]
+CLAIM = """\
+paper,year,figure,url,task,expert_return,demos,claimed_return,point,algo,suite,env,budget,n_demos,config
+A,2021,Table 1,https://example.org,Cheetah,8000,5,7000,last,bc,seals-v2,seals/HalfCheetah-v1,quick,all,default
+"""
+
+
+def test_claims_are_compared_with_the_newer_references(results, tmp_path):
+    """Whichever name is last."""
+    export(rescored(results), results / "a-new", digest(results, "old"))
+    (tmp_path / "claims.csv").write_text(CLAIM)
+    words = ["claims", "--table", str(tmp_path / "claims.csv"), "--json", "--results"]
+    both, new = (
+        json.loads(CliRunner().invoke(app, [*words, str(place)], catch_exceptions=False).stdout)
+        for place in (results, results / "a-new")
+    )
+    assert both == new
 
 
 def test_manifests_without_it_keep_their_digest(results):
