@@ -27,10 +27,19 @@ Policies that hardly learn from the true reward would not learn from a perfect o
 CAPTION = (
     "Mean scores, with Student's interval over rewards. Came along: the policies that were "
     "trained together with the rewards. Re-optimized: fresh policies that were trained, where "
-    "they are scored, on the frozen rewards; the next column has those on the true reward, "
-    "with an interval over these policies. Hacking gap: score lost since its peak while the "
-    "learned return still rose."
+    "they are scored, on the frozen rewards. Gain: re-optimized minus came along, of the same "
+    "reward. On the true reward: fresh policies, too, with an interval over these. Hacking gap: "
+    "score lost since its peak while the learned return still rose."
 )
+NUMBERS = {
+    "learner": "Came along",
+    "reoptimized": "Re-optimized",
+    "gain": "Gain",
+    "true_reward": "On the true reward",
+    "hacking_gap": "Hacking gap",
+}
+"""Numbers of a row, see `RewardBoardRow.scores`, with their headings."""
+_RANKS = {"gain": 2, "true_reward": 2, "hacking_gap": 3}
 _LEVEL = 0.95
 
 
@@ -62,12 +71,14 @@ def reward_board(rows: Iterable[RewardScoreRow]) -> tuple[RewardBoardRow, ...]:
         found.setdefault(name, {})[row.run_id] = row.value
     board = []
     for (env, algo, tested_in, optimizer), found in sorted(values.items()):
-        every = {"learner": learners.get((env, algo, tested_in), {})} | found
+        came = learners.get((env, algo, tested_in), {})
+        fresh = found.get("reoptimized", {})
+        gain = {run_id: fresh[run_id] - came[run_id] for run_id in fresh.keys() & came.keys()}
+        every = {"learner": came, "gain": gain} | found
         scores = {name: _mean(list(by_run.values())) for name, by_run in every.items() if by_run}
         if (known := true.get((env, algo, tested_in, optimizer))) is not None:
             scores["true_reward"] = known
-        rewards = len(found.get("reoptimized", ()))
-        board.append(RewardBoardRow(env, algo, optimizer, tested_in or None, rewards, scores))
+        board.append(RewardBoardRow(env, algo, optimizer, tested_in or None, len(fresh), scores))
     return tuple(board)
 
 
@@ -113,10 +124,10 @@ def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
         Column("Scored in", "name", rank=1),
         *([Column("Trained by", "text", rank=2)] if several else []),
         Column("Rewards", rank=4),
-        Column("Came along", "interval"),
-        Column("Re-optimized", "interval"),
-        Column("On the true reward", "interval", rank=2),
-        Column("Hacking gap", "interval", rank=3),
+        *(
+            Column(heading, "interval", rank=_RANKS.get(name, 0))
+            for name, heading in NUMBERS.items()
+        ),
     ]
     caption = " ".join(filter(None, (CAPTION, inconclusive(rows))))
     return Table(
@@ -129,7 +140,7 @@ def reward_table(rows: Sequence[RewardBoardRow]) -> Table:
                 Cell((row.tested_in or "the same").removeprefix(row.environment)),
                 *([Cell(row.optimizer.upper())] if several else []),
                 Cell.count(row.rewards),
-                *(shown(row, n) for n in ("learner", "reoptimized", "true_reward", "hacking_gap")),
+                *(shown(row, name) for name in NUMBERS),
             )
             for row in rows
         ),

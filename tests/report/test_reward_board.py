@@ -52,7 +52,20 @@ def test_a_row_has_means_over_rewards_with_students_interval(numbers):
     assert (true.point, true.low, true.high) == (1.0, 0.9, 1.1)
     assert same.scores["hacking_gap"].point == pytest.approx(0.25)
     assert longer.scores["reoptimized"].point == pytest.approx(0.5)
-    assert set(longer.scores) == {"learner", "reoptimized"}
+    assert set(longer.scores) == {"learner", "reoptimized", "gain"}
+
+
+def test_the_gain_is_of_the_same_reward(numbers, runs):
+    same, _, longer = reward_board(numbers)
+    gain = same.scores["gain"]  # -0.4 of both rewards
+    assert (gain.point, gain.low, gain.high) == pytest.approx((-0.4, -0.4, -0.4))
+    gain = longer.scores["gain"]  # 0.3 and 0.5
+    assert (gain.point, gain.low, gain.high) == pytest.approx(
+        (0.4, *stats.t.interval(0.95, 1, 0.4, 0.1))
+    )
+    unknown = [row for row in numbers if (row.run_id, row.behavior) != (runs[0].run_id, "learner")]
+    same, *_ = reward_board(unknown)
+    assert same.scores["gain"].point == pytest.approx(-0.4)  # of the reward with both
 
 
 def test_a_single_reward_has_no_interval(numbers, runs):

@@ -20,7 +20,7 @@ from imitbench.report.markdown import escape, laid_out, table
 from imitbench.report.model import CellResult, Report, RewardBoardRow, StatisticsSettings, Table
 from imitbench.report.regimes import regime_document
 from imitbench.report.report_tables import LIKELY, regime_tables
-from imitbench.report.reward_board import reward_table
+from imitbench.report.reward_board import NUMBERS, reward_table
 from imitbench.report.success_table import success_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
@@ -177,7 +177,6 @@ def _interval(name: str, value: Interval | None) -> dict[str, float | None]:
 
 
 def _rewards(row: RewardBoardRow) -> dict[str, Any]:
-    names = ("learner", "reoptimized", "true_reward", "hacking_gap")
     return {
         "env": row.environment,
         "algorithm": row.algorithm,
@@ -185,7 +184,9 @@ def _rewards(row: RewardBoardRow) -> dict[str, Any]:
         "tested_in": row.tested_in,
         "rewards": row.rewards,
         **{
-            key: end for name in names for key, end in _interval(name, row.scores.get(name)).items()
+            key: end
+            for name in NUMBERS
+            for key, end in _interval(name, row.scores.get(name)).items()
         },
     }
 
