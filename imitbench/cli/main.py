@@ -123,6 +123,10 @@ def _name_values(command: Any) -> None:
         _name_values(child)
 
 
+_INTERRUPTED_QUERY = "Query interrupted"
+"""What DuckDB raises, as a plain `RuntimeError`, where Ctrl-C ends a query of the main thread."""
+
+
 class _Root(TyperGroup):
     """The root command: a group that builds a command only when that command is used."""
 
@@ -133,6 +137,20 @@ class _Root(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Returns the names of all commands, in the order of `_COMMANDS`."""
         return list(self.commands)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; an interrupt becomes `typer.Abort`, which `main` sees.
+
+        Some versions of the library would turn an interrupt into its exit code alone.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise typer.Abort from error
+        except RuntimeError as error:
+            if str(error) != _INTERRUPTED_QUERY:
+                raise
+            raise typer.Abort from error
 
 
 _STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -173,7 +191,8 @@ def _root(
 def main() -> None:
     """Runs the command line; bad input gives one line on stderr, never a traceback.
 
-    Exit codes: 0 done; 1 some runs or a check failed; 2 wrong usage or bad input.
+    Exit codes: 0 done; 1 some runs or a check failed; 2 wrong usage or bad input; 130 stopped by
+    Ctrl-C.
     """
     mark_as_command()
     try:

@@ -32,15 +32,14 @@ def sql(
     import duckdb
 
     from imitbench.published.opening import open_results, results_location
+    from imitbench.store.database_access import fetch_interruptibly
     from imitbench.untrusted.limits import beyond
 
     try:
         if not duckdb.extract_statements(query):  # as for a query of comments only
             raise InputError("query: is empty; pass a SELECT statement")
         with open_results([results_location(name) for name in out], notify=note) as connection:
-            answer = connection.execute(query)
-            header = [column[0] for column in answer.description or ()]
-            rows = answer.fetchall()
+            header, rows = fetch_interruptibly(connection, query)
     except duckdb.PermissionException as error:
         raise InputError(
             "query: may read and write no files; to write rows to a file, use `--format csv > FILE`"

@@ -7,9 +7,10 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -106,6 +107,40 @@ def check_content(
         )
     if unchanged:
         _CHECKED.add((schema, before))
+
+
+def fetch_interruptibly(
+    connection: DuckDBPyConnection, query: str
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Runs a query, which Ctrl-C ends at any time.
+
+    DuckDB itself looks for signals between steps of a query only, and a step may take minutes.
+    Python handles signals in the main thread, so that the query runs in another one.
+
+    Args:
+        connection: Connection that nothing else uses meanwhile.
+        query: A statement.
+
+    Returns:
+        Names of the columns, and the rows.
+
+    Raises:
+        duckdb.Error: The query is wrong, or failed.
+    """
+
+    def fetch() -> tuple[list[str], list[tuple[Any, ...]]]:
+        answer = connection.execute(query)
+        return [column[0] for column in answer.description or ()], answer.fetchall()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(fetch)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            while not running.done():  # a statement that has not begun yet is not interrupted
+                connection.interrupt()
+                wait([running], POLL_S)
+            raise
 
 
 @functools.cache
