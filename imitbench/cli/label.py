@@ -129,9 +129,10 @@ def open_page(
     Example: imitbench label --env Pendulum-v1 --pairs 40
     """
     from imitbench.labelling.answers import check_name
-    from imitbench.labelling.label_set import SET_FILE, LabelSet
+    from imitbench.labelling.label_set import SET_FILE, LabelSet, check_texts
     from imitbench.labelling.queue import is_queue
 
+    check_texts(question, goal)
     names = [check_name(name) for name in annotator or ["me"]]
     page = _Page(names, host, port, not no_browser, quiet, json)
     if folder is not None and (queue or is_queue(folder)):

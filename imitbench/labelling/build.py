@@ -31,9 +31,11 @@ from imitbench.labelling.exchange import DATA_FILE
 from imitbench.labelling.fragments import Actor, Fragment, act_out, of_demonstrations
 from imitbench.labelling.label_set import (
     CLIPS_FOLDER,
+    LONGEST_TEXT,
     MOST_PAIRS,
     Pair,
     SetHeader,
+    check_texts,
     stored,
     write_set,
 )
@@ -41,6 +43,7 @@ from imitbench.labelling.schedule import OBVIOUS_SHARE
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.untrusted import gate
 from imitbench.util.files import new_folder
+from imitbench.util.text_line import one_line
 
 DEFAULT_QUESTION = "Which clip shows better behavior?"
 _ENCODERS = 2
@@ -107,11 +110,12 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
         progress: Called with a step of the work, and how much of it is done and in total.
 
     Raises:
-        InputError: The folder exists, episodes are too short or too few, there is nothing to tell
-            apart, or an extra is missing.
+        InputError: The folder exists, the question or a number is out of range, episodes are too
+            short or too few, there is nothing to tell apart, or an extra is missing.
     """
     if not 1 <= request.pairs <= MOST_PAIRS // 2:
         raise InputError(f"--pairs {request.pairs}: must be from 1 to {MOST_PAIRS // 2}")
+    check_texts(request.question, request.goal)
     with new_folder(folder) as draft:
         source = _open(request)
         steps = _write_clips(source, draft / CLIPS_FOLDER, progress)
@@ -128,7 +132,7 @@ def build_set(request: SetRequest, folder: Path, progress: Progress = lambda *_:
         header = SetHeader(
             version=1,
             env=None if request.env is None else request.env.id,
-            source=request.source,
+            source=one_line(request.source, LONGEST_TEXT),
             question=request.question,
             seed=request.seed,
             fps=source.fps,

@@ -29,13 +29,14 @@ from imitbench.errors import InputError
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import open_ordinary
 from imitbench.util.files import atomic_write_bytes
-from imitbench.util.text_line import one_line
+from imitbench.util.text_line import encodable, one_line
 
 SET_FILE = "set.json"
 FRAGMENTS_FILE = "fragments.parquet"
 CLIPS_FOLDER = "clips"
 ANSWERS_FILE = "answers.sqlite"
 MOST_PAIRS = 20_000
+MOST_GOAL = MOST_PAIRS
 MOST_CLIP_BYTES = 2**20
 """Largest clip that is served; `imitbench.labelling.clips` writes smaller ones."""
 
@@ -43,7 +44,9 @@ _MP4_MARK, _MP4_MARK_AT = b"ftyp", 4
 _MOST_HEADER_BYTES = 16 * 2**20
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Text = Annotated[str, Field(max_length=400)]
+LONGEST_TEXT = 400
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Question = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 
 class Pair(BaseModel, extra="forbid", strict=True, frozen=True):
@@ -64,7 +67,7 @@ class SetHeader(BaseModel, extra="forbid", strict=True, frozen=True):
     env: Annotated[str, Field(max_length=200)] | None
     source: Text
     """Origin of the fragments."""
-    question: Annotated[str, Field(min_length=1, max_length=400)]
+    question: Question
     seed: int = Field(ge=0)
     fps: float = Field(gt=0, le=240)
     rendered: bool
@@ -163,6 +166,29 @@ class LabelSet:
                     f"{SET_FILE}; make the set again"
                 )
         return found
+
+
+def check_texts(question: str | None, goal: int) -> None:
+    """Checks what a new set or queue tells annotators, before anything is made.
+
+    Args:
+        question: The question on the page; `None` for the usual one.
+        goal: Number of answers after which the page suggests a break.
+
+    Raises:
+        InputError: The question is blank, too long or no Unicode text, or the goal is out of range.
+    """
+    if question is not None:
+        if not question.strip():
+            raise InputError("--question: is blank; say what annotators decide, or leave it out")
+        if len(question) > LONGEST_TEXT:
+            raise InputError(
+                f"--question: has {len(question)} characters; shorten it to {LONGEST_TEXT} at most"
+            )
+        if encodable(question) != question:
+            raise InputError("--question: is not UTF-8 text; type it again")
+    if not 1 <= goal <= MOST_GOAL:
+        raise InputError(f"--goal {goal}: must be from 1 to {MOST_GOAL}")
 
 
 def write_set(folder: Path, header: SetHeader, fragments: Sequence[TrajectoryWithRew]) -> None:

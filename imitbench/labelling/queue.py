@@ -36,7 +36,14 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.labelling.answers import AnswerStore, GivenAnswer
 from imitbench.labelling.clips import TRACE_FPS, FragmentPainter, write_clip
-from imitbench.labelling.label_set import ANSWERS_FILE, CLIPS_FOLDER, LabelSet, Pair, SetHeader
+from imitbench.labelling.label_set import (
+    ANSWERS_FILE,
+    CLIPS_FOLDER,
+    LabelSet,
+    Pair,
+    Question,
+    SetHeader,
+)
 from imitbench.labelling.schedule import PresentedPair, sequence
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
@@ -57,7 +64,7 @@ class QueueHeader(BaseModel, extra="forbid", strict=True, frozen=True):
 
     version: Literal[1] = 1
     queue: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    question: Annotated[str, Field(min_length=1, max_length=400)]
+    question: Question
     goal: int = Field(ge=1)
     seed: int = Field(ge=0)
     rendered: bool

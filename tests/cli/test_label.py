@@ -148,6 +148,24 @@ def test_a_queue_that_nobody_opened_is_told(refused, tmp_path, arguments, told):
     assert told in refused(*arguments)
 
 
+@pytest.mark.parametrize("source", [("--env", "Pendulum-v1"), ("queue", "--queue")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["--question", "?" * 401], "--question: has 401 characters; shorten it to 400 at most"),
+        (["--question", " "], "--question: is blank"),
+        (["--question", b"\xff".decode(errors="surrogateescape")], "--question: is not UTF-8 text"),
+        (["--goal", "9999999999"], "--goal 9999999999: must be from 1 to 20000"),
+    ],
+    ids=["long", "blank", "bytes", "goal"],
+)
+def test_wrong_texts_of_a_page_are_refused_and_nothing_is_made(
+    refused, tmp_path, source, texts, told
+):
+    assert told in refused("label", *source, *texts, "--no-browser")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -49,6 +49,21 @@ def test_demonstrations_become_traces(tmp_path):
     assert frame_count(labels.clip_path(1))[0] == 9
 
 
+def test_many_long_names_of_policies_are_shortened(tmp_path):
+    actors = [Actor(f"{number} {'a' * 60}", None) for number in range(8)]
+    build_set(SetRequest(PENDULUM, actors, pairs=2, length=4), tmp_path / "set")
+    source = LabelSet(tmp_path / "set").header.source
+    assert source.startswith("episodes of 0 aaa")
+    assert len(source) == 400
+
+
+@pytest.mark.parametrize("wrong", [{"question": "?" * 401}, {"goal": 0}], ids=str)
+def test_a_set_with_wrong_texts_is_refused_before_it_is_made(tmp_path, wrong):
+    request = SetRequest(PENDULUM, [RANDOM], pairs=2, length=4, **wrong)
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        build_set(request, tmp_path / "set", lambda *_: pytest.fail("it was being made"))
+
+
 def test_fragments_depend_only_on_the_seed():
     def made(seed):
         return list(act_out(PENDULUM, [RANDOM], count=5, length=20, seed=seed, render=False))
