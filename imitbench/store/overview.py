@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -299,11 +300,14 @@ def find_run(out: Path, start: str) -> RunDirectory:
     for sweep in read_sweeps(out):
         if any(start and run_id.startswith(start) for run_id in sweep.paths):
             raise InputError(f"run {start}: was requested, but has not been begun")
+    if not paths:
+        raise InputError(f"run {start}: {out} has no runs; run `imitbench run --out {out}` first")
     near = difflib.get_close_matches(start, [path.name for path in paths], n=1, cutoff=0.3)
     hint = [f"; the nearest is {_label(path)}" for path in paths if path.name in near]
+    query = "select run_id, algo, env, seed from runs"
     raise InputError(
         f"run {start}: no run of {out} starts with it{''.join(hint[:1])}; "
-        "`imitbench sql 'select run_id, algo, env, seed from runs'` lists them"
+        f"`{shlex.join(['imitbench', 'sql', query, '--out', str(out)])}` lists them"
     )
 
 

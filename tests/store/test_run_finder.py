@@ -1,8 +1,10 @@
 """A run is found by the start of its id."""
 
 import re
+import shlex
 
 import pytest
+from support.command import call_imitbench
 from support.runs import make_spec
 
 from imitbench.errors import InputError
@@ -39,6 +41,22 @@ def test_an_unknown_run_names_the_nearest(tmp_path, runs):
         find_run(tmp_path, wrong)
     with pytest.raises(InputError, match="no run of"):
         find_run(tmp_path, "")
+
+
+def test_the_command_that_lists_the_runs_works(tmp_path, runs):
+    with pytest.raises(InputError) as caught:
+        find_run(tmp_path, "zz")
+    command = re.search("`(.*)` lists them", str(caught.value))[1]
+    words = shlex.split(command)
+    answer = call_imitbench(*words[1:], "--format", "csv", cwd=tmp_path.parent)
+    assert answer.code == 0
+    listed = [line.partition(",")[0] for line in answer.out.splitlines()[1:]]
+    assert sorted(listed) == runs
+
+
+def test_a_folder_without_runs_is_told(tmp_path):
+    with pytest.raises(InputError, match="has no runs; run `imitbench run --out"):
+        find_run(tmp_path, "0")
 
 
 def test_a_run_that_waits_is_distinguished(tmp_path, runs):
