@@ -59,7 +59,7 @@ def claims(
 
     Example: imitbench claims --algo iq_learn
     """
-    if context.invoked_subcommand is not None:
+    if not options.is_alone(context):
         return
     from imitbench.published.claim_outcomes import compare_claims
     from imitbench.published.opening import results_location

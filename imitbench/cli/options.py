@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,6 +11,7 @@ import typer
 
 from imitbench import api
 from imitbench.cli import completion
+from imitbench.errors import InputError
 from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
 from imitbench.records.selection import ActingChoice
 
@@ -44,6 +46,49 @@ def argument(
 def command_group(help: str, **settings: Any) -> typer.Typer:
     """Returns a group of commands, which shows its help if none is named."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help, **settings)
+
+
+def typed_options(context: typer.Context) -> dict[str, str]:
+    """Returns the options that the user typed, as flags by the names of their parameters.
+
+    Args:
+        context: Context of the command; values that are defaults were not typed.
+    """
+    typed = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        # By name: versions of the library have classes of their own.
+        if parameter.param_type_name == "option" and source and source.name == "COMMANDLINE":
+            typed[str(parameter.name)] = parameter.opts[0]
+    return typed
+
+
+def is_alone(context: typer.Context) -> bool:
+    """Whether a group of commands, which does something by itself, was called without a command.
+
+    Args:
+        context: Context of the group.
+
+    Raises:
+        InputError: There is a command, and options of the group, which it would not get.
+    """
+    name = context.invoked_subcommand
+    if name is None:
+        return True
+    group: Any = context.command
+    command = group.commands[name]
+    called = f"imitbench {context.info_name} {name}"
+    known = {flag for each in command.params for flag in each.opts}
+    for parameter, flag in typed_options(context).items():
+        value = context.params[parameter]
+        given = value[0] if isinstance(value, list) else value
+        typed = flag if given is True else f"{flag} {shlex.quote(str(given))}"
+        if flag not in known:
+            raise InputError(f"{typed}: `{called}` has no such option; leave it out")
+        metavars = [each.metavar for each in command.params if each.param_type_name == "argument"]
+        line = " ".join([called, *metavars, typed])
+        raise InputError(f"{typed}: give it after the command: {line}")
+    return False
 
 
 Out = Annotated[Path, option("--out", "Results folder.", "DIR", file_okay=False)]

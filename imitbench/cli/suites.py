@@ -37,7 +37,7 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
     """
     from imitbench.cards.catalog import load_suite, suite_names
 
-    if context.invoked_subcommand is not None:
+    if not options.is_alone(context):
         return
     cards = [load_suite(name) for name in suite_names()]
     if json:

@@ -1,4 +1,4 @@
-"""An option that is given twice, or with a list, means what it says or is refused."""
+"""An option given twice, with a list, or before a command means what it says or is refused."""
 
 import itertools
 import json
@@ -51,6 +51,47 @@ def test_no_value_is_lost_silently(path, tmp_path, monkeypatch):
         with pytest.raises(InputError, match=f"{option.opts[0]}.*: given 2 times"):
             ROOT.main([*path, *words(option)], standalone_mode=False)
     assert list(tmp_path.iterdir()) == []
+
+
+GROUPS = {
+    name: command
+    for name, command in ROOT.commands.items()
+    if getattr(command, "invoke_without_command", False)
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_no_option_is_lost_before_a_command_of_a_group(name):
+    group = GROUPS[name]
+    options = [each for each in group.params if each.name != "help"]
+    for option, command in itertools.product(options, group.commands):
+        typed = option.opts[:1] if option.is_flag else [option.opts[0], "first"]
+        wrong = "give it after the command|has no such option"
+        with pytest.raises(InputError, match=f"^{' '.join(typed)}: .*({wrong})"):
+            ROOT.main([name, *typed, command], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (
+            "claims --table x.csv check 20 --dry-run",
+            "--table x.csv: give it after the command: imitbench claims check N --table x.csv",
+        ),
+        (
+            "claims --algo bc check 20 --dry-run",
+            "--algo bc: `imitbench claims check` has no such option; leave it out",
+        ),
+        (
+            "suites --json show classic",
+            "--json: give it after the command: imitbench suites show NAME --json",
+        ),
+    ],
+)
+def test_an_option_before_a_command_is_told_where_it_belongs(typed, told):
+    with pytest.raises(InputError) as refused:
+        ROOT.main(typed.split(), standalone_mode=False)
+    assert str(refused.value) == told
 
 
 MEANT = {
