@@ -95,8 +95,15 @@ _Trust = Annotated[
 ]
 
 
+# Options that say nothing about a folder that exists, by the names of their parameters.
+_TO_MAKE_ONE = {"policy", "demos", "pairs_from", "pairs", "length", "seed", "to", "out", "trust"}
+_OF_NO_SET = {*_TO_MAKE_ONE, "env", "suite", "question", "goal"}
+_OF_NO_QUEUE = {*_TO_MAKE_ONE, "make_only"}
+
+
 @app.command(_DEFAULT_COMMAND)
 def open_page(
+    context: typer.Context,
     folder: _OptionalSet = None,
     env: _Env = None,
     suite: options.SuiteOfEnv = None,
@@ -135,19 +142,22 @@ def open_page(
     check_texts(question, goal)
     names = [check_name(name) for name in annotator or ["me"]]
     page = _Page(names, host, port, not no_browser, quiet, json)
+    typed = options.typed_options(context)
     if folder is not None and (queue or is_queue(folder)):
-        if demos or policy or pairs_from or to or make_only:
+        if wrong := [typed[name] for name in typed if name in _OF_NO_QUEUE]:
             raise InputError(
-                f"{folder}: is the queue of a training, whose pairs are shown; leave out --demos, "
-                "--policy, --pairs-from, --to and --make-only"
+                f"{folder}: is the queue of a training, whose pairs are shown; leave out "
+                f"{' and '.join(wrong)}"
             )
         _show_queue(folder, (env, suite), question, goal, page)
         return
-    if folder is not None and (env or demos or policy or pairs_from or to):
+    if folder is not None and (wrong := [typed[name] for name in typed if name in _OF_NO_SET]):
         raise InputError(
-            f"{folder}: is opened as it is; leave out --env, --demos, --policy, --pairs-from and "
-            "--to, or leave out the folder"
+            f"{folder}: is opened as it is; leave out {' and '.join(wrong)}, or leave out the "
+            "folder to make a set"
         )
+    if queue:
+        raise InputError("--queue: needs the folder that a run names by --set answers=FOLDER")
     if folder is None:
         chosen = _Options(
             env, suite, policy, demos, pairs_from, pairs, length, seed, question, goal, out, trust

@@ -171,10 +171,31 @@ def test_wrong_texts_of_a_page_are_refused_and_nothing_is_made(
     [
         (["label", "nowhere"], "nowhere: not a set to label"),
         (["label", "queue", "--queue", "--policy", "x"], "is the queue of a training"),
+        (
+            ["label", "queue", "--queue", "--pairs", "3", "--seed", "0", "--make-only"],
+            "whose pairs are shown; leave out --pairs and --seed and --make-only",
+        ),
+        (
+            ["label", "--queue", "--env", "Pendulum-v1", "--make-only"],
+            "--queue: needs the folder that a run names by --set answers=FOLDER",
+        ),
         (["label", "--pairs", "3"], "name a set, or what to make one from"),
         (["label", "--demos", "a", "--policy", "b"], "--demos and --policy: name one"),
         (["label", "--policy", "random"], "the environment is not known; name it by --env"),
         (["label", "set", "--env", "Pendulum-v1"], "is opened as it is"),
+        (
+            ["label", "set", "--pairs", "3", "--length", "9", "--seed", "0", "--make-only"],
+            "opened as it is; leave out --pairs and --length and --seed, or leave out the folder",
+        ),
+        (
+            ["label", "set", "--question", "Why?", "--make-only"],
+            "is opened as it is; leave out --question",
+        ),
+        (["label", "set", "--goal", "20", "--make-only"], "is opened as it is; leave out --goal"),
+        (
+            ["label", "set", "--suite", "classic", "--make-only"],
+            "is opened as it is; leave out --suite",
+        ),
         (["label", "set", "--annotator", ""], "choose a name"),
         (["label", "--env", "Pendulum-v1", "--to", "set"], "is a set already"),
         (["label", "export", "set", "out"], "has no answers yet"),
