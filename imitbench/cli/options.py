@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -14,6 +14,8 @@ from imitbench.cli import completion
 from imitbench.errors import InputError
 from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
 from imitbench.records.selection import ActingChoice
+
+_Format = TypeVar("_Format", bound=str)
 
 
 def option(
@@ -89,6 +91,21 @@ def is_alone(context: typer.Context) -> bool:
         line = " ".join([called, *metavars, typed])
         raise InputError(f"{typed}: give it after the command: {line}")
     return False
+
+
+def chosen_format(format: _Format | None, *, json: bool) -> _Format | Literal["json"] | None:
+    """Returns the format that the user asked for by --format or --json; `None` by neither.
+
+    Args:
+        format: Value of --format.
+        json: Whether --json is given.
+
+    Raises:
+        InputError: They contradict each other.
+    """
+    if json and format not in (None, "json"):
+        raise InputError(f"--format {format}: contradicts --json; leave one of them out")
+    return "json" if json else format
 
 
 Out = Annotated[Path, option("--out", "Results folder.", "DIR", file_okay=False)]

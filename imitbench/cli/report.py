@@ -72,7 +72,7 @@ def report(
     from imitbench.report.terminal import render_terminal
 
     on_terminal = to == "-" and sys.stdout.isatty()
-    format = "json" if json else format or ("text" if on_terminal else "md")
+    format = options.chosen_format(format, json=json) or ("text" if on_terminal else "md")
     if is_plot(format):
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from imitbench.cli import options
@@ -17,8 +19,8 @@ def sql(
     query: Annotated[str, argument("QUERY", "One SELECT statement.")],
     out: options.Results = options.DEFAULT_RESULTS,
     format: Annotated[
-        Literal["table", "csv", "json"], option("--format", "Format of the rows.")
-    ] = "table",
+        Literal["table", "csv", "json"] | None, option("--format", "Format of the rows [table].")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Query the results database, read-only: a query reads and writes no files.
@@ -35,6 +37,7 @@ def sql(
     from imitbench.store.database_access import fetch_interruptibly
     from imitbench.untrusted.limits import beyond
 
+    chosen = options.chosen_format(format, json=json)
     try:
         if not duckdb.extract_statements(query):  # as for a query of comments only
             raise InputError("query: is empty; pass a SELECT statement")
@@ -50,11 +53,26 @@ def sql(
         # DuckDB's message with its suggestions, and without the marked query.
         problem = one_line(str(error).partition("\nLINE ")[0], limit=400)
         raise InputError(f"query: {problem}") from error
-    if json or format == "json":
+    if chosen == "json":
+        _check_distinct(header)
         print_json([dict(zip(header, row, strict=True)) for row in rows])
-    elif format == "csv":
+    elif chosen == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
     else:
         print_table(header, rows)
+
+
+def _check_distinct(header: Sequence[str]) -> None:
+    """Checks that an object of JSON can have all columns.
+
+    Raises:
+        InputError: Two columns have the same name.
+    """
+    for name, times in Counter(header).items():
+        if times > 1:
+            raise InputError(
+                f"query: has {times} columns {one_line(name, 60)}, of which JSON would keep one; "
+                "name them by AS, or use --format csv"
+            )

@@ -42,6 +42,10 @@ from imitbench.cards.catalog import suite_directory
             ["report", "--replicates", "10000000000000"],
             "'--replicates': Input should be less than or equal to 1000000",
         ),
+        (
+            ["report", "--json", "--format", "html", "--to", "x.html"],
+            "--format html: contradicts --json; leave one of them out",
+        ),
         (["report", "--figure", "intervals"], "works only with --format png, svg or pdf"),
         (
             ["report", "--format", "svg", "--to", "plots", "--figure", "profile"],

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from imitbench.cli.main import app
 from imitbench.cli.output import print_json
+from imitbench.errors import InputError
 
 # Commands without results to print, each with the reason. There is none at present.
 WITHOUT_JSON = dict.fromkeys(
@@ -78,6 +79,30 @@ def test_a_results_folder_is_described_as_one_document(words, out):
     answer = call(*words.split(), "--out", out, "--json")
     assert answer.exception is None, answer.exception
     json.loads(answer.stdout)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, command in COMMANDS.items()
+        if {"json", "format"} <= {each.name for each in command.params}
+    ],
+)
+def test_another_format_contradicts_json(name, out):
+    words = [*name.split(), *(["select 1"] if name == "sql" else []), "--out", out]
+    assert json.loads(call(*words, "--json", "--format", "json").stdout)
+    refused = call(*words, "--json", "--format", "csv").exception
+    assert isinstance(refused, InputError)
+    assert str(refused) == "--format csv: contradicts --json; leave one of them out"
+
+
+def test_no_column_of_a_query_is_lost(out):
+    query = ("sql", "select 1 as a, 2 as b, 3 as a", "--out", out)
+    refused = call(*query, "--json").exception
+    assert isinstance(refused, InputError)
+    assert str(refused).startswith("query: has 2 columns a, of which JSON would keep one; name")
+    assert call(*query, "--format", "csv").stdout == "a,b,a\n1,2,3\n"
 
 
 def test_one_document_says_what_does_not_apply():
