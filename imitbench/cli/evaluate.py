@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +68,7 @@ Video = Annotated[
     Path | None, option("--video", "Also record a video.", "FILE.mp4", dir_okay=False)
 ]
 VideoEpisodes = Annotated[
-    int, option("--video-episodes", "Number of episodes in the video.", min=1)
+    int | None, option("--video-episodes", "Number of episodes in the video [1].", min=1)
 ]
 IsRace = Annotated[bool, option("--race", "Run episodes of two policies until it is decided.")]
 Batch = Annotated[int | None, option("--batch", "Episodes between two looks [25].", "N")]
@@ -105,7 +105,7 @@ def evaluate(
     deterministic: Deterministic = False,
     seed: Seed = None,
     video: Video = None,
-    video_episodes: VideoEpisodes = 1,
+    video_episodes: VideoEpisodes = None,
     race: IsRace = False,
     batch: Batch = None,
     max_episodes: MaxEpisodes = None,
@@ -133,6 +133,8 @@ def evaluate(
     from imitbench.experts.lookup import find_named_policy
 
     looks = {"batch": batch, "max_episodes": max_episodes, "alpha": alpha, "margin": margin}
+    if video_episodes is not None and video is None:
+        raise InputError(f"--video-episodes {video_episodes}: needs --video FILE.mp4")
     _check_words(race, other, {"--episodes": episodes, "--video": video}, looks)
     names = [name for name in (policy, other) if name is not None]
     notify = make_notifier()
@@ -144,15 +146,15 @@ def evaluate(
         observation_keys=parse_observation_keys(observation_key or ()),
         env=env,
         suite=suite,
-        plugin=algo or (subjects[0].plugin if trust and not race else None),
+        plugin=algo,
         episodes=episodes or DEFAULT_EPISODES,
         deterministic=deterministic,
         seed=(0 if race else subjects[0].seed) if seed is None else seed,
         video=video,
-        video_episodes=video_episodes,
+        video_episodes=video_episodes or 1,
         trust=trust,
     )
-    _allow_named_code(request)
+    _allow_named_code(request, subjects)
     if race:
         _race(subjects, request, looks, out, json=json)
         return
@@ -189,14 +191,16 @@ def _check_words(
             raise InputError(f"{name} {value}: does not work with --race{hint}")
 
 
-def _allow_named_code(request: _EvaluationRequest) -> None:
-    """Allows the source of a suite, and that of a method, to run where the user named them."""
+def _allow_named_code(request: _EvaluationRequest, subjects: Sequence[NamedPolicy]) -> None:
+    """Allows the sources of a suite and of methods to run where the user named or trusts them."""
     from imitbench.cards.plugins import find_algorithm, find_suite
 
     if request.suite is not None:
         find_suite(request.suite)
-    if request.plugin is not None:
-        find_algorithm(request.plugin)
+    for subject in subjects:
+        plugin = subject.chosen_plugin(request.plugin, trust=request.trust)
+        if plugin is not None:
+            find_algorithm(plugin)
 
 
 def _race(
@@ -211,9 +215,6 @@ def _race(
     from imitbench.race import reporting
     from imitbench.race.policies import PolicyRaceOptions, plan_policy_race, run_policy_race
 
-    if request.trust and request.plugin is None:
-        for subject in subjects:
-            _allow_named_code(replace(request, plugin=subject.plugin))
     planned = plan_policy_race(
         (subjects[0], subjects[1]),
         PolicyRaceOptions(
@@ -238,7 +239,7 @@ def _race(
 
 @dataclass(frozen=True)
 class _EvaluationRequest:
-    """How to measure a policy; attributes are the command's options, and `plugin` is --algo."""
+    """How to measure policies; attributes are the command's options, and `plugin` is --algo."""
 
     observation_keys: Mapping[str, str]
     env: str | None
@@ -273,7 +274,7 @@ def _load(subject: NamedPolicy, request: _EvaluationRequest) -> _Loaded:
         subject,
         spec,
         trust=request.trust,
-        plugin=request.plugin,
+        plugin=subject.chosen_plugin(request.plugin, trust=request.trust),
         observation_keys=request.observation_keys,
     )
     return _Loaded(subject, policy, spec, rendered)

@@ -11,6 +11,7 @@ from typing import Any
 import torch as th
 from stable_baselines3.common.policies import BasePolicy
 
+from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
 from imitbench.experts.lookup import (
     ListedEnvironment,
@@ -40,12 +41,24 @@ def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> 
         suite: Name or folder of the only suite to search for it; `None` for all.
 
     Raises:
-        InputError: There is no such environment, or none is named and no file states it.
+        InputError: There is no such environment, none is named and no file states it, or the
+            suite lacks it.
     """
     spec = subject.environment if env is None else find_environment(env, suite).evaluated
     if spec is None:
         raise InputError(f"{subject.name}: {subject.lacks}; name it by --env")
+    if env is None and suite is not None and not _is_in(spec, suite):
+        raise InputError(
+            f"--suite {suite}: has no {spec.id}, the environment of {subject.name}; leave --suite "
+            "out, or name a suite that has it"
+        )
     return with_own_arguments(spec, open_expert_folder(subject.path))
+
+
+def _is_in(spec: EnvironmentSpec, suite: str) -> bool:
+    """Whether a suite has an environment of that id, perhaps for evaluations only."""
+    cards = find_suite(suite).environments.items()
+    return any(EnvironmentSpec.of_card(*each).evaluated.id == spec.id for each in cards)
 
 
 def load_subject(

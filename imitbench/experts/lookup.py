@@ -249,6 +249,15 @@ class NamedPolicy:
     lacks: str = "does not state its environment"
     plugin: str | None = None
 
+    def chosen_plugin(self, named: str | None, *, trust: bool) -> str | None:
+        """Returns the plug-in to load the policy with; `None` if the user allowed none.
+
+        Args:
+            named: The plug-in that the user named.
+            trust: Whether the user trusts the one of the results folder.
+        """
+        return named or (self.plugin if trust else None)
+
 
 def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Notify) -> NamedPolicy:
     """Finds a policy.

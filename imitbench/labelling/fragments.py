@@ -114,7 +114,7 @@ def load_actors(
             actors.append(Actor("random actions", None))
             continue
         own = with_own_arguments(chosen, open_expert_folder(found.path))
-        plugin = found.plugin if trust else None
+        plugin = found.chosen_plugin(None, trust=trust)
         actors.append(Actor(found.name, load_subject(found, own, trust=trust, plugin=plugin)))
     return chosen.model_copy(update={"horizon": "variable"}), actors
 

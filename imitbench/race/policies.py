@@ -133,7 +133,7 @@ def plan_policy_race(
     # A policy that is not training needs no information about the ends of episodes.
     spec = specs[0].model_copy(update={"horizon": "variable"})
     keys = options.observation_keys
-    plugins = [options.plugin or (own.plugin if options.trust else None) for own in subjects]
+    plugins = [own.chosen_plugin(options.plugin, trust=options.trust) for own in subjects]
     first, second = (
         loading.load_subject(
             subject, specs[0], trust=options.trust, plugin=plugin, observation_keys=keys

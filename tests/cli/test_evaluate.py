@@ -82,6 +82,11 @@ def test_a_bundled_expert_knows_its_environment(monkeypatch):
         (["ppo-seals-CartPole-v0", "--env", "Pendulum-v1"], "CartPole"),
         (["ppo-seals-CartPole-v0", "--video", "film.avi"], "must end in .mp4"),
         (["ppo-seals-CartPole-v0", "--revision", "main"], "--revision"),
+        (["ppo-seals-CartPole-v0", "--video-episodes", "1"], "--video-episodes 1: needs --video"),
+        (
+            ["sac-Pendulum-v1", "--suite", "seals"],
+            "--suite seals: has no Pendulum-v1, the environment of sac-Pendulum-v1; leave --suite",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_refused(arguments, message, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Methods whose policies are classes of their own: run, evaluated, recorded and compared."""
 
+import itertools
 import json
 import shutil
 
@@ -94,6 +95,16 @@ def test_it_acts_in_another_environment(place, run):
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["env"] == "MountainCar-v0"
+
+
+def test_trust_serves_the_plugin_of_each_of_two_policies(place):
+    ids = [
+        imitbench.results(place / "runs", algo=algo).run_id[0]
+        for algo in ("bc", "ensemble", "chunks")
+    ]
+    for pair in itertools.pairwise(ids):
+        answer = evaluate(place, *pair, "--trust", "--json", episodes=1)
+        assert answer.code == 0, answer.err
 
 
 @pytest.mark.parametrize(

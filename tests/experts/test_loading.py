@@ -9,6 +9,8 @@ import imitbench
 from imitbench import InputError
 from imitbench.bench.environments import make_environment
 from imitbench.cli.main import app
+from imitbench.experts.loading import environment_of
+from imitbench.experts.lookup import find_named_policy
 from imitbench.published.results_folder import export_results, read_runs
 from imitbench.rewards.base import RewardNet
 from imitbench.store.run_dir import RunDirectory
@@ -47,6 +49,15 @@ def test_a_bundled_expert_is_a_policy_too():
     policy = imitbench.load_policy("sac-Pendulum-v1")
     action, _ = policy.predict(np.zeros(3, np.float32), deterministic=True)
     assert action.shape == (1,)
+
+
+def test_a_suite_has_the_environments_that_it_only_evaluates_on(tmp_path):
+    name = "exact-seals-InitShiftTrain-v0"
+    expert = find_named_policy(name, out=tmp_path, revision=None, notify=print)
+    spec = environment_of(expert, None, "diagnostics")
+    assert spec.id == "seals/InitShiftTest-v0"
+    with pytest.raises(InputError, match=f"--suite seals: has no {spec.id}, the environment of"):
+        environment_of(expert, None, "seals")
 
 
 def test_the_path_is_usable_from_sql(out):
