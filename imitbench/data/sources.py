@@ -27,7 +27,7 @@ READABLE = (
 )
 """Formats that `open_trajectories` reads, for messages."""
 
-_SUFFIXES = {
+SUFFIXES = {
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".npz": "npz",
@@ -38,6 +38,8 @@ _SUFFIXES = {
     ".pkl": "pickle",
     ".pickle": "pickle",
 }
+"""Formats of single files, by how their names end."""
+
 _MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
@@ -104,7 +106,7 @@ def _open_file(
     if not path.exists():
         raise MissingPathError(f"{path}: no such file or folder: check the path")
     require_ordinary(path)
-    kind = _SUFFIXES.get(path.suffix) or _kind_by_content(path)
+    kind = SUFFIXES.get(path.suffix) or _kind_by_content(path)
     if kind == "parquet":
         with opened_parquet(path, whole=False) as parquet:
             frames = is_lerobot(parquet.schema_arrow.names)

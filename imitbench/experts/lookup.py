@@ -19,12 +19,13 @@ from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.pull import pull
+from imitbench.policies.expert_folder import KINDS_OF_FILES
 from imitbench.records.runs import EnvironmentSpec, ReferenceScores, RunSpec
 from imitbench.store.overview import find_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import read_sweeps
 from imitbench.untrusted.files import read_content
-from imitbench.util.hub_client import RepoKind
+from imitbench.util.hub_client import RepoKind, repo_path
 from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
@@ -164,15 +165,29 @@ def _find_bundled(
         if own is not None:
             bundled.setdefault(own, listed)
     if name not in bundled:
-        if Path(name).name != name or Path(name).suffix:  # no bundled one has such a name
-            raise InputError(f"{name}: no such file or folder: check the path")
+        _check_no_path(name, kind)
         raise InputError(
             f"{name}: neither a path nor one of the bundled {kind}; {did_you_mean(name, bundled)}"
         )
     return bundled[name]
 
 
+def _check_no_path(name: str, kind: str) -> None:
+    """Checks that a name, of which there is no file or folder, may be that of something else.
+
+    Raises:
+        InputError: It has a folder or a file type, and so is a wrong path.
+    """
+    if Path(name).name == name and not Path(name).suffix:
+        return
+    hint = ": check the path"
+    if _may_be_repository(name):
+        hint = f"; `imitbench {kind} pull {name}` fetches a repository of that name"
+    raise InputError(f"{name}: no such file or folder{hint}")
+
+
 _RUN_ID = re.compile(r"[0-9a-f]{1,12}")
+_REPOSITORY = re.compile(r"[^./~][^/]*/[^/]+")
 
 
 @dataclass(frozen=True)
@@ -212,16 +227,32 @@ def locate_demos(name: str, revision: str | None, notify: Notify) -> LocatedArti
 
 
 def _is_repository(name: str, revision: str | None) -> bool:
-    looks_so = name.count("/") == 1 and not name.startswith((".", "/", "~"))
-    if Path(name).exists() or not looks_so:
-        if revision is not None:
+    path = Path(name)
+    if revision is not None:
+        if path.exists() or _REPOSITORY.fullmatch(name) is None:
             raise InputError("--revision: needs a repository owner/name")
-        return False
-    return True
+        return True
+    # In a folder that exists, a file is more likely to be meant than a repository of its name.
+    return not path.exists() and not path.parent.is_dir() and _may_be_repository(name)
+
+
+def _may_be_repository(name: str) -> bool:
+    # Imported here because readers of data sets load slowly, and most names are those of files.
+    from imitbench.data.sources import SUFFIXES
+
+    file_types = {*KINDS_OF_FILES, *SUFFIXES, ".safetensors", ".json"}
+    is_file = Path(name).suffix.lower() in file_types
+    return _REPOSITORY.fullmatch(name) is not None and not is_file
 
 
 def _pull(kind: RepoKind, name: str, revision: str | None, notify: Notify) -> LocatedArtifact:
-    pulled = pull(kind, name, revision=revision, notify=notify)
+    try:
+        pulled = pull(kind, name, revision=revision, notify=notify)
+    except InputError as error:
+        where, _, problem = str(error).partition(": ")
+        if revision is not None or where != repo_path(kind, name):
+            raise
+        raise InputError(f"{name}: no such file or folder here, and {problem}") from error
     return LocatedArtifact(pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}")
 
 
@@ -285,6 +316,7 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
             return NamedPolicy(name, listed.expert, environment)
     if _RUN_ID.fullmatch(name):
         return _of_path(find_run(out, name).path)
+    _check_no_path(name, "experts")
     raise InputError(
         f"{name}: neither a file nor a folder, a run of {out}, or a bundled expert (see "
         "`imitbench experts list`)"

@@ -28,7 +28,8 @@ PolicyKind = Literal["own", "zip", "lerobot", "robomimic", "onnx"]
 """Formats of policies: a folder of this library (or of another program, in its description), a zip
 of Stable-Baselines3, a folder of LeRobot, a checkpoint of robomimic, or an ONNX program."""
 
-_KINDS_OF_FILES: dict[str, PolicyKind] = {".onnx": "onnx", ".pth": "robomimic"}
+KINDS_OF_FILES: dict[str, PolicyKind] = {".zip": "zip", ".onnx": "onnx", ".pth": "robomimic"}
+"""Formats of policies in single files, by how their names end."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def open_expert_folder(path: Path) -> ExpertFolder:
 
 def _kind_of(policy: Path) -> PolicyKind:
     if policy.is_file():
-        return _KINDS_OF_FILES.get(policy.suffix.lower(), "zip")
+        return KINDS_OF_FILES.get(policy.suffix.lower(), "zip")
     return "own" if own_policy_folder(policy) == policy else "lerobot"
 
 

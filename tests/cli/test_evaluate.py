@@ -87,10 +87,16 @@ def test_a_bundled_expert_knows_its_environment(monkeypatch):
             ["sac-Pendulum-v1", "--suite", "seals"],
             "--suite seals: has no Pendulum-v1, the environment of sac-Pendulum-v1; leave --suite",
         ),
+        (["absent/policy.zip"], "^absent/policy.zip: no such file or folder: check the path$"),
+        (
+            ["sub/policy"],
+            "^sub/policy: no such file or folder; `imitbench experts pull ",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_refused(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
     with pytest.raises(InputError, match=message):
         call(*arguments, "--episodes", "1")
 

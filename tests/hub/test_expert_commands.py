@@ -39,6 +39,30 @@ def test_a_repository_is_evaluated_at_a_revision(imitbench, cartpole):
     assert json.loads(answer.out)["mean_return"] == 500.0
 
 
+def test_a_name_of_nothing_is_neither_a_path_nor_a_repository(imitbench, hub):
+    answer = imitbench("eval", "absent/policy", "--env", "CartPole-v1")
+    assert answer.code == 2
+    told = "error: absent/policy: no such file or folder here, and no such repository on the hub"
+    assert answer.err.splitlines()[-1].startswith(told)
+    hub.stop()
+    told = "error: absent/demos: no such file or folder here, and the hub cannot be reached"
+    answer = imitbench(
+        "train", "imitation", "bc", "--env", "CartPole-v1", "--demos", "absent/demos"
+    )
+    assert answer.err.splitlines()[-1].startswith(told)
+
+
+@pytest.mark.usefixtures("classic")
+def test_a_repository_in_a_folder_of_its_owners_name_needs_its_revision(imitbench, tmp_path):
+    name = "HumanCompatibleAI/ppo-seals-CartPole-v0"
+    (tmp_path / "HumanCompatibleAI").mkdir()
+    command = ("experts", "eval", name, "--env", "seals/CartPole-v0", "--episodes", 1)
+    answer = imitbench(*command)
+    assert answer.code == 2
+    assert f"no such file or folder; `imitbench experts pull {name}` fetches" in answer.err
+    assert imitbench(*command, "--revision", "main").code == 0
+
+
 def test_a_hostile_repository_is_refused_in_one_line(hub, imitbench, shared_dir, tmp_path):
     folder = shared_dir / "hub-fixtures/rl-zoo/ppo-CartPole-v1"
     files = read_zip(folder / "ppo-CartPole-v1.zip")
