@@ -80,14 +80,14 @@ def is_alone(context: typer.Context) -> bool:
     group: Any = context.command
     command = group.commands[name]
     called = f"imitbench {context.info_name} {name}"
-    known = {flag for each in command.params for flag in each.opts}
+    known = {flag for own in command.params for flag in own.opts}
     for parameter, flag in typed_options(context).items():
         value = context.params[parameter]
         given = value[0] if isinstance(value, list) else value
         typed = flag if given is True else f"{flag} {shlex.quote(str(given))}"
         if flag not in known:
             raise InputError(f"{typed}: `{called}` has no such option; leave it out")
-        metavars = [each.metavar for each in command.params if each.param_type_name == "argument"]
+        metavars = [own.metavar for own in command.params if own.param_type_name == "argument"]
         line = " ".join([called, *metavars, typed])
         raise InputError(f"{typed}: give it after the command: {line}")
     return False

@@ -58,7 +58,7 @@ def environment_of(subject: NamedPolicy, env: str | None, suite: str | None) -> 
 def _is_in(spec: EnvironmentSpec, suite: str) -> bool:
     """Whether a suite has an environment of that id, perhaps for evaluations only."""
     cards = find_suite(suite).environments.items()
-    return any(EnvironmentSpec.of_card(*each).evaluated.id == spec.id for each in cards)
+    return any(EnvironmentSpec.of_card(*listed).evaluated.id == spec.id for listed in cards)
 
 
 def load_subject(
