@@ -97,15 +97,20 @@ def test_published_runs_keep_their_ids_and_can_be_planned_here(run_id, document)
     card = load_algorithm(spec.algo)
     values = card.completed(spec.hyperparameters)
     assert values.keys() == card.hyperparameters.keys()
-    settings = request_of(budget=spec.budget.name, n_demos=spec.demos and spec.demos.count)
+    settings = request_of(
+        budget=spec.budget.name, n_demos=spec.demos and spec.demos.count, pack=spec.pack
+    )
     suite, env_id = load_suite(spec.suite), spec.environment.id
     budget = spec.budget
     then = suite.environments[env_id].with_amount(budget.name, budget.unit, budget.amount)
     suite = suite.model_copy(update={"environments": {env_id: then}})
     planned = make_spec(suite, env_id, card, values, spec.seed, settings)
     assert planned.run_id == run_id == spec.run_id
-    drawn = sample_runs([PublishedRun(spec, object(), None, None)], 1, seed=0)
-    assert [each.run_id for each in drawn.plans[0]] == [run_id]
+    seeds = range(spec.seed, spec.seed + (spec.pack or 1))  # a pack is trained again as a whole
+    pack = [spec.model_copy(update={"seed": seed}) for seed in seeds]
+    drawn = sample_runs([PublishedRun(own, object(), None, None) for own in pack], 1, seed=0)
+    [again] = [each.run_id for each in drawn.plans[0]]
+    assert again in {own.run_id for own in pack}
 
 
 def hidden(env_id, suite="seals", value="hide"):
