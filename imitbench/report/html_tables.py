@@ -14,6 +14,7 @@ from imitbench.report.html_charts import axis, strip
 from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Cell, ColumnKind, Section, Table
+from imitbench.report.reward_board import REWARDS
 from imitbench.report.score_axis import AxisScale
 
 Key = float | str | None
@@ -130,7 +131,12 @@ def _cell(column: HtmlColumn, cell: TableCell, is_name: bool) -> Markup:
     return tag("td", cell.content, **attributes)
 
 
-_CLASSES = {"aggregate": "overview", "cells": "cells", "failures": "failures"}
+_CLASSES = {
+    "aggregate": "overview",
+    "cells": "cells",
+    "failures": "failures",
+    REWARDS: "rewards",
+}
 
 
 def laid_out(given: Table, colors: Mapping[str, int] | None = None) -> Markup:
