@@ -31,6 +31,11 @@ _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 _ROUNDING = 1e-6
 
 
+def has_bounds(space: gym.Space[Any]) -> bool:
+    """Whether a space is a `Box` whose bounds are all finite."""
+    return isinstance(space, spaces.Box) and space.is_bounded()
+
+
 class ActionBounds(NamedTuple):
     """Finite bounds of actions.
 

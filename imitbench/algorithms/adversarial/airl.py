@@ -22,7 +22,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
 from imitbench.algorithms.adversarial.discriminator import Array, log_action_probability
-from imitbench.policies.bounded_actions import ActionBounds
+from imitbench.policies.bounded_actions import ActionBounds, has_bounds
 from imitbench.rewards.reward_nets import RewardNet, RewardNetWrapper, ShapedRewardNet
 from imitbench.util.util import safe_to_tensor
 
@@ -92,7 +92,7 @@ class AIRL(AdversarialTrainer):
         self.reward_entropy = reward_entropy
         space = venv.action_space
         if bounded_density is None:
-            bounded_density = isinstance(space, spaces.Box) and space.is_bounded()
+            bounded_density = has_bounds(space)
         self._bounds = ActionBounds.of(space, gen_algo.device) if bounded_density else None
         clipped = self._bounds if isinstance(policy, ActorCriticPolicy) else None
         self._log_uniform = _log_uniform(space, clipped) if uniform_share else 0.0

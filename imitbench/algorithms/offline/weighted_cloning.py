@@ -246,16 +246,16 @@ class WeightedCloning(BaseImitationAlgorithm):
         index, rows, chosen = (
             th.from_numpy(array).to(self.data.obs.device) for array in (drawn, drawn[real], real)
         )
-        found, entropies = log_prob_and_entropy(
-            self.policy, self.data.obs[rows], self.data.acts[rows]
-        )
-        log_probs = found
-        if not real.all():
-            log_probs = found.new_zeros(len(drawn)).masked_scatter(chosen, found)
+        log_probs = found = th.zeros(len(drawn), device=self.data.obs.device)
+        if real.any():  # statistics of no observation would not be numbers
+            found, entropies = log_prob_and_entropy(
+                self.policy, self.data.obs[rows], self.data.acts[rows]
+            )
+            log_probs = found if real.all() else log_probs.masked_scatter(chosen, found)
         batch = self.data.union.take(index.unsqueeze(0))
         weights, logged = self.weigh(batch, log_probs.detach())
         self.n_batches += 1
-        if weights is None:
+        if weights is None or not real.any():
             return logged
         weights = weights * chosen
         loss = -(weights * log_probs).mean()

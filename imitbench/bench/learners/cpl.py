@@ -29,7 +29,7 @@ from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.errors import InputError
 from imitbench.policies.action_heads import DeterministicPolicy
-from imitbench.policies.bounded_actions import ActionBounds
+from imitbench.policies.bounded_actions import ActionBounds, has_bounds
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ def _with_advantages(task: Task, episode: TrajectoryWithRew) -> TrajectoryWithRe
         for array in (assert_not_dictobs(episode.obs)[:-1], episode.acts)
     )
     space = task.action_space
-    bounded = isinstance(space, spaces.Box) and space.is_bounded()
-    bounds = ActionBounds.of(space, device) if bounded else None
+    bounds = ActionBounds.of(space, device) if has_bounds(space) else None
     found = log_action_probability(task.expert, obs, acts, bounds)
     if found is None:
         raise InputError(

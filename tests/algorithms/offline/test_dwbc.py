@@ -80,6 +80,17 @@ def test_the_policy_never_sees_the_absorbing_state(make, method):
         assert own.tolist() == states[index[index < trainer.data.size]].ravel().tolist()
 
 
+def test_a_batch_inside_the_absorbing_state_leaves_the_policy_as_it_is(make):
+    ended = [dataclasses.replace(episode((1, 1)), terminal=True)] * 20
+    options = CloningOptions(batch_size=4, time_limit=10)
+    trainer = make(DemoDICE, [episode(*[(0, 1)] * 10)], ended, options=options)
+    before = {name: value.clone() for name, value in trainer.policy.state_dict().items()}
+    trainer.draw = lambda: np.full(4, trainer.data.size)
+    assert all(np.isfinite(value) for value in trainer.train(1).values())
+    for name, value in trainer.policy.state_dict().items():
+        assert th.equal(value, before[name]), name
+
+
 def test_a_batch_is_half_the_experts(make):
     trainer = make(DWBC, [EXPERT], [OTHERS])
     index = trainer.draw()
