@@ -74,6 +74,10 @@ def evaluate(
     optimizer: Annotated[
         list[str], option("--optimizer", "What trains them: ppo or sac; repeatable [ppo].", "NAME")
     ] = [],  # noqa: B006
+    true_policies: Annotated[
+        int | None,
+        option("--true-policies", "How many to train on the true reward [3].", "N", min=1),
+    ] = None,
     again: Annotated[
         bool, option("--again", "Measure rewards that were measured already, too.")
     ] = False,
@@ -89,9 +93,10 @@ def evaluate(
     The run's policy, its expert and random actions act in the run's environment, in episodes that
     no training saw, and the learned reward of their steps is compared with the true one. With
     --reoptimize, fresh policies are trained on the learned reward, with the budget of the run,
-    there and in the environments with other dynamics that the suite's card names; and as many on
-    the true reward. The run itself is not trained again. The numbers are stored with each run and
-    in the database: table reward_scores, and view reward_board.
+    there and in the environments with other dynamics that the suite's card names; and on the true
+    reward, which all rewards of an environment share. The run itself is not trained again. The
+    numbers are stored with each run and in the database: table reward_scores, and view
+    reward_board.
 
     Example: imitbench rewards evaluate --out runs --algo airl --reoptimize --jobs 2
     """
@@ -99,8 +104,9 @@ def evaluate(
     from imitbench.executors.registry import resolve
     from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
 
-    if optimizer and not reoptimize:
-        raise InputError("--optimizer: trains policies with --reoptimize only; add it, or omit it")
+    for name, value in (("--optimizer", optimizer), ("--true-policies", true_policies)):
+        if value and not reoptimize:
+            raise InputError(f"{name}: trains policies with --reoptimize only; add it, or omit it")
     if context.obj.force and not reoptimize:
         raise InputError(
             "--force: trains policies again with --reoptimize only; add it, or measure again with "
@@ -111,6 +117,8 @@ def evaluate(
     protocol = RewardProtocol()
     if reoptimize:
         chosen = OptimizationProtocol(optimizers=parse_optimizers(optimizer))
+        if true_policies is not None:
+            chosen = chosen.model_copy(update={"true_policies": true_policies})
         protocol = protocol.model_copy(update={"optimization": chosen})
     found = measure_rewards(
         out,

@@ -45,10 +45,17 @@ class OptimizationProtocol(Record):
         optimizers: What trains them; SAC only where actions are continuous.
         policies: Fresh policies of each optimizer for each reward and environment, with seeds of
             their own.
+        true_policies: Those on the true reward, which all rewards of an environment share.
     """
 
     optimizers: tuple[Optimizer, ...] = Field(default=("ppo",), min_length=1)
     policies: int = Field(default=3, ge=1)
+    true_policies: int = Field(default=3, ge=1)
+
+    def covers(self, other: OptimizationProtocol) -> bool:
+        """Whether the policies that are trained so include at least all of the other's."""
+        same = other.model_copy(update={"true_policies": self.true_policies})
+        return self == same and self.true_policies >= other.true_policies
 
 
 class RewardProtocol(Record):
@@ -77,9 +84,11 @@ class RewardProtocol(Record):
 
     def covers(self, other: RewardProtocol) -> bool:
         """Whether what was measured so includes all that the other measures."""
-        if other.optimization is None:
-            other = other.model_copy(update={"optimization": self.optimization})
-        return self == other
+        if other.optimization is not None:
+            trained = self.optimization is not None and self.optimization.covers(other.optimization)
+            if not trained:
+                return False
+        return self == other.model_copy(update={"optimization": self.optimization})
 
 
 class RewardScore(Record):

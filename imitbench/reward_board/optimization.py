@@ -161,7 +161,7 @@ class _Planner:
     suite: SuiteCard
     request: SweepRequest
     cards: dict[Optimizer, AlgorithmCard]
-    policies: int
+    protocol: OptimizationProtocol
     specs: dict[str, RunSpec] = field(default_factory=dict)
     plugins: dict[str, SourceLocation] = field(default_factory=dict)
 
@@ -181,7 +181,7 @@ class _Planner:
                 "folder": str(Path.cwd()),
             }
         )
-        return cls(suite, request, cards, protocol.policies)
+        return cls(suite, request, cards, protocol)
 
     def allow(self, source: PluginSource, directory: RunDirectory, *, trust: bool) -> bool:
         """Lets workers import the source of a reward's classes; returns whether it may be.
@@ -238,7 +238,8 @@ class _Planner:
         tuned = (load_tuned(algorithm) or {}).get(env_id)
         values = algorithm.resolve({}, tuned)
         made = []
-        for index in range(self.policies):
+        number = self.protocol.true_policies if reward is None else self.protocol.policies
+        for index in range(number):
             own = derive_seed(seed, f"reward board, fresh policy {index}")
             plain = make_spec(self.suite, env_id, algorithm, values, own, request, tuned)
             changes = {} if reward is None else {"reward": reward, "uses_reward": False}

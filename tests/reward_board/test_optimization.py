@@ -102,7 +102,8 @@ def test_policies_are_trained_anew_here_and_with_other_dynamics(
         lambda optimizers: OptimizationProtocol(optimizers=optimizers, policies=1),
     )
     out = tmp_path / "out"
-    asked = ("--out", out, "--suite", suite, "--reoptimize", "--executor", "inline")
+    asked = ("--out", out, "--suite", suite, "--reoptimize", "--true-policies", 1)
+    asked = (*asked, "--executor", "inline")
     printed = evaluate(*asked, "--json")
     assert printed.exit_code == 0, printed.output
     [document] = json.loads(printed.stdout)
@@ -156,12 +157,13 @@ def test_policies_are_trained_anew_here_and_with_other_dynamics(
 
 
 def test_sac_is_for_continuous_actions_and_seeds_are_its_own(suite, learned):
-    protocol = OptimizationProtocol(optimizers=("ppo", "sac"), policies=2)
+    protocol = OptimizationProtocol(optimizers=("ppo", "sac"), policies=2, true_policies=3)
     plans, found = plan_optimizations([learned], protocol, suite=str(suite))
     [plan] = plans
     runs = list(plan)
     assert {run.algo for run in runs} == {"ppo_true_reward", "sac_true_reward"}
-    assert len({run.run_id for run in runs}) == len(runs) == 16
+    assert len({run.run_id for run in runs}) == len(runs) == 20
+    assert sum(run.uses_reward for run in runs) == 12  # 3 for each optimizer and environment
     assert learned.read_spec().seed not in {run.seed for run in runs}
     assert {run.budget.name for run in runs} == {"quick"}
     assert len(found) == 1
@@ -270,12 +272,24 @@ def test_what_was_measured_with_policies_includes_what_was_measured_without():
     assert with_policies.covers(without)
     assert not without.covers(with_policies)
     assert not with_policies.covers(RewardProtocol(samples=9))
+    usual, more, others = (
+        RewardProtocol(optimization=protocol)
+        for protocol in (
+            OptimizationProtocol(),
+            OptimizationProtocol(true_policies=10),
+            OptimizationProtocol(policies=4),
+        )
+    )
+    assert more.covers(usual)
+    assert not usual.covers(more)
+    assert not more.covers(others)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--optimizer", "ppo"], "--optimizer: trains policies with --reoptimize only"),
+        (["--true-policies", "4"], "--true-policies: trains policies with --reoptimize only"),
         (["--force"], "--force: trains policies again with --reoptimize only"),
         (["--reoptimize", "--optimizer", "dqn"], "--optimizer dqn: Accepted: ppo, sac"),
     ],

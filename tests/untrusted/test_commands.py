@@ -39,7 +39,7 @@ objective obs observation_key open optimizer pack pack_seeds pairs per per_gpu p
 prune public_seed query question queue quiet race rate regime rename reoptimize replicates retries
 revision reward_board run runs score_one scores search_seeds search_share seed seeds set_ show
 show_controls simulate steps strict submit_to success tail threads timeout title total_comparisons
-total_timesteps trials trust undo url video_episodes wait wandb_project watch weights
+total_timesteps trials true_policies trust undo url video_episodes wait wandb_project watch weights
 with_policies without_curves yes
 """
 PLAIN = frozenset(_PLAIN.split())
