@@ -45,6 +45,7 @@ _CORRELATIONS: dict[tuple[str, bool], Measure] = {
 }
 _PAIRS = 1000
 _REPLICATES = 500
+_NOTHING = 1e-14  # variance of equal values, whose largest is 1, after rounding
 _LEAST_EPISODES = 3  # of a correlation of returns
 
 
@@ -132,21 +133,15 @@ def correlation(parts: Sequence[Part], *, ranks: bool = True) -> tuple[float, fl
     Returns:
         The correlation, and the ends of its interval; `None` if one side is constant.
     """
-    from scipy.stats import rankdata, spearmanr
+    from scipy.stats import rankdata
 
     learned, true = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     if np.ptp(learned) == 0 or np.ptp(true) == 0:
         return None
-    sides = (rankdata(learned), rankdata(true)) if ranks else (learned, true)
-    ends = np.cumsum([part[0].size for part in parts])[:-1]
-    split = [np.split(side, ends) for side in sides]
-
-    def of(drawn: npt.NDArray[np.int64]) -> float:
-        return _pearson(*(np.concatenate([side[at] for at in drawn]) for side in split))
-
-    low, high = np.clip(_interval(of, len(parts)), -1, 1)
-    value = spearmanr(learned, true).statistic if ranks else _pearson(learned, true)
-    return float(value), float(low), float(high)
+    one, other = (rankdata(learned), rankdata(true)) if ranks else (learned, true)
+    moments = _moments(one, other, [part[0].size for part in parts])
+    low, high = np.clip(_interval(lambda drawn: _pearson(moments[drawn]), len(parts)), -1, 1)
+    return _pearson(moments), float(low), float(high)
 
 
 def pair_accuracy(
@@ -338,8 +333,35 @@ def _interval(
     return np.asarray(np.nanquantile(found, (0.025, 0.975)))
 
 
-def _pearson(one: Floats, other: Floats) -> float:
-    """Returns the correlation; NaN if one side is constant."""
-    one, other = one - one.mean(), other - other.mean()
-    scale = np.sqrt(one @ one * (other @ other))
-    return float(one @ other / scale) if scale > 0 else float("nan")
+def _moments(one: Floats, other: Floats, sizes: Sequence[int]) -> Floats:
+    """Returns sums over each part, from which the correlation over any parts follows.
+
+    Args:
+        one: Values of all parts.
+        other: The values that belong to them.
+        sizes: Number of values of each part.
+
+    Returns:
+        For each part the number of values, the sum of each side, of its squares, and of the
+        products of both sides, which have mean 0 and a largest value of 1 over all parts, so that
+        nothing cancels.
+    """
+    one, other = (side - side.mean() for side in (one, other))
+    one, other = (side / np.abs(side).max() for side in (one, other))
+    terms = np.stack([np.ones_like(one), one, other, one**2, other**2, one * other], axis=1)
+    kept = np.array(sizes) > 0
+    starts = np.cumsum([0, *sizes])[:-1]
+    sums = np.zeros((len(sizes), terms.shape[1]))
+    sums[kept] = np.add.reduceat(terms, starts[kept])
+    return sums
+
+
+def _pearson(moments: Floats) -> float:
+    """Returns the correlation over parts with these `_moments`; NaN if one side is constant."""
+    count, one, other, one_squared, other_squared, product = moments.sum(axis=0)
+    if count == 0:
+        return float("nan")
+    spreads = one_squared - one**2 / count, other_squared - other**2 / count
+    if min(spreads) <= count * _NOTHING:
+        return float("nan")
+    return float((product - one * other / count) / np.sqrt(spreads[0] * spreads[1]))

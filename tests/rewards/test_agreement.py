@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
+from scipy.stats import spearmanr
 from support.tabular import small_model, state_numbers
 
 from imitbench.data.tabular import TabularModel
@@ -71,6 +72,33 @@ def test_intervals_are_those_of_whole_episodes():
     value, low, high = correlation(given, ranks=False)
     assert low < value < high
     assert value == pytest.approx(np.corrcoef(*(np.concatenate(s) for s in zip(*given)))[0, 1])  # noqa: B905
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_the_interval_is_that_of_correlations_over_drawn_episodes(offset):
+    given = [(learned + offset, true) for learned, true in parts(6)]
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(500):
+        drawn = [given[at] for at in rng.integers(6, size=6)]
+        sides = [np.concatenate([part[side] for part in drawn]) for side in (0, 1)]
+        found.append(np.corrcoef(*sides)[0, 1])
+    expected = np.quantile(found, (0.025, 0.975))
+    assert correlation(given, ranks=False)[1:] == pytest.approx(expected, abs=1e-8)
+
+
+def test_sparse_rewards_are_constant_in_some_of_the_drawn_episodes():
+    given = [(np.arange(5.0), np.full(5, 0.1)) for _ in range(4)]
+    given.append((np.arange(5.0), np.array([0.1, 0.1, 0.1, 0.1, 7.1])))
+    value, low, high = correlation(given, ranks=False)
+    assert 0 < low <= value <= high
+
+
+def test_spearman_is_that_of_scipy():
+    given = parts()
+    learned, true = (np.concatenate([part[side] for part in given]) for side in (0, 1))
+    expected = spearmanr(learned, true).statistic
+    assert correlation(given, ranks=True)[0] == pytest.approx(expected)
 
 
 def test_pair_accuracy_is_the_share_of_all_pairs():
