@@ -297,8 +297,8 @@ def _measure(loaded: _Loaded, request: _EvaluationRequest) -> dict[str, Any]:
             deterministic=request.deterministic,
             seed=request.seed,
         )
-    known = subject.references if spec == subject.environment else None
-    references = known or find_references(spec, request.suite)
+    same = spec == subject.environment and request.suite is None  # a named suite has its own
+    references = (subject.references if same else None) or find_references(spec, request.suite)
     document = _document(subject.name, spec.id, measured.episodes, references)
     if loaded.rendered is not None and request.video is not None:
         recorded = record_video(

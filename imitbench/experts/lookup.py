@@ -85,18 +85,16 @@ def find_listed_environment(env_id: str, suite: str | None) -> ListedEnvironment
 
 
 def find_same_environment(spec: EnvironmentSpec, suite: str | None) -> ListedEnvironment | None:
-    """Returns the environment of a suite that is the given one, with the same arguments.
+    """Returns the first environment of a suite that is evaluated in the given one.
 
     Args:
         spec: Environment of the evaluation.
-        suite: As in `find_listed_environment`, which also says what is raised.
+        suite: Name or folder of the only suite to search; `None` for all bundled ones.
+
+    Raises:
+        InputError: The named suite does not exist.
     """
-    listed = find_listed_environment(spec.id, suite)
-    if listed is None:
-        return None
-    own = EnvironmentSpec.of_card(spec.id, listed.card).evaluated
-    same = (own.gym_id, own.kwargs, own.wrappers) == (spec.gym_id, spec.kwargs, spec.wrappers)
-    return listed if same else None
+    return next((listed for listed, _ in _evaluated_in(spec, suite)), None)
 
 
 def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
@@ -160,7 +158,7 @@ def _find_bundled(
 ) -> ListedEnvironment:
     """Returns the first environment whose expert, or set, has that name in lists."""
     bundled: dict[str, ListedEnvironment] = {}
-    for listed in _bundled_environments():
+    for listed in _listed_environments(None):
         own = name_of(listed.card)
         if own is not None:
             bundled.setdefault(own, listed)
@@ -309,7 +307,7 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Not
         return NamedPolicy(located.origin or name, located.path)
     if path.exists():
         return _of_path(path)
-    for listed in _bundled_environments():
+    for listed in _listed_environments(None):
         own = not listed.suite.takes_over(listed.env_id, "expert")
         if own and listed.expert and listed.expert.name == name:
             environment = EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated
@@ -373,7 +371,7 @@ def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
     spec = subject.environment
     if spec is None or (spec.module_digest is not None and ":" not in spec.gym_id):
         return subject
-    known = {listed.card.module for listed in _bundled_environments()}
+    known = {listed.card.module for listed in _listed_environments(None)}
     prefix, colon, _ = spec.gym_id.rpartition(":")
     named = {spec.module, prefix if colon else None} - known - {None}
     if not named:
@@ -390,10 +388,21 @@ def _read_record(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read ({error})") from error
 
 
-def _bundled_environments() -> Iterator[ListedEnvironment]:
-    for suite in suites_of(None):
-        for env_id, card in suite.environments.items():
-            yield ListedEnvironment(suite, env_id, card)
+def _listed_environments(suite: str | None) -> Iterator[ListedEnvironment]:
+    for found in suites_of(suite):
+        for env_id, card in found.environments.items():
+            yield ListedEnvironment(found, env_id, card)
+
+
+def _evaluated_in(
+    spec: EnvironmentSpec, suite: str | None
+) -> Iterator[tuple[ListedEnvironment, EnvironmentSpec]]:
+    """Yields environments of suites whose policies are evaluated in this one, and what that is."""
+    wanted = spec.id, spec.gym_id, spec.kwargs, spec.wrappers
+    for listed in _listed_environments(suite):
+        own = EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated
+        if (own.id, own.gym_id, own.kwargs, own.wrappers) == wanted:
+            yield listed, own
 
 
 def find_references(spec: EnvironmentSpec, suite: str | None = None) -> ReferenceScores | None:
@@ -403,12 +412,9 @@ def find_references(spec: EnvironmentSpec, suite: str | None = None) -> Referenc
         spec: Environment of the evaluation.
         suite: Name or folder of the only suite to search; all bundled ones when `None`.
     """
-    for found in suites_of(suite):
-        for env_id, card in found.environments.items():
-            own = EnvironmentSpec.of_card(env_id, card).evaluated
-            same = (own.id, own.kwargs, own.wrappers) == (spec.id, spec.kwargs, spec.wrappers)
-            # A share of successes is a score only where success is measured as the card says.
-            same &= not card.scored_by_success or own.success == spec.success
-            if same and card.scale is not None:
-                return reference_scores(found, env_id, "bundled")
+    for listed, own in _evaluated_in(spec, suite):
+        # A share of successes is a score only where success is measured as the card says.
+        comparable = not listed.card.scored_by_success or own.success == spec.success
+        if comparable and listed.card.scale is not None:
+            return reference_scores(listed.suite, listed.env_id, "bundled")
     return None

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from support.short_suite import write_short_suite
 from typer.testing import CliRunner
 
@@ -51,6 +52,18 @@ def test_a_run_gives_its_own_result_again(runs):
     assert found["score"] == row["score"]
     assert (found["env"], found["episodes"]) == ("seals/CartPole-v0", 50)
     assert len(found["returns"]) == len(found["lengths"]) == 50
+
+
+def test_a_named_suite_scores_a_run_with_its_own_references(runs, tmp_path):
+    card = write_short_suite(tmp_path / "other", "seals/CartPole-v0") / "suite.yaml"
+    document = yaml.safe_load(card.read_text())
+    document["environments"]["seals/CartPole-v0"]["references"]["expert"]["mean"] = 250.0
+    card.write_text(yaml.safe_dump(document))
+    [row] = imitbench.results(runs).to_dict("records")
+    asked = row["run_id"], "--out", runs, "--env", "seals/CartPole-v0", "--suite", card.parent
+    found = measure(*asked)
+    assert found["returns"] == measure(row["run_id"], "--out", runs)["returns"]
+    assert found["references"]["expert"] == 250.0
 
 
 def test_a_folder_of_a_policy_needs_an_environment(runs):
