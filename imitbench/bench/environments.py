@@ -210,6 +210,18 @@ def make_packed_environments(spec: EnvironmentSpec, count: int, seeds: Sequence[
     return venv
 
 
+def time_limit_of(venv: VecEnv) -> int | None:
+    """Maximum length of episodes in steps, if there is one.
+
+    Tabular environments end at their horizon, without a registered limit.
+    """
+    spec = venv.get_attr("spec", 0)[0]
+    if spec is not None and spec.max_episode_steps is not None:
+        return int(spec.max_episode_steps)
+    horizon = getattr(venv.get_attr("unwrapped", 0)[0], "horizon", None)
+    return horizon if isinstance(horizon, int) else None
+
+
 def _resumable(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     from stable_baselines3.common.monitor import Monitor
 

@@ -24,7 +24,11 @@ from imitbench.algorithms.preference_comparisons import (
 )
 from imitbench.algorithms.preference_comparisons.agent_trainer import AgentPack
 from imitbench.bench.curve import EpisodeLog, SeedEpisodes, silent_logger
-from imitbench.bench.environments import make_packed_environments, make_training_environments
+from imitbench.bench.environments import (
+    make_packed_environments,
+    make_training_environments,
+    time_limit_of,
+)
 from imitbench.bench.learner import Callback, Checkpoint, Task, no_checkpoint
 from imitbench.bench.learners.learner_per_seed import LearnerPerSeed, check_packs
 from imitbench.bench.learners.preference_answers import (
@@ -304,9 +308,7 @@ class PreferenceComparisonsLearner(LearnerPerSeed):
 
     @property
     def _time_limit(self) -> int | None:
-        """Maximum episode length in steps, if there is one."""
-        spec = self._environments.get_attr("spec", 0)[0]
-        return None if spec is None else spec.max_episode_steps
+        return time_limit_of(self._environments)
 
     @property
     def _sampling(self) -> SamplingCost:

@@ -12,7 +12,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from imitbench.algorithms.drex import DREX, CloneOptions, even_noise
 from imitbench.algorithms.trex import TREX, ExtrapolationOptions, RewardExtrapolation
 from imitbench.bench.curve import pop_learned_return, silent_logger
-from imitbench.bench.environments import make_training_environments
+from imitbench.bench.environments import make_training_environments, time_limit_of
 from imitbench.bench.learner import Callback, Task
 from imitbench.bench.learners.bc import network_arguments
 from imitbench.bench.learners.preference_comparisons import make_reward_net
@@ -190,8 +190,7 @@ class DREXLearner(RankedRewardLearner):
 
     def _affordable(self, steps: int) -> tuple[int, int]:
         """Levels of noise, and trajectories of each, that take at most `steps`."""
-        spec = self.episodes.get_attr("spec", 0)[0]
-        longest = None if spec is None else spec.max_episode_steps
+        longest = time_limit_of(self.episodes)
         if longest is None:
             raise ValueError(
                 f"environment {self.task.environment.id} has no time limit, which planning of the "
