@@ -211,13 +211,21 @@ def _options_of(card: AlgorithmCard) -> list[str]:
 
 def _add_command(group: typer.Typer, path: str, name: str, card: AlgorithmCard) -> None:
     env = "seals/CliffWorld7x4-v0" if card.needs.tabular else "Pendulum-v1"
-    help_text = f"{card.title}: {card.summary}\n\nExample: imitbench train {path}{name} --env {env}"
+    help_text = f"{card.title}: {card.summary}\n\n"
+    if card.needs.supplement:  # hidden: nothing here can train it, and a call says what can
+        help_text += "Learns from a mixture, which only regimes of suites have.\n\n"
+        help_text += f"Example: imitbench run --algo {card.name} --env {env} --regime mixed"
+    else:
+        help_text += f"Example: imitbench train {path}{name} --env {env}"
     made = command_class(TrainingRequest, _options_of(card), algo=card.name)
-    group.command(name, cls=made, help=help_text)(train_one)
+    group.command(name, cls=made, help=help_text, hidden=card.needs.supplement)(train_one)
 
 
 def _make_app() -> typer.Typer:
-    """Returns the Typer group, with one command for each algorithm whose card is of a method."""
+    """Returns the Typer group, with one command for each algorithm whose card is of a method.
+
+    Those of methods that need a mixture are hidden.
+    """
     app = options.command_group(
         "Train one algorithm, with logs during training; `imitbench run` compares several."
     )

@@ -84,7 +84,7 @@ class TrainingRequest(OptionRecord):
         _Amount, Option("Maximum number of iterations [the suite's default budget].", metavar="N")
     ] = None
     total_comparisons: Annotated[
-        _Amount, Option("Number of compared pairs of fragments [1000].", metavar="N")
+        _Amount, Option("Number of compared pairs of fragments [from the card].", metavar="N")
     ] = None
     variable_horizon: Annotated[
         bool,

@@ -9,6 +9,7 @@ import time
 
 import gymnasium as gym
 import pytest
+from support.command_lines import root_command
 from typer.testing import CliRunner
 
 from imitbench.cards.plugins import find_algorithm
@@ -93,6 +94,32 @@ def test_chunks_longer_than_every_demonstration_are_one_line(tmp_path):
         call("act", "--env", "Pendulum-v1", "--set", "chunk=201", "--log-dir", tmp_path / "act")
     due = "chunk: 201 actions are more than the longest demonstration has; choose at most 200"
     assert str(refused.value) == due
+
+
+def test_methods_that_need_a_mixture_are_not_listed():
+    listed = {name for name, command in _training_commands().items() if not command.hidden}
+    assert {"bco", "drex"} <= listed
+    assert not {"bc-all", "demodice", "dwbc", "iswbc", "smodice", "trex"} & listed
+    with pytest.raises(InputError, match="use `imitbench run` with a --regime"):
+        call("trex", "--env", "Pendulum-v1")
+
+
+def test_the_help_of_a_method_that_needs_a_mixture_names_a_command_that_runs():
+    example = _training_commands()["trex"].help.split("Example: imitbench ")[1]
+    words = [*example.split(), "--seeds", "1", "--dry-run"]
+    assert CliRunner().invoke(app, words, standalone_mode=False).exception is None
+
+
+def _training_commands():
+    return root_command().commands["train"].commands
+
+
+@pytest.mark.parametrize("name", ["pebble", "cpl", "preferences"])
+def test_the_number_of_comparisons_is_that_of_the_card(name):
+    [option] = [
+        each for each in _training_commands()[name].params if each.name == "total_comparisons"
+    ]
+    assert option.help.endswith("[from the card].")
 
 
 SMALL_PPO = ("--set", "n_envs=2", "--set", "n_steps=100", "--set", "n_epochs=1")
