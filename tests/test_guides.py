@@ -21,6 +21,7 @@ from support.evaluation import short_evaluation, short_training
 from support.plain_sets import write_lerobot
 from typer.testing import CliRunner
 
+from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli.main import app
 from imitbench.data.sources import open_trajectories
 from imitbench.data.trajectories import TrajectoryWithRew
@@ -73,6 +74,12 @@ def test_the_programs_of_the_page_on_off_policy_methods_run(tmp_path, monkeypatc
     ant, *others = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
     assert ant < 0.005
     assert [f"{bound(others):.2f}" for bound in (min, max)] == ["0.37", "0.49"]  # as the page says
+
+
+def test_the_page_on_speed_names_every_method_that_trains_several_seeds_as_one_network():
+    section = text_of("devices.md").split("\n## Several seeds as one network\n")[1]
+    named = set(re.findall(r"`([a-z_]+)`", section.split("`--pack N`")[0]))
+    assert named == {name for name in algorithm_names() if load_algorithm(name).packs}
 
 
 def test_the_guide_names_every_column():
