@@ -58,7 +58,7 @@ DemoEvery = Annotated[
 Regime = Annotated[
     str | None,
     option(
-        "--regime", "Regime of the suite, such as full or few: how many demonstrations.", "NAME"
+        "--regime", "Regime of the suite: what methods see, such as full, few or mixed.", "NAME"
     ),
 ]
 Actions = Annotated[
