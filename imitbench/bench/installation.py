@@ -96,6 +96,7 @@ def _suite(name: str) -> str:
         except InputError as error:
             return f"optional: {error}"
     root = artifacts.source_root("bundled", suite.origin.folder)
+    bundled = False
     for env_id, card in suite.environments.items():
         make_environment(EnvironmentSpec.of_card(env_id, card)).close()
         if card.expert is not None:
@@ -103,5 +104,10 @@ def _suite(name: str) -> str:
         demos = artifacts.locate_artifact(root, "demos", "bundled", card, name)
         if card.minari is None or demos.folder.is_dir():
             artifacts.pin_demos(demos, card.demos.trajectories, None)
+            bundled = True
     number = len(suite.environments)
-    return f"{number} environment{'s' * (number != 1)}, bundled experts and demonstrations present"
+    environments = f"{number} environment{'s' * (number != 1)}"
+    if not bundled:
+        fetch = f"imitbench prefetch --suite {name} --source minari"
+        return f"{environments}; nothing is bundled: `{fetch}` fetches sets of Minari"
+    return f"{environments}, bundled experts and demonstrations present"
