@@ -112,7 +112,7 @@ def import_arrays(
 def import_human_preferences(
     folder: Annotated[Path, argument("DIR", "Folder of label files, or of several tasks.")],
     data: Annotated[
-        Path | None, option("--data", "The labelled D4RL data set.", "FILE.hdf5", dir_okay=False)
+        Path | None, option("--data", "The labeled D4RL data set.", "FILE.hdf5", dir_okay=False)
     ] = None,
     to: Annotated[
         Path | None, option("--to", "Folder of the new data set.", "OUT", file_okay=False)

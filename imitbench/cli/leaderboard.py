@@ -182,7 +182,7 @@ def build_site(
             completion.results_locations,
         ),
     ] = options.DEFAULT_RESULTS,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
+    title: Annotated[str, option("--title", "Title of the site.", "TEXT")] = "Leaderboard",
     external: Annotated[
         bool, option("--external", "Also show imported results, without ranks.")
     ] = False,

@@ -59,7 +59,7 @@ def take_in(
         ),
     ] = [],  # noqa: B006 (typer copies it)
     jobs: Jobs = 1,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
+    title: Annotated[str, option("--title", "Title of the site.", "TEXT")] = "Leaderboard",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
     quiet: options.Quiet = False,

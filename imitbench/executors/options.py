@@ -18,7 +18,11 @@ CHECKPOINT_S = 600.0
 CheckpointInterval = Annotated[
     float,
     Field(ge=0.0),
-    Option("Between checkpoints, from which runs resume.", keyword="checkpoint_minutes", unit=60.0),
+    Option(
+        "Minutes between checkpoints, from which runs resume.",
+        keyword="checkpoint_minutes",
+        unit=60.0,
+    ),
 ]
 Device = Annotated[
     str,

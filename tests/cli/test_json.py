@@ -51,7 +51,8 @@ def test_every_command_has_json(name):
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name])
 def test_every_command_has_an_example(name):
-    example = OTHER_EXAMPLES.get(name, name)
+    # What is hidden explains which other command to call.
+    example = "run --algo" if COMMANDS[name].hidden else OTHER_EXAMPLES.get(name, name)
     assert f"Example: imitbench {example}" in " ".join(COMMANDS[name].help.split())
 
 
@@ -125,3 +126,9 @@ def test_resume_has_the_same_keys_whether_or_not_something_is_missing(tmp_path):
 def test_numbers_that_json_lacks_are_null(capsys):
     print_json({"scores": [1.0, math.nan, math.inf, -math.inf]})
     assert json.loads(capsys.readouterr().out) == {"scores": [1.0, None, None, None]}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_says_what_it_is(name):
+    silent = [each.opts[0] for each in COMMANDS[name].params if not each.help]
+    assert not silent
