@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,7 +138,7 @@ class EpisodeStore:
         """Stores an episode; when this returns, it is on disk.
 
         Raises:
-            InputError: It does not fit to the earlier ones.
+            InputError: It does not fit to the earlier ones; the folder is as before.
             OSError: It cannot be written; the folder is as before.
         """
         table = _table(episode, record)
@@ -147,9 +148,14 @@ class EpisodeStore:
         path = self.folder / "data" / f"train-{number:05d}.parquet"
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, **PARQUET_OPTIONS)
-        atomic_write_bytes(path, sink.getvalue().to_pybytes())
-        self._remember(path, record)
-        self._write_card()
+        try:
+            atomic_write_bytes(path, sink.getvalue().to_pybytes())
+            self._remember(path, record)
+        except BaseException:  # the person is told that nothing was stored
+            path.unlink(missing_ok=True)
+            raise
+        with suppress(OSError):  # the episode is kept; the next one or the next start writes it
+            self._write_card()
 
     def _read(self, env: str, kwargs: dict[str, Any]) -> None:
         """Reads what is there, and removes what a killed process left."""

@@ -1,14 +1,18 @@
 """The folder of recorded episodes is a data set at any moment."""
 
+import errno
 import shutil
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.recording import UNEVEN, act, session_in, store_of, task_of
+from support.recording import UNEVEN, Point, act, session_in, store_of, task_of
 
 from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.sources import open_trajectories
 from imitbench.errors import InputError
+from imitbench.recording import episode_store
+from imitbench.recording.session import NotNowError
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +97,30 @@ def test_a_folder_without_episodes_is_not_left_behind(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"--to .*file: cannot be written"):
         store_of(tmp_path / "file", task_of())
+
+
+def test_an_episode_whose_card_cannot_be_written_is_kept_once(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with session_in(tmp_path / "to") as (session, store):
+        act(session, 3)
+        with monkeypatch.context() as disk:
+            disk.setattr(episode_store, "atomic_write_text", full)
+            assert session.perform("keep") == "Episode 1 of 3 kept."
+        act(session, 4)
+        session.perform("keep")
+        assert [len(episode) for episode in open_trajectories(store.folder)] == [3, 4]
+    assert "| trajectories | 2 |" in (tmp_path / "to" / "README.md").read_text()
+
+
+def test_an_episode_that_does_not_fit_is_not_left_in_the_folder(folder, monkeypatch):
+    with session_in(folder) as (session, store):
+        monkeypatch.setattr(Point, "_observe", lambda _: np.zeros(3))
+        session.perform("discard")
+        act(session, 3)
+        with pytest.raises(NotNowError, match="observations are float64"):
+            session.perform("keep")
+        assert len(store) == 2
+    store_of(folder, task_of()).close()
+    assert len(open_trajectories(folder)) == 2
