@@ -189,6 +189,8 @@ def _suite_sections(
         unknown = (row for row in runs or shown if not math.isfinite(row.score_likely))
         lacking = next(((row.algo, row.env) for row in unknown), None)
         ways, why = ways_of_acting(lacking, method.acting)
+        counted = _ordered(ranked, shown, environments)
+        ids = {row.run_id for row in counted}
         sampled_only = [f"Only sampled actions are compared: {why}."] if why else []
         sections.append(
             Section(
@@ -197,10 +199,8 @@ def _suite_sections(
                 algorithms=ranked,
                 references=tuple(inside),
                 notes=(*section_notes(ranked, shown, inside), *sampled_only),
-                measured=summarize_measures(
-                    [row for row in measures if is_in_group(row, conditions)]
-                ),
-                runs=_ordered(ranked, shown, environments),
+                measured=summarize_measures([row for row in measures if row.run_id in ids]),
+                runs=counted,
                 extra=extra_tables(
                     ranked,
                     inside,

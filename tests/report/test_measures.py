@@ -100,3 +100,27 @@ def test_measurements_are_shown_and_explained(report):
 def test_without_measurements_there_is_no_table(make_score):
     markdown = render_markdown(build_report([make_score("bc", "CartPole", 0, 1.0)], [], []))
     assert "Further measurements" not in markdown
+
+
+def test_anchors_are_measured_by_the_runs_that_a_section_shows(make_score, make_measure):
+    runs = [
+        (algo, env, seed, {"budget": budget, "source": source})
+        for env in ("CartPole", "Pendulum")
+        for algo, source in (("random", None), ("expert", "bundled"), ("expert", "path:x"))
+        for seed in range(2)
+        for budget in ("quick", "full")
+    ]
+    ids = [f"{number:012x}" for number in range(len(runs))]
+    rows = [make_score("bc", "CartPole", seed, 400.0) for seed in range(2)]
+    rows += [
+        make_score(algo, env, seed, 1.0, run_id=run_id, **more)
+        for (algo, env, seed, more), run_id in zip(runs, ids, strict=True)
+    ]
+    measures = [
+        make_measure(algo, env, seed, "end_distance", 1.0, run_id=run_id, **more)
+        for (algo, env, seed, more), run_id in zip(runs, ids, strict=True)
+    ]
+    (section,) = build_report(rows, [], [], measures, replicates=200).sections
+    assert [(one.environment, one.algorithm, one.runs) for one in section.measured] == [
+        (env, algo, 2) for env in section.environments for algo in ("expert", "random")
+    ]
