@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 from support import shown_results
+from support.boards import scored_by
 from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
@@ -223,6 +224,19 @@ def test_published_results_without_curves_have_none(tmp_path, board):
     found = build_board(find_results(tmp_path / "results"), title="Board", replicates=300)
     entries = [e for table in payload(found, "classic")["tables"] for e in table["entries"]]
     assert {entry["curves"] for entry in entries} == {None}
+
+
+def test_returns_are_no_scores_where_success_is(board):
+    other = scored_by(board, "success")
+    entries = [e for table in payload(other, "classic")["tables"] for e in table["entries"]]
+    assert {entry["curves"] for entry in entries} == {None}
+    page = render_head_to_head(other, "classic")
+    assert "Scores are shares of successful episodes." in page
+    assert 'data-zero="no success" data-one="success in every episode"' in page
+    assert "Score 0 is the random reference" not in page
+    usual = render_head_to_head(board, "classic")
+    assert "Score 0 is the random reference, score 1 the expert." in usual
+    assert 'data-zero="random" data-one="expert"' in usual
 
 
 def test_the_page_is_deterministic_and_names_cannot_end_its_data(board):

@@ -2,6 +2,7 @@
 
 import pytest
 from huggingface_hub.repocard_data import model_index_to_eval_results
+from support.boards import scored_by
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
@@ -34,6 +35,21 @@ def test_the_library_of_the_hub_reads_the_numbers_of_the_board(board, tmp_path):
     assert {each.source_url for each in results} == {"https://board.example/"}
     assert {each.verified for each in results} == {None}
     assert all("not checked" in each.task_name for each in results)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("expert", "0 is random and 1 the expert"),
+        ("demonstrations", "0 is random and 1 the demonstrations"),
+        ("success", "the share of successful episodes"),
+    ],
+)
+def test_a_score_says_what_it_is(board, kind, said):
+    index = evaluation_results(scored_by(board, kind), "bc")
+    metrics = [metric for result in index[0]["results"] for metric in result["metrics"]]
+    names = {metric["name"] for metric in metrics if metric["type"] == "score"}
+    assert names == {f"mean score; {said}"}
 
 
 def test_the_rest_of_a_card_stays(board, tmp_path):

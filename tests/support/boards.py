@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from imitbench.published.results_sources import find_results
@@ -17,6 +18,32 @@ def build(results, site, **options):
     )  # fmt: skip
     write_site(board, site, results=[results])
     return board
+
+
+def scored_by(board, score_one):
+    """Returns the board as if scores were of another kind."""
+
+    def changed(run):
+        result = run.run.result
+        references = result.references.model_copy(update={"score_one": score_one})
+        result = result.model_copy(update={"references": references})
+        return replace(run, run=replace(run.run, result=result))
+
+    sections = [
+        replace(
+            part,
+            section=replace(
+                part.section,
+                references=tuple(
+                    row.model_copy(update={"score_one": score_one})
+                    for row in part.section.references
+                ),
+            ),
+            rows=tuple(replace(row, runs=tuple(map(changed, row.runs))) for row in part.rows),
+        )
+        for part in board.sections
+    ]
+    return replace(board, sections=tuple(sections))
 
 
 class Links(HTMLParser):

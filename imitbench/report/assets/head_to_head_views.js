@@ -1,6 +1,7 @@
 // What the page of comparisons shows of chosen methods; all numbers are in its data.
 const VERDICTS = { 1: "better", "-1": "worse", 0: "undecided" };
-const ANCHORS = [{ at: 0, name: "random" }, { at: 1, name: document.getElementById("scale").dataset.one }];
+const scaleNames = document.getElementById("scale").dataset;
+const ANCHORS = [{ at: 0, name: scaleNames.zero }, { at: 1, name: scaleNames.one }];
 
 function signed(value, digits = 3) {
   return value === null ? "n/a" : `${value > 0 ? "+" : ""}${fixed(value, digits)}`;

@@ -118,7 +118,6 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
     """Returns the elements for the drawings, with what a reader must know about each."""
     method = board.method
     level = f"{method.level:.0%}"
-    owners = text.score_one_owner({kind for part in parts for kind in part.section.score_one})
     most = max((len(compared_rows(part)) for part in parts), default=0)
     drawn = _replicates(most, method)
     views = [
@@ -150,7 +149,8 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "Learning curves",
             "Mean score of training episodes over the seeds whose learning curves are published, "
             f"with pointwise {level} t intervals. Training episodes explore, so a curve may end "
-            "below the final score.",
+            "below the final score. Curves are of returns: where success is the score, none is "
+            "shown.",
         ),
         (
             "environments",
@@ -172,7 +172,6 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
             "other one beats at their cost or less.",
         ),
     ]
-    scale = f"Score 0 is the random reference, score 1 the {owners}. {method.failed_runs.statement}"
     blocks = [
         block(
             name,
@@ -182,10 +181,18 @@ def _views(board: Board, parts: list[BoardSection]) -> list[Markup]:
         )
         for name, title, caption in views
     ]
-    return [
-        tag("div", *blocks, class_="views"),
-        tag("p", scale, class_="said", id="scale", data_one=owners),
-    ]
+    return [tag("div", *blocks, class_="views"), _scale(parts, method)]
+
+
+def _scale(parts: list[BoardSection], method: StatisticsSettings) -> Markup:
+    """Returns what the scores 0 and 1 are; drawings take their names from it."""
+    kinds = {kind for part in parts for kind in part.section.score_one}
+    zero, one = "random", text.score_one_owner(kinds)
+    said = f"Score 0 is the random reference, score 1 the {one}."
+    if kinds == {"success"}:
+        zero, said = "no success", "Scores are shares of successful episodes."
+    said = f"{said} {method.failed_runs.statement}"
+    return tag("p", said, class_="said", id="scale", data_zero=zero, data_one=one)
 
 
 def payload(board: Board, suite: str) -> dict[str, Any]:
@@ -411,9 +418,14 @@ def _curves(row: BoardRow, part: BoardSection, level: float) -> dict[str, Any] |
 
 
 def score_curve(run: BoardRun) -> ScoreCurve | None:
-    """Returns a run's scores during training; `None` without a published curve of returns."""
+    """Returns a run's scores during training; `None` without a published curve of returns.
+
+    Curves have no shares of successes, so `None` where these are the scores, too.
+    """
     curve, result = run.run.curve, run.run.result
     if curve is None or result is None or not curve.has_returns:
+        return None
+    if result.references.score_one == "success":
         return None
     scores = np.array([result.references.score(value) for value in curve.values.tolist()])
     return ScoreCurve(curve.steps.astype(np.float64), scores) if np.isfinite(scores).all() else None

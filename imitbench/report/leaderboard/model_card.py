@@ -75,7 +75,11 @@ def _metrics(entry: OnBoard, env: str) -> list[dict[str, Any]]:
         )
     score = finite(cell.score)
     if score is not None:
-        name = "mean score; 0 is random and 1 the expert"
+        kinds = {row.score_one for row in entry.part.section.references if row.env == env}
+        what = f"0 is random and 1 the {text.score_one_owner(kinds)}"
+        if kinds == {"success"}:
+            what = "the share of successful episodes"
+        name = f"mean score; {what}"
         found.append({"metric_type": "score", "metric_name": name, "metric_value": round(score, 4)})
     return found
 
