@@ -514,7 +514,10 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def _reference_lines(axes: Axes, section: Section, environment: str) -> dict[str, Line2D]:
-    """Draws the returns of the scores 0 and 1, if the runs have one version of them."""
+    """Draws the returns of the scores 0 and 1, if the runs have one version of them.
+
+    Where success is the score, these are shares of episodes, and no returns.
+    """
     found = {
         (row.random, row.expert, row.score_one)
         for row in section.references
@@ -523,6 +526,8 @@ def _reference_lines(axes: Axes, section: Section, environment: str) -> dict[str
     if len(found) != 1:
         return {}
     [(random, expert, kind)] = found
+    if kind == "success":
+        return {}
     top = text.score_one_owner([kind])
     return {
         "random": axes.axhline(random, color=GRAY, linestyle=(0, (1, 2)), linewidth=1.0, zorder=0),

@@ -6,6 +6,7 @@ from support.pages import ODD, write_report
 from support.shown_results import SKILLS
 
 from imitbench.report.html_page import render_html
+from imitbench.report.tables import build_report
 from imitbench.store.run_details import MetricCurve, ReportDetails
 
 pytestmark = pytest.mark.browser
@@ -194,6 +195,19 @@ def test_a_report_without_details_opens_too(opened, report, rows, tmp_path):
         assert watched.page.locator("dialog dl").count() == 1
         shown = environment.locator("figure").count()
         assert shown == (0 if details is None else 1)
+
+
+def test_shares_of_successes_are_no_lines_among_returns(opened, rows, references, tmp_path):
+    path = tmp_path / "report.html"
+    scored = [row.model_copy(update={"score_one": "success"}) for row in references]
+    curves = {rows[0].run_id: {"rollout/return_mean": MetricCurve((5, 9), (20.0, 90.0), 2)}}
+    report = build_report(rows, [], scored, replicates=200)
+    path.write_text(render_html(report, ReportDetails(curves=curves)), encoding="utf-8")
+    environment = drill_into(opened(path), "CartPole")
+    assert environment.locator("svg[role=img] > title", has_text="return_mean").count() == 1
+    said = environment.text_content()
+    assert "scores are shares of successful episodes" in said
+    assert "score 1 (success)" not in said
 
 
 def test_the_reward_board_has_its_own_link_and_figure(opened):

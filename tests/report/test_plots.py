@@ -2,6 +2,7 @@
 
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from support.shown_results import write_results
@@ -78,6 +79,25 @@ def test_figures_name_what_they_show_and_how_it_was_made(drawn):
     assert "share of runs above τ" in texts(profiles)
     assert "dagger > gail" in texts(improvement)
     assert {"Pendulum-v1", "seals/CartPole-v0", "rollout/return_mean"} <= set(texts(curves))
+
+
+def test_lines_for_scores_are_drawn_among_returns_unless_success_is_the_score(
+    shown, drawn, tmp_path
+):
+    report, details = shown
+    assert {"random", "expert"} <= set(texts(drawn[-1]))
+    scored = [
+        replace(
+            section,
+            references=tuple(
+                row.model_copy(update={"score_one": "success"}) for row in section.references
+            ),
+        )
+        for section in report.sections
+    ]
+    other = replace(report, sections=tuple(scored))
+    [curves] = write_plots(other, details, tmp_path, "svg", ["curve-rollout*"])
+    assert not {"random", "success in every episode"} & set(texts(curves))
 
 
 def test_the_same_results_give_the_same_files(shown, drawn, tmp_path):

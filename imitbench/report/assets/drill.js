@@ -65,6 +65,7 @@ function referenceLines({ references }) {
   const known = new Set(references.map(({ random, expert }) => `${random} ${expert}`));
   if (known.size !== 1) return [];
   const [{ random, expert, score_one: one = "expert" }] = references;
+  if (one === "success") return []; // they are shares of episodes, not returns
   return [[one === "expert" ? "expert" : `score 1 (${one})`, expert], ["random", random]];
 }
 
@@ -97,7 +98,7 @@ function runTable(environment, runs) {
     return h("tr", { "data-run": run.id }, ...cells, h("td", {}, button));
   });
   const references = environment.references.map(
-    ({ version, random, expert, score_one: one = "expert" }) => `version ${version}: random ${rawText(random)}, ${one === "expert" ? "expert" : `score 1 (${one})`} ${rawText(expert)}`);
+    ({ version, random, expert, score_one: one = "expert" }) => one === "success" ? `version ${version}: scores are shares of successful episodes` : `version ${version}: random ${rawText(random)}, ${one === "expert" ? "expert" : `score 1 (${one})`} ${rawText(expert)}`);
   const protocols = new Set(runs.filter((run) => run.spec).map((run) => run.spec.protocol.episodes));
   const episodes = protocols.size === 1 ? `${[...protocols][0]} episodes of the stochastic policy. ` : "";
   const caption = `One row for each run; raw returns are means over ${episodes || "evaluation episodes. "}References, ${references.join("; ") || "not recorded"}.`;
