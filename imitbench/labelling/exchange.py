@@ -233,14 +233,24 @@ def import_answers(labels: LabelSet, store: AnswerStore, source: Path, annotator
             f"{source}: has no answer to a pair of {labels.folder}; name answers to this set"
         )
     known, added = store.keys(), []
+    given = {_what(answer) for answer in store.answers()}
     for name, answer in own:
         key = _import_key(name, answer)
         if key not in known:
             known.add(key)
-            person = store.annotator(name)
-            added.append(replace(answer, key=key, annotator=person.number))
+            moved = replace(answer, key=key, annotator=store.annotator(name).number)
+            if moved.purpose == "new" and labels.pairs[moved.pair].expected is not None:
+                moved = replace(moved, purpose="obvious")  # lines do not say it
+            if _what(moved) not in given:
+                added.append(moved)
     store.add(added)
     return len(added)
+
+
+def _what(answer: GivenAnswer) -> tuple[object, ...]:
+    """What an answer that was given on the page has in common with an export of it."""
+    preference = None if answer.choice == "skip" else answer.preference
+    return answer.annotator, answer.pair, answer.purpose, preference
 
 
 def _import_key(name: str, answer: GivenAnswer) -> str:

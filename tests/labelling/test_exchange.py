@@ -11,6 +11,7 @@ from imitbench.algorithms.preference_comparisons.dataset import PreferenceDatase
 from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, AnswerFile
 from imitbench.data.preference_table import read_preferences
 from imitbench.errors import InputError
+from imitbench.labelling.agreement import agreement
 from imitbench.labelling.answers import AnswerStore, GivenAnswer
 from imitbench.labelling.exchange import (
     CARD_FILE,
@@ -145,6 +146,31 @@ def test_exports_are_imported_once(labels, store, tmp_path):
     expected = [(row.pair, row.preference) for row in preference_rows(labels, store)]
     assert [(row.pair, row.preference) for row in preference_rows(again, fresh)] == expected
     assert fresh.answered(fresh.annotator("annotator-1").number) == 0  # places stay free
+    fresh.close()
+
+
+@pytest.mark.parametrize("name", ["out", "out.jsonl"])
+def test_an_export_adds_nothing_to_its_own_set(labels, store, tmp_path, name):
+    give(labels, store, "Ada", 23)
+    give(labels, store, "Bob", 9, lambda _: "skip")
+    export(labels, store, tmp_path / name, names=True)
+    before = summaries(labels, store)
+    assert import_answers(labels, store, tmp_path / name, "x") == 0
+    assert summaries(labels, store) == before
+
+
+def test_lines_about_obvious_pairs_measure_attention(labels, store, tmp_path):
+    give(labels, store, "Ada", 23)
+    give(labels, store, "Bob", 23)
+    export(labels, store, tmp_path / "out.jsonl")
+    again = LabelSet(write_small_set(tmp_path / "again", pairs=20, obvious=1))
+    fresh = AnswerStore(again.answers_path, again.set_id)
+    assert import_answers(again, fresh, tmp_path / "out.jsonl", "x") == 42
+    assert [(found.answers, found.obvious, found.sane) for _, found in summaries(again, fresh)] == [
+        (21, 1, 1), (21, 1, 1),
+    ]  # fmt: skip
+    assert agreement(fresh.answers()).units == 20
+    assert import_answers(again, fresh, tmp_path / "out.jsonl", "x") == 0
     fresh.close()
 
 
