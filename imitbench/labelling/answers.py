@@ -57,7 +57,7 @@ _SAME = ("annotator", "position", "pair", "choice")
 """What two answers of the same key must share."""
 _NAMED = ("number", "name", "token", "stream")
 _BUSY_S = 20.0
-_LONGEST_NAME = 80
+LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -301,9 +301,9 @@ def check_name(name: str) -> str:
         InputError: It is empty, too long, or has control characters.
     """
     clean = " ".join(name.split())
-    if not clean or len(clean) > _LONGEST_NAME or not clean.isprintable():
+    if not clean or len(clean) > LONGEST_NAME or not clean.isprintable():
         raise InputError(
-            f"annotator {one_line(name, 40)!r}: choose a name of 1 to {_LONGEST_NAME} printable "
+            f"annotator {one_line(name, 40)!r}: choose a name of 1 to {LONGEST_NAME} printable "
             "characters"
         )
     return clean

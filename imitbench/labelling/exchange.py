@@ -27,7 +27,13 @@ from imitbench.data.preference_table import (
 from imitbench.data.types import TrajectoryWithRewPair
 from imitbench.errors import InputError
 from imitbench.labelling.agreement import Alpha, AnnotatorSummary, agreement, summarize
-from imitbench.labelling.answers import Annotator, AnswerStore, GivenAnswer, Purpose
+from imitbench.labelling.answers import (
+    LONGEST_NAME,
+    Annotator,
+    AnswerStore,
+    GivenAnswer,
+    Purpose,
+)
 from imitbench.labelling.label_set import LabelSet
 from imitbench.untrusted import gate
 from imitbench.untrusted.files import read_content
@@ -377,7 +383,8 @@ def _match_people(store: AnswerStore, others: Sequence[Annotator]) -> dict[int, 
         if person.token not in by_token:
             name, count = person.name, 2
             while name.casefold() in names:
-                name, count = f"{person.name} ({count})", count + 1
+                mark = f" ({count})"
+                name, count = person.name[: LONGEST_NAME - len(mark)].rstrip() + mark, count + 1
             names.add(name.casefold())
             token = person.token or secrets.token_urlsafe(18)
             by_token[person.token] = store.add_annotator(name, token, person.stream).number

@@ -226,6 +226,22 @@ def test_copies_are_merged_once_and_people_of_one_name_stay_apart(labels, store,
         merge(labels, store, labels.folder)
 
 
+def test_merged_people_of_one_long_name_can_be_read_again(labels, store, tmp_path):
+    name = "Ada " * 19 + "Adam"  # as long as names may be
+    give(labels, store, name, 2)
+    copy = LabelSet(write_small_set(tmp_path / "copy", pairs=20, obvious=1))
+    for count in range(2):
+        copy.answers_path.unlink(missing_ok=True)
+        elsewhere = AnswerStore(copy.answers_path, copy.set_id)
+        give(copy, elsewhere, name, 3)
+        elsewhere.close()
+        assert merge(labels, store, copy.folder) == 3, count
+    again = AnswerStore(labels.answers_path, labels.set_id)
+    names = [person.name for person in again.annotators()]
+    assert names == [name, "Ada " * 19 + "(2)", "Ada " * 19 + "(3)"]
+    again.close()
+
+
 def test_a_set_without_answers_has_nothing_to_export(labels, store, tmp_path):
     with pytest.raises(InputError, match="has no answers yet"):
         export(labels, store, tmp_path / "out")
