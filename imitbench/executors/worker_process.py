@@ -101,10 +101,14 @@ class WorkerProcess:
         Returns:
             `finished`, also when runs failed or crashed their worker, which is then recorded;
             `stopped` when this or another process requested a stop; `died` when a crash could
-            not be recorded.
+            not be recorded, or no process can be started.
         """
         while True:
-            death = self._attempt(job)
+            try:
+                death = self._attempt(job)
+            except OSError as error:  # for example too many open files
+                self._abandon()
+                return JobEvent(job, "died", f"no worker can be started: {error}")
             if death is None:
                 if self._fresh:
                     self.close()
@@ -145,6 +149,13 @@ class WorkerProcess:
         if self._errors is not None:
             self._errors.close()
             self._errors = None
+
+    def _abandon(self) -> None:
+        """Ends a process that cannot be followed."""
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self.close()
 
     def _attempt(self, job: Path) -> _WorkerDeath | None:
         """Passes the job to a process; returns how it ended if it gave no answer."""

@@ -1,5 +1,6 @@
 """Worker processes are started one after another until the job is done or stopped."""
 
+import errno
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import psutil
 import pytest
 from support.workers import ModuleWorker
 
+from imitbench.executors.local import LocalExecutor
 from imitbench.executors.worker_process import WorkerProcess, memory_above
 
 # A fake worker: jobs are programs; its crashes are recorded in a file next to the job.
@@ -217,3 +219,34 @@ def test_memory_is_measured_with_children_and_shared_pages_count_once():
         assert memory_above(parent.pid, used + 2**28) is None
         print(file=parent.stdin, flush=True)
     assert memory_above(child, 1) is None  # gone
+
+
+@pytest.mark.parametrize("part", ["subprocess.Popen", "selectors.DefaultSelector"])
+def test_a_process_that_cannot_be_started_or_followed_is_told(worker, job, monkeypatch, part):
+    def none_left(*_, **__):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    started = worker()
+    with monkeypatch.context() as limit:
+        limit.setattr(part, none_left)
+        event = started.serve(job("pass"))
+    assert event.kind == "died"
+    assert event.detail == "no worker can be started: [Errno 24] Too many open files"
+    assert started.serve(job("pass", "b")).kind == "finished"
+    started.close()
+
+
+def test_a_pool_whose_workers_cannot_be_started_does_not_wait_for_them(job, monkeypatch):
+    def none_left(*_, **__):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", none_left)
+    executor = LocalExecutor(ModuleWorker("stand_in_process"), 1)
+    executor.submit([job("pass")])
+    events = []
+    for _ in range(600):
+        events += executor.poll(0.1)
+        if len(events) == 2:
+            break
+    executor.close()
+    assert [event.kind for event in events] == ["started", "died"]
