@@ -18,6 +18,7 @@ from imitbench.cli.options import argument, option
 from imitbench.cli.output import count, make_notifier, note, print_json, print_table, progress_bar
 from imitbench.cli.push import push_preferences
 from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 from imitbench.util.torch_startup import start_torch
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from imitbench.labelling.queue import LabelQueue
 
 _DEFAULT_COMMAND = "open"
+_DEFAULT_GOAL = 20
 
 
 class _LabelGroup(TyperGroup):
@@ -114,7 +116,7 @@ def open_page(
     length: Annotated[int | None, option("--length", "Steps of each clip [50].", min=1)] = None,
     seed: Annotated[int, option("--seed", "Seed of the set.", min=0)] = 0,
     question: _Question = None,
-    goal: _Goal = 20,
+    goal: _Goal = _DEFAULT_GOAL,
     to: _To = None,
     make_only: _MakeOnly = False,
     queue: _Queue = False,
@@ -149,7 +151,7 @@ def open_page(
                 f"{folder}: is the queue of a training, whose pairs are shown; leave out "
                 f"{' and '.join(wrong)}"
             )
-        _show_queue(folder, (env, suite), question, goal, page)
+        _show_queue(folder, (env, suite), question, goal if "goal" in typed else None, page)
         return
     if folder is not None and (wrong := [typed[name] for name in typed if name in _OF_NO_SET]):
         raise InputError(
@@ -282,7 +284,11 @@ class _Page:
 
 
 def _show_queue(
-    folder: Path, env: tuple[str | None, str | None], question: str | None, goal: int, page: _Page
+    folder: Path,
+    env: tuple[str | None, str | None],
+    question: str | None,
+    goal: int | None,
+    page: _Page,
 ) -> None:
     """Shows the pairs of a running training, as they come."""
     from imitbench.experts.lookup import find_environment_if_named
@@ -291,13 +297,24 @@ def _show_queue(
     from imitbench.labelling.queue import LabelQueue, queue_growing
 
     painter = FragmentPainter(find_environment_if_named(*env))
-    if not page.quiet and not painter.rendered:
-        note(
-            "clips are traces of the observations; "
-            + ("its states cannot be rendered" if env[0] else "add --env ID to render them")
-        )
-    labels = LabelQueue(folder, painter, question=question or DEFAULT_QUESTION, goal=goal)
     try:
+        labels = LabelQueue(
+            folder, painter, question=question or DEFAULT_QUESTION, goal=goal or _DEFAULT_GOAL
+        )
+        kept = labels.header
+        for flag, given, stays in (
+            ("--question", question, kept.question), ("--goal", goal, kept.goal)
+        ):  # fmt: skip
+            if given not in (None, stays):
+                raise InputError(
+                    f"{folder}: was first opened with {flag} {one_line(stays, 60)}, which stays; "
+                    f"leave out {flag}"
+                )
+        if not page.quiet and not painter.rendered:
+            note(
+                "clips are traces of the observations; "
+                + ("its states cannot be rendered" if env[0] else "add --env ID to render them")
+            )
         _serve(labels, page, queue_growing(labels, note))
     finally:
         painter.close()

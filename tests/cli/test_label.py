@@ -13,7 +13,9 @@ from support.labelling import PageClient, make_fragments, write_small_set
 
 from imitbench.algorithms.preference_comparisons.answer_queue import QueueGatherer
 from imitbench.labelling.answers import AnswerStore
+from imitbench.labelling.clips import FragmentPainter
 from imitbench.labelling.label_set import LabelSet
+from imitbench.labelling.queue import LabelQueue
 
 
 @pytest.fixture
@@ -146,6 +148,20 @@ def test_the_pairs_of_a_training_are_shown_and_answered(tmp_path):
 def test_a_queue_that_nobody_opened_is_told(refused, tmp_path, arguments, told):
     QueueGatherer(tmp_path, wait=False, timeout_s=1)._ask([tuple(make_fragments(2))])
     assert told in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["--question", "Why?"], "first opened with --question Which?, which stays; leave out"),
+        (["--goal", "20"], "first opened with --goal 5, which stays; leave out --goal"),
+        (["--question", "Which?", "--goal", "6"], "first opened with --goal 5, which stays"),
+    ],
+    ids=["question", "goal", "both"],
+)
+def test_other_texts_for_an_opened_queue_are_refused(refused, tmp_path, texts, told):
+    LabelQueue(tmp_path / "queue", FragmentPainter(None), question="Which?", goal=5)
+    assert told in refused("label", "queue", *texts, "--no-browser", "--port", "0")
 
 
 @pytest.mark.parametrize("source", [("--env", "Pendulum-v1"), ("queue", "--queue")], ids=" ".join)
