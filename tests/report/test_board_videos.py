@@ -44,6 +44,22 @@ def test_videos_of_median_and_worst_runs_are_included_when_asked(tmp_path, runs)
     assert "media-src" not in other
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_folder_with_all_videos_lacks_none(tmp_path, seeds):
+    write_results(tmp_path / "runs", seeds=seeds, failing=())
+    board = build_board(find_results(tmp_path / "runs"), title="Board", replicates=50)
+    films = tmp_path / "films"
+    films.mkdir()
+    for entry in board.rows:
+        for run in entry.row.runs:
+            (films / f"{run.run.spec.run_id}.mp4").write_bytes(b"\0\0\0\x18ftypmp42")
+    assert choose_videos(board, films).notes == ()
+    unused = next(iter(choose_videos(board, films).shown.values()))
+    unused.file.unlink()
+    needed = min(seeds, 2) * 4 * 3
+    assert choose_videos(board, films).notes == (f"{films}: 1 of {needed} videos are missing",)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(b"<html>", "is not an MP4 file"), (b"\0\0\0\x18ftyp" + b"x" * MOST_BYTES, "bytes; at most")],

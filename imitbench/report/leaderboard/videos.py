@@ -89,8 +89,9 @@ def choose_videos(board: Board, folder: Path) -> Videos:
             f"--videos {folder}: has no video of a median or worst run{example}; `imitbench eval "
             "RUN --video FOLDER/RUN_ID.mp4` records one"
         )
-    missing = len(wanted) - len(shown)
-    notes += [f"{folder}: {missing} of {len(wanted)} videos are missing"] * bool(missing)
+    needed = len({run.row.run_id for _, run in wanted})  # a run may be both, and in several tables
+    missing = needed - len(shown)
+    notes += [f"{folder}: {missing} of {needed} videos are missing"] * bool(missing)
     return Videos(shown, tuple(notes))
 
 
