@@ -273,15 +273,14 @@ class Simulation:
                     self._changed.wait(remaining)
                 if self._stopped:
                     return
-                orders = list(self._orders)
-                self._orders.clear()
+                waiting = len(self._orders)
                 if self._pause_asked:
                     self._pause_asked = False
                     session.pause()
                     self._state = session.state()
                     self._tell(b"")
-            for order in orders:
-                self._obey(session, order)
+            for _ in range(waiting):  # those after one that fails are refused at the end
+                self._obey(session, self._orders.popleft())
             now = time.monotonic()
             if now < due:
                 continue

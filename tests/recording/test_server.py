@@ -1,6 +1,7 @@
 """The page's server: the stream, who has the controls, and what is refused."""
 
 import contextlib
+import threading
 
 import pytest
 from support.labelling import PageClient
@@ -10,7 +11,7 @@ from support.recording_page import FIRST, NOTHING, RIGHT, SECOND, Tab
 from imitbench.data.sources import open_trajectories
 from imitbench.errors import InputError
 from imitbench.recording.server import RecordingServer
-from imitbench.recording.session import Session
+from imitbench.recording.session import NotNowError, Session
 from imitbench.recording.simulation import Simulation
 
 
@@ -147,3 +148,44 @@ def test_an_environment_that_fails_is_told_and_ends(tmp_path):
         assert state["problem"] == "ZeroDivisionError: division by zero"
         with pytest.raises(InputError, match=r"failed while recording .ZeroDivisionError"):
             server.wait()
+
+
+def test_who_waits_behind_a_command_that_fails_is_told(tmp_path):
+    begun, go_on, told = threading.Event(), threading.Event(), threading.Event()
+    refused = []
+
+    def hold():
+        begun.set()
+        assert go_on.wait(60)
+        return ""
+
+    def fail():
+        raise RuntimeError("the screen is gone")
+
+    def call_last():
+        try:
+            simulation.call(lambda: "")
+        except NotNowError as error:
+            refused.append(str(error))
+        told.set()
+
+    def wait_for_orders(count):
+        pause = threading.Event()
+        for _ in range(6000):
+            if len(simulation._orders) == count:
+                return
+            pause.wait(0.01)
+        raise AssertionError("nobody asked")
+
+    with session_in(tmp_path / "to") as (session, _), Simulation(lambda: session, 20) as simulation:
+        calls = [lambda: simulation.call(hold), lambda: simulation.call(fail), call_last]
+        for place, call in enumerate(calls):
+            threading.Thread(target=call, daemon=True).start()
+            if place == 0:
+                assert begun.wait(60)
+            else:
+                wait_for_orders(place)
+        go_on.set()
+        assert told.wait(60)
+        assert refused == ["The recording has ended."]
+        assert simulation.problem == "RuntimeError: the screen is gone"
