@@ -241,6 +241,11 @@ class ActionMapper:
         self._space = space
         self._controls = controls
         used = _used_keys(controls)
+        if upper := sorted({key for key in used if len(key) == 1 and key != key.lower()}):
+            raise InputError(
+                f"{where}: key '{upper[0]}' never comes: the page names letters in lower case; "
+                f"write '{upper[0].lower()}'"
+            )
         if reserved := sorted({key for key in used if key in PAGE_KEYS}):
             raise InputError(
                 f"{where}: key '{reserved[0]}' means {PAGE_KEYS[reserved[0]]} on the page; "

@@ -146,6 +146,8 @@ def test_a_file_replaces_the_default_controls(tmp_path):
         ("axes: [{rest: 0, low: 1, high: -1}]", box(-1, 1, 1), "axes.0: low 1 and high -1 must"),
         ("axes: [{rest: 0}]", box(-np.inf, np.inf, 1), "axes.0: low -inf and high inf must"),
         ("axes: [{rest: 0, keys: [a, a]}]", box(-1, 1, 1), "key 'a' is used twice"),
+        ("keys: {A: 0}", spaces.Discrete(2), "lower case; write 'a'"),
+        ("axes: [{rest: 0, keys: [a, D]}]", box(-1, 1, 1), "key 'D' never comes"),
         ("axes: [{rest: up}]", box(-1, 1, 1), "axes.0.rest"),
     ],
 )
