@@ -255,8 +255,12 @@ class FragmentPainter:
         env.reset(seed=0)
         self._env, self.fps = env, min(found.fps, FASTEST_FPS)
 
-    def frames(self, fragment: Trajectory) -> list[Frame]:
+    def frames(self, fragment: Trajectory, beside: Sequence[Trajectory] = ()) -> list[Frame]:
         """Draws one frame per observation.
+
+        Args:
+            fragment: What is drawn.
+            beside: Fragments that are shown beside it, whose traces must have the same axes.
 
         Raises:
             InputError: Observations are not plain numbers.
@@ -267,15 +271,15 @@ class FragmentPainter:
                 return [self._picture(observation) for observation in obs]
             if obs.dtype == np.uint8 and obs.ndim == 4:
                 return [_image(observation) for observation in obs]
-        return self.trace(fragment)
+        return self.trace(fragment, beside)
 
-    def trace(self, fragment: Trajectory) -> list[Frame]:
-        """Draws the observations over time.
+    def trace(self, fragment: Trajectory, beside: Sequence[Trajectory] = ()) -> list[Frame]:
+        """Draws the observations over time; see `frames`.
 
         Raises:
             InputError: Observations are not plain numbers.
         """
-        return draw_trace(fragment, TraceScale([fragment]))
+        return draw_trace(fragment, TraceScale([fragment, *beside]))
 
     def close(self) -> None:
         """Closes the environment."""

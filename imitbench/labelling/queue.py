@@ -166,7 +166,9 @@ class LabelQueue:
     def _show(self, pairs: list[tuple[str, TrajectoryWithRew, TrajectoryWithRew]]) -> None:
         chunk, number = [], self.header.fragments
         for digest, first, second in pairs:
-            problem = self._write_clip(first, number) or self._write_clip(second, number + 1)
+            problem = self._write_clip(first, second, number) or self._write_clip(
+                second, first, number + 1
+            )
             if problem is None:
                 chunk.append(Pair(digest=digest, first=number, second=number + 1))
                 number += 2
@@ -177,12 +179,14 @@ class LabelQueue:
             chunks = [*self.header.chunks, chunk]
             self._save(self.header.model_copy(update={"chunks": chunks, "fragments": number}))
 
-    def _write_clip(self, fragment: TrajectoryWithRew, number: int) -> str | None:
+    def _write_clip(
+        self, fragment: TrajectoryWithRew, beside: TrajectoryWithRew, number: int
+    ) -> str | None:
         """Writes a clip, as a trace if pictures need too many bytes; or says why not."""
         problem = ""
         for draw in (self._painter.frames, self._painter.trace):
             try:
-                write_clip(draw(fragment), self.clip_path(number), self._painter.fps)
+                write_clip(draw(fragment, [beside]), self.clip_path(number), self._painter.fps)
             except (InputError, ValueError) as error:
                 problem = str(error)
             else:

@@ -167,6 +167,22 @@ def test_pictures_that_do_not_fit_become_traces(tmp_path, monkeypatch):
     assert len(labels.presented(1)) == 1
 
 
+def test_both_traces_of_a_pair_have_the_same_axes(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(queue, "write_clip", lambda frames, *_: drawn.append(np.stack(frames)))
+    small = np.linspace(-1, 1, 9)[:, None] * [1.0, 0.5, 2.0]
+    pair = [
+        TrajectoryWithRew(factor * small, np.zeros((8, 1)), None, False, np.zeros(8))
+        for factor in (1.0, 10.0)
+    ]
+    QueueGatherer(tmp_path, wait=False)._ask([tuple(pair)])
+    assert opened(tmp_path).grow()
+    scale = clips.TraceScale(pair)
+    for frames, fragment in zip(drawn, pair, strict=True):
+        np.testing.assert_array_equal(frames, clips.draw_trace(fragment, scale))
+    assert (drawn[0] != drawn[1]).any()
+
+
 def test_a_damaged_state_is_told(tmp_path):
     opened(tmp_path)
     (tmp_path / "label.json").write_text(json.dumps({"version": 2}))
