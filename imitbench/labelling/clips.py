@@ -263,11 +263,17 @@ class FragmentPainter:
             beside: Fragments that are shown beside it, whose traces must have the same axes.
 
         Raises:
-            InputError: Observations are not plain numbers.
+            InputError: Observations are not plain numbers, or those of another environment.
         """
         obs = fragment.obs
         if isinstance(obs, np.ndarray):
             if self._set_state is not None and self._env is not None:
+                due = self._env.observation_space.shape
+                if obs.shape[1:] != due:
+                    raise InputError(
+                        f"--env {self.env_id}: its observations have the shape {due}, those to "
+                        f"draw {obs.shape[1:]}; name the environment that they come from"
+                    )
                 return [self._picture(observation) for observation in obs]
             if obs.dtype == np.uint8 and obs.ndim == 4:
                 return [_image(observation) for observation in obs]

@@ -183,6 +183,21 @@ def test_both_traces_of_a_pair_have_the_same_axes(tmp_path, monkeypatch):
     assert (drawn[0] != drawn[1]).any()
 
 
+def test_pairs_of_another_environment_than_the_named_one_are_traces(tmp_path):
+    steps = np.linspace(-1, 1, 9)[:, None] * [1.0, 0.5]
+    pair = [
+        TrajectoryWithRew(factor * steps, np.zeros((8, 1)), None, False, np.zeros(8))
+        for factor in (1.0, 2.0)
+    ]
+    QueueGatherer(tmp_path, wait=False)._ask([tuple(pair)])
+    spec = find_environment_if_named("Pendulum-v1", None)
+    with pytest.raises(InputError, match=r"--env Pendulum-v1: .* shape \(3,\), .* draw \(2,\)"):
+        FragmentPainter(spec).frames(pair[0])
+    labels = opened(tmp_path, spec)
+    assert labels.grow()
+    assert len(labels.presented(1)) == 1
+
+
 def test_a_damaged_state_is_told(tmp_path):
     opened(tmp_path)
     (tmp_path / "label.json").write_text(json.dumps({"version": 2}))
