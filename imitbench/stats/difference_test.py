@@ -24,7 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options
-from imitbench.stats.mean_test import EXACT_SPLITS, Mask, mean_tests, one_experiment, permutations
+from imitbench.stats.mean_test import (
+    EXACT_SPLITS,
+    Mask,
+    mean_tests,
+    one_experiment,
+    permutation_count,
+    permutations,
+)
 from imitbench.stats.strata import FloatArray, Scores
 
 Columns = Sequence[tuple[FloatArray, FloatArray]]
@@ -174,7 +181,7 @@ def typical_run_tests(
         masks: What `permutations` returned for these sizes, and for `splits`.
         splits: Maximum number of permutations to enumerate, see `permutations`.
     """
-    crossed = int(np.prod([mask.shape[0] for mask in masks], dtype=np.float64)) <= splits
+    crossed = permutation_count([(x.shape[1], y.shape[1]) for x, y in pairs]) <= splits
     ordered = [_Ordered.of(x, y) for x, y in pairs]
     effect, actual = _statistic(
         [

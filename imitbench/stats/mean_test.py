@@ -143,7 +143,7 @@ def mean_tests(
     undecided = np.flatnonzero(found <= significance) if bounds else np.arange(experiments)
     if not undecided.size:
         return found
-    exact = _permutation_count(sizes) <= splits
+    exact = permutation_count(sizes) <= splits
     made = masks() if masks else permutations(sizes, replicates=replicates, splits=splits, rng=rng)
     floats = [mask.astype(np.float64) for mask in made]
     rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in floats))
@@ -169,7 +169,7 @@ def permutations(
     Returns:
         Arrays of shape (permutations, runs of both).
     """
-    if _permutation_count(sizes) > splits:
+    if permutation_count(sizes) > splits:
         return draw_permutations(sizes, replicates, rng)
     return enumerate_permutations(sizes)
 
@@ -211,7 +211,8 @@ def choices(runs: int, size: int) -> npt.NDArray[np.intp]:
     return index
 
 
-def _permutation_count(sizes: Sequence[tuple[int, int]]) -> int:
+def permutation_count(sizes: Sequence[tuple[int, int]]) -> int:
+    """Returns the number of all permutations of all environments together."""
     return math.prod(math.comb(first + second, first) for first, second in sizes)
 
 

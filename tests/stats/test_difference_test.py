@@ -147,3 +147,13 @@ def test_a_rare_collapse_is_no_difference_of_typical_runs():
     rejected = difference_tests(pairs, **options).p_value <= 0.05
     # Typical runs of the one that collapses are better; the other is never called better.
     assert not (rejected & (steady.mean(axis=1) > collapsing.mean(axis=1))).any()
+
+
+@pytest.mark.parametrize(("environments", "replicates"), [(1, 999), (2, 199)])
+def test_drawn_permutations_count_the_actual_groups(environments, replicates):
+    """Few of them are still not all: p is never 0 (Phipson and Smyth 2010)."""
+    generator = rng(3)
+    first = {f"e{env}": generator.normal(1.0, 0.1, 12) for env in range(environments)}
+    second = {f"e{env}": generator.normal(0.0, 0.1, 12) for env in range(environments)}
+    found = found_by(first, second, replicates=replicates)
+    assert found.typical == found.means == 1 / (replicates + 1)
