@@ -15,7 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 
@@ -34,6 +34,9 @@ EXACT_PERMUTATIONS = 20_000
 
 _CHUNK_ELEMENTS = 1 << 17
 """Numbers of pairs and permutations that are held at a time: 1 MiB, which fits into the cache."""
+
+_MOST_BLOCKS = 1_000
+"""Blocks that are compared by their numbers of cells; the number of all grows exponentially."""
 
 _ROUNDING = 1e-6
 """Share of the range of scores below which a standard error is none."""
@@ -232,17 +235,39 @@ def largest_block(
         for name in sorted(set(first) & set(second))
     }
     has = {name: environments for name, environments in has.items() if environments}
-    distinct = set(has.values())
     blocks = []
-    for chosen in {one & other for one, other in product(distinct, repeat=2)}:
-        names = tuple(name for name, environments in has.items() if environments >= chosen)
-        if chosen and len(names) > 1:
+    for chosen in _shared_environments(has):
+        names = _covering(has, chosen)
+        if len(names) > 1:
             blocks.append((len(names) * len(chosen), len(names), tuple(sorted(chosen)), names))
     if not blocks:
         return (), (), tuple(has)
     most = max(block[:2] for block in blocks)
     environments, names = min(block[2:] for block in blocks if block[:2] == most)
     return names, environments, tuple(name for name in has if name not in names)
+
+
+def _covering(has: Mapping[str, frozenset[str]], chosen: frozenset[str]) -> tuple[str, ...]:
+    """Returns the algorithms that have all of some environments."""
+    return tuple(name for name, environments in has.items() if environments >= chosen)
+
+
+def _shared_environments(has: Mapping[str, frozenset[str]]) -> set[frozenset[str]]:
+    """Returns the environments that algorithms share, for any choice of algorithms.
+
+    Of more than `_MOST_BLOCKS` these are the ones that make the largest blocks.
+    """
+
+    def cells(chosen: frozenset[str]) -> tuple[int, list[str]]:
+        return -len(chosen) * len(_covering(has, chosen)), sorted(chosen)
+
+    found: set[frozenset[str]] = set()
+    for own in sorted(set(has.values()), key=sorted):
+        found |= {own & other for other in found} | {own}
+        found.discard(frozenset())
+        if len(found) > _MOST_BLOCKS:
+            found = set(sorted(found, key=cells)[:_MOST_BLOCKS])
+    return found
 
 
 def _kendall(scores: FloatArray) -> float:

@@ -61,6 +61,30 @@ def test_the_block_leaves_out_the_fewest_cells():
     assert rank_changes(apart, apart) is None
 
 
+def test_the_block_is_the_largest_of_all():
+    """Three methods that each lack another environment share the others."""
+    runs, rng = [0.5], np.random.default_rng(0)
+    table = {name: dict.fromkeys(set("123ABC") - {name}, runs) for name in "ABC"}
+    assert largest_block(table, table) == (("A", "B", "C"), ("1", "2", "3"), ())
+    for _ in range(50):
+        table = {name: {env: runs for env in "123456" if rng.random() < 0.7} for name in "ABCDEF"}
+        sizes = [
+            len(names) * len(set.intersection(*(set(table[name]) for name in names)))
+            for count in range(2, 7)
+            for names in itertools.combinations(table, count)
+        ]
+        names, environments, _ = largest_block(table, table)
+        assert len(names) * len(environments) == max(sizes)
+        assert all(env in table[name] for name in names for env in environments)
+
+
+def test_the_block_of_many_methods_is_found_soon():
+    envs = [f"e{index}" for index in range(40)]
+    table = {env: {other: [0.5] for other in envs if other != env} for env in envs[:30]}
+    names, environments, left_out = largest_block(table, table)
+    assert (len(names), len(environments), len(left_out)) == (20, 20, 10)
+
+
 def test_the_interaction_is_that_of_a_complete_count():
     """Two methods, two environments, two runs each: the square of a ratio of means and errors."""
     rng = np.random.default_rng(5)
