@@ -21,7 +21,7 @@ from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import Interval, check_options, resampled
 from imitbench.stats.coverage import Cells
 from imitbench.stats.difference_test import difference_tests, runs_lacking
-from imitbench.stats.significance import holm
+from imitbench.stats.significance import holm, significance_at
 from imitbench.stats.strata import FloatArray, Strata
 from imitbench.stats.verdicts import Decision
 
@@ -149,7 +149,7 @@ def _over(
     options: _Options,
 ) -> dict[Pair, PairOutcome]:
     """Compares pairs that have the same environments in common."""
-    level, significance = options.level, 1 - options.level
+    level, significance = options.level, significance_at(options.level)
     samples = {name: Strata.of(own) for name, own in table.items()}
     iqms = {
         name: resampled(sample, {"iqm": interquartile_mean}, options.replicates, rng[name])["iqm"]
@@ -192,7 +192,7 @@ def _p_values(
     scores: list[tuple[FloatArray, FloatArray]], pairs: Sequence[Pair], options: _Options
 ) -> FloatArray:
     """Returns p by pair, of few permutations if they leave no doubt (Besag, Clifford 1991)."""
-    level = 1 - options.level
+    level = significance_at(options.level)
 
     def test(chosen: npt.NDArray[np.intp], count: int, significance: float, bounds: bool) -> None:
         if chosen.size:

@@ -24,6 +24,7 @@ from imitbench.stats.bootstrap import check_options
 from imitbench.stats.coverage import Table
 from imitbench.stats.decided_pairs import Pair, by_layout, stacked
 from imitbench.stats.mean_test import Mask, draw_permutations, enumerate_permutations
+from imitbench.stats.significance import significance_at
 from imitbench.stats.strata import FloatArray, Strata
 
 PERMUTATIONS = 1_999
@@ -136,7 +137,8 @@ class RankChanges:
 
     def decided(self, level: float) -> tuple[OrderChange, ...]:
         """Returns the changes of the order that are significant at 1 - `level`."""
-        return tuple(change for change in self.changes if change.p_value <= 1 - level)
+        significance = significance_at(level)
+        return tuple(change for change in self.changes if change.p_value <= significance)
 
     def overtaken_by(self, algorithm: str, level: float) -> tuple[str, ...]:
         """Returns the sorted names of those that it decidedly overtakes."""

@@ -183,6 +183,11 @@ def standard_error(spread: FloatArray, sizes: FloatArray) -> tuple[float, float]
     return math.sqrt(total), float(1 / (shares**2 / (sizes - 1)).sum())
 
 
+def significance_at(level: float) -> float:
+    """Returns 1 - `level`, which floats would make less than 0.1 for a level of 0.9."""
+    return round(1 - level, 12)
+
+
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Corrects for several hypotheses, so that the chance of any false alarm stays at the level.
 

@@ -34,7 +34,7 @@ from imitbench.stats.coverage import Cells, Coverage, compared_coverage
 from imitbench.stats.difference_test import difference_test, runs_lacking
 from imitbench.stats.improvement import Improvement, probability_of_improvement
 from imitbench.stats.power import SeedEstimate, seeds_to_decide
-from imitbench.stats.significance import MeanDifference, holm, welch
+from imitbench.stats.significance import MeanDifference, holm, significance_at, welch
 from imitbench.stats.strata import FloatArray
 
 Decision: TypeAlias = Literal["better", "worse", "undecided"]
@@ -237,7 +237,7 @@ def _kept(
         return replace(found, decision="undecided", reason=reason)
     if found.decision == "undecided":
         return found
-    significance = round(1 - found.difference.level, 12)
+    significance = significance_at(found.difference.level)
     if adjusted <= significance:
         return found
     test = replace(found.test, adjusted=adjusted)
@@ -252,7 +252,7 @@ class _TestOptions:
 
     @property
     def significance(self) -> float:
-        return round(1 - self.level, 12)  # as floats, 1 - 0.9 is less than 0.1
+        return significance_at(self.level)
 
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)

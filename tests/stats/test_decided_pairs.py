@@ -57,6 +57,15 @@ def test_pairs_are_corrected_for_each_other():
     assert strict <= {*together, *(pair[::-1] for pair in together)}
 
 
+def test_the_level_is_that_of_single_comparisons_to_the_last_digit():
+    """Three clearly better runs of three have p = 0.1, and as floats 1 - 0.9 is less."""
+    table = {"a": {"e": [1.0, 1.1, 1.2]}, "b": {"e": [0.1, 0.15, 0.3]}}
+    [verdict] = verdicts("a", table["a"], {"b": table["b"]}, level=0.9)
+    assert (verdict.decision, verdict.test.p_value) == ("better", 0.1)
+    outcome = compared_pairs(table, level=0.9)["a", "b"]
+    assert (outcome.decision, outcome.p_value, outcome.lacking) == ("better", 0.1, 0)
+
+
 def test_a_single_run_decides_nothing():
     rng = np.random.default_rng(0)
     table = {"a": cells(0.9, 0.0, rng, seeds=1), "b": cells(0.1, 0.0, rng, seeds=1)}

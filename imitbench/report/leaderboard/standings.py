@@ -17,6 +17,7 @@ from imitbench.report.leaderboard.model import TRACKS, BoardRow, BoardSection
 from imitbench.report.model import StatisticsSettings
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.decided_pairs import Pair, PairOutcome, compared_pairs, winners
+from imitbench.stats.significance import significance_at
 from imitbench.stats.strata import FloatArray
 from imitbench.store.comparability import Conditions
 
@@ -153,7 +154,7 @@ def with_tiers(rows: Sequence[BoardRow], method: StatisticsSettings) -> Standing
         for pair in within
         if pair in pairs
     }
-    decided = winners(both, 1 - method.level)
+    decided = winners(both, significance_at(method.level))
     tiers: dict[str, int] = {}
     for track in {scored[name].track for name in ranked}:
         tiers |= tiers_of([name for name in ranked if scored[name].track == track], decided)
