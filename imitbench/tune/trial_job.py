@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -109,7 +110,11 @@ class TrialReporter:
             study_name=STUDY_NAME, storage=self._storage, sampler=optuna.samplers.RandomSampler()
         )
         pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
-        return pruner.prune(study, self._storage.get_trial(self._trial.id))
+        # Optuna takes the best value so far, and a mean falls with every hard seed or environment.
+        now = copy.copy(self._storage.get_trial(self._trial.id))
+        assert now.last_step is not None, "a value was reported"
+        now.intermediate_values = {now.last_step: now.intermediate_values[now.last_step]}
+        return pruner.prune(study, now)
 
 
 @contextmanager

@@ -87,6 +87,24 @@ def test_a_value_that_is_not_finite_is_a_failure(tmp_path, study_in):
     assert (trial.state, trial.failure) == ("failed", "the objective is not finite")
 
 
+def test_a_trial_whose_mean_falls_below_the_median_is_pruned(tmp_path, study_in):
+    """The first environment is easy: every mean begins high, and falls with the next ones."""
+    address = StudyLocation.within(tmp_path, "sqlite")
+    with open_storage(address) as storage:
+        study = study_in(storage)
+        for _ in range(5):
+            trial = study.propose()
+            with trial_reporter(TrialLocation(study=address, id=trial.id)) as reporter:
+                reporter.report(1, 0.9)
+                reporter.report(2, 0.6)
+            study.complete(trial, 0.6)
+        bad = study.propose()
+    with trial_reporter(TrialLocation(study=address, id=bad.id)) as reporter:
+        reporter.report(1, 0.9)
+        with pytest.raises(TrialPrunedError, match="at step 2"):
+            reporter.report(2, 0.3)
+
+
 def test_a_trial_below_the_median_is_pruned_after_enough_trials(tmp_path, study_in):
     address = StudyLocation.within(tmp_path, "journal")
     with open_storage(address) as storage:
