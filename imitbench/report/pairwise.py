@@ -124,9 +124,9 @@ def compare_pairwise(
         algorithm and of a baseline share; each with the baselines that have such runs.
 
     Raises:
-        InputError: A name has no runs, no conditions are shared, a score is not finite, scores
-            have different references everywhere, or the options require scores of most likely
-            actions that are unknown.
+        InputError: A name has no runs, the algorithm shares no conditions with any baseline or with
+            one that is named, a score is not finite, scores have different references everywhere,
+            or the options require scores of most likely actions that are unknown.
     """
     algorithm = _only_variant(algorithm, entries)
     ours = _named(algorithm, entries)
@@ -140,19 +140,23 @@ def compare_pairwise(
         )
     elsewhere = ", or name results that have it with --against (--against published)"
     theirs = {name: _named(name, against, elsewhere) for name in names}
-    found = []
+    shared = []
     for conditions in _shared_conditions(ours, [run for runs in theirs.values() for run in runs]):
         within = {name: _within(conditions, runs) for name, runs in theirs.items()}
-        baselines_here = {name: runs for name, runs in within.items() if runs}
-        own = _within(conditions, ours)
-        found.append(_comparison(conditions, algorithm, own, baselines_here, options))
-    if not found:
-        both = [(algorithm, ours), *theirs.items()]  # a baseline may have the same name
+        shared.append((conditions, {name: runs for name, runs in within.items() if runs}))
+    compared = {name for _, here in shared for name in here}
+    without = {name: runs for name, runs in theirs.items() if name not in compared}
+    if without and (baselines or not compared):
+        both = [(algorithm, ours), *without.items()]  # a baseline may have the same name
         having = "; ".join(_having(name, runs) for name, runs in both)
         raise InputError(
-            f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
+            f"{algorithm} and {', '.join(without)}: no runs under the same suite, budget, "
             f"demonstrations and source; run the missing ones ({having})"
         )
+    found = [
+        _comparison(conditions, algorithm, _within(conditions, ours), here, options)
+        for conditions, here in shared
+    ]
     _check_references(found)
     return found
 

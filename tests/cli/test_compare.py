@@ -255,6 +255,21 @@ def test_without_shared_conditions_those_of_both_are_named(refused, results, tmp
     assert "bc has unnamed suite: budget hours" in line
 
 
+def test_each_named_baseline_is_compared_or_refused(refused, compare, tmp_path):
+    """A name that is silently left out could never be `worse`."""
+    path = tmp_path / "table.csv"
+    rows = [
+        f"s,{budget},e,{algo},{seed},{level + seed / 100}"
+        for algo, budget, level in (("a", "b1", 0.9), ("b", "b1", 0.2), ("c", "b2", 0.2))
+        for seed in range(4)
+    ]
+    path.write_text("\n".join(["suite,budget,env,algo,seed,score", *rows]) + "\n")
+    error = refused("compare", "a", "--baseline", "b", "--baseline", "c", "--out", str(path))
+    assert error.startswith("error: a and c: no runs under the same suite, budget, ")
+    assert error.endswith("(a has s: budget b1; c has s: budget b2)")
+    assert compare("a", out=path).exit_code == 0  # without names, with all that it shares them with
+
+
 def test_a_file_that_is_not_a_database_is_refused(refused, tmp_path):
     path = tmp_path / "other.duckdb"
     path.write_bytes(b"nothing of the kind")
