@@ -335,7 +335,7 @@ def _costs(results: Sequence[AlgorithmResult]) -> Table:
         caption=(
             "Means over environments of means over completed runs. Core-hours: training alone, on "
             "one core per run. Steps: of the environment, taken by training. On the frontier: no "
-            "other algorithm scores as much for fewer core-hours."
+            "other algorithm with runs on all environments scores as much for fewer core-hours."
         ),
     )
 
@@ -344,11 +344,13 @@ def _cost_row(result: AlgorithmResult, others: Sequence[AlgorithmResult]) -> tup
     cost, score = result.cost, result.mean
     assert cost is not None
     assert score is not None
-    dominated = any(_dominates(other, result) for other in others)
+    # A mean over some of the environments is no comparison: they may be the easy ones.
+    dominated = any(_dominates(other, result) for other in others if not other.partial)
+    frontier = text.NOTHING if result.partial else "no" if dominated else "yes"
     steps = cost.env_steps / MILLION
     return (
         Cell(text.marked_name(result)),
-        Cell("no" if dominated else "yes"),
+        Cell(frontier),
         _score(score.point),
         _number(cost.core_hours),
         _ratio(score.point, cost.core_hours),

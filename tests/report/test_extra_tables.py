@@ -76,6 +76,22 @@ def test_the_frontier_has_what_nothing_beats_at_its_cost(make_score, report_of):
     }
 
 
+def test_the_frontier_compares_means_over_the_same_environments(make_score, report_of):
+    rows = [
+        make_score("whole", "CartPole", 0, 500.0, train_s=100.0),
+        make_score("whole", "Pendulum", 0, -700.0, train_s=100.0),
+        make_score("poor", "CartPole", 0, 400.0, train_s=200.0),
+        make_score("poor", "Pendulum", 0, -900.0, train_s=200.0),
+        make_score("easy", "CartPole", 0, 490.0, train_s=10.0),
+    ]
+    [section] = report_of(rows).sections
+    assert {row[0]: row[1] for row in shown(table_of(section, "Cost"))} == {
+        "easy": "n/a",
+        "whole": "yes",
+        "poor": "no",
+    }
+
+
 def test_what_is_not_used_has_no_ratio(make_score, report_of):
     rows = [make_score("sac", "CartPole", 0, 500.0, n_demos=None, all_demos=None, env_steps=0)]
     [section] = report_of(rows).sections
