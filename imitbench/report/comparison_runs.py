@@ -137,6 +137,8 @@ def own_entries(
 ) -> list[ComparableRun]:
     """Returns runs of this harness; anchor runs of one seed under two budgets count as one.
 
+    A failed one does not count where the seed completed.
+
     Args:
         scores: Completed runs.
         failures: Failed runs.
@@ -158,10 +160,14 @@ def own_entries(
             score_likely=row.score_likely if math.isfinite(row.score_likely) else None,
             scale=scales.get(row.run_id),
         )
-    failed = [
-        ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)
-        for row in failures
-    ]
+    failed, seen = [], set(latest)
+    for failure in failures:
+        conditions = _own_conditions(failure)
+        key = (conditions, failure.env, failure.algo, failure.seed)
+        if failure.algo in ANCHORS and key in seen:
+            continue
+        seen.add(key)
+        failed.append(ComparableRun(conditions, failure.env, failure.algo, None, role=failure.role))
     return [*latest.values(), *failed]
 
 

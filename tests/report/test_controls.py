@@ -126,6 +126,24 @@ def test_they_take_part_in_no_comparison(controlled):
     assert [verdict.second for verdict in comparison.verdicts] == ["gail"]
 
 
+def test_a_failed_anchor_counts_once_and_not_where_its_seed_completed(make_score, make_failure):
+    budgets = ("quick", "default")
+    scores = [make_score("random", "CartPole", 0, 20.0)]
+    failures = [
+        make_failure("random", "CartPole", seed, budget=budget, **TAUGHT_NOTHING)
+        for seed in (0, 1)
+        for budget in budgets
+    ]
+    failures += [make_failure("bc", "CartPole", 0, budget=budget) for budget in budgets]
+    entries = own_entries(scores, failures)
+    assert [(run.algo, run.conditions.budget, run.score) for run in entries] == [
+        ("random", None, 0.0),
+        ("random", None, None),
+        ("bc", "quick", None),
+        ("bc", "default", None),
+    ]
+
+
 @pytest.mark.parametrize(
     ("lengths", "why"),
     [
