@@ -15,6 +15,7 @@ from imitbench.records.race_design import RacedCell, RaceDesign
 from imitbench.records.selection import Selection
 from imitbench.report.build import read_entries
 from imitbench.report.comparison_runs import ComparableRun
+from imitbench.report.text import ACTIONS
 from imitbench.stats.racing import Collapsing, Normal, Resampled, SimulatedRaces, Source, simulate
 from imitbench.stats.sequential import Pair
 from imitbench.store.races import cell_conditions
@@ -124,9 +125,10 @@ def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict
             drawn = _scores(entries, design, env, cell)
             if len(drawn) < FEWEST_RUNS:
                 raise InputError(
-                    f"--scores {scores}: has {len(drawn)} runs of {cell.label} on {env} under the "
-                    f"conditions of the race (budget {cell.budget}), and needs {FEWEST_RUNS}; name "
-                    "another folder, published, or a shape such as normal:0.1,0.05"
+                    f"--scores {scores}: has {len(drawn)} runs of {cell.label} on {env} with "
+                    f"scores of {ACTIONS[design.ways[0]]} under the conditions of the race "
+                    f"(budget {cell.budget}), and needs {FEWEST_RUNS}; name another folder, "
+                    "published, or a shape such as normal:0.1,0.05"
                 )
             sources.setdefault(method, {})[env] = Resampled(drawn)
     return sources
@@ -135,9 +137,11 @@ def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict
 def _scores(
     entries: Sequence[ComparableRun], design: RaceDesign, env: str, cell: RacedCell
 ) -> tuple[float | None, ...]:
-    wanted = cell_conditions(design.suite, cell)
+    wanted, way = cell_conditions(design.suite, cell), design.ways[0]
     return tuple(
-        entry.score_by(design.ways[0])
+        entry.score_by(way)
         for entry in entries
         if (entry.env, entry.algo) == (env, cell.label) and entry.conditions.compatible(wanted)
+        # Without a score in this way of acting, a completed run is unknown, and has not failed.
+        if entry.score is None or entry.score_by(way) is not None
     )

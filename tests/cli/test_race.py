@@ -223,6 +223,18 @@ def test_a_simulation_draws_the_scores_of_one_way_of_acting(here, tmp_path):
     assert "simulated by sampled actions alone; races that decide by both ways take longer" in err
 
 
+def test_a_simulation_does_not_take_unknown_scores_for_failed_runs(here, tmp_path):
+    rows = [f"classic,quick,Pendulum-v1,{algo},{seed},0.{seed}" for algo in ("gail", "bc")
+            for seed in range(4)]  # fmt: skip
+    (tmp_path / "table.csv").write_text("\n".join(["suite,budget,env,algo,seed,score", *rows]))
+    race = ("race", "gail", "--baseline", "bc", *FAST, "--max-seeds", "12", "--draws", "20",
+            "--simulate", "--scores", "table.csv")  # fmt: skip
+    assert here(*race)[0] == 0
+    code, _, err = here(*race, "--acting", "likely")
+    assert code == 2
+    assert "has 0 runs of gail on Pendulum-v1 with scores of most likely actions" in err
+
+
 def test_the_python_function_does_the_same(here, tmp_path):
     carry_out(planned(), tmp_path / "runs")
     found = imitbench.race(
