@@ -56,7 +56,7 @@ def simulate_designs(
         InputError: There are no such scores, or too few of them.
     """
     design = planned.race.design
-    sources = _shape(design, scores) or _existing(design, scores, notify)
+    sources = _shape(design, scores) or _existing(design, scores, out, notify)
     costs = _core_hours(planned.plan, out)
     found = []
     for other in _designs(design):
@@ -116,8 +116,15 @@ def _shape(design: RaceDesign, scores: str) -> dict[str, dict[str, Source]] | No
     return {method: dict.fromkeys(design.environments, source(method)) for method in design.methods}
 
 
-def _existing(design: RaceDesign, scores: str, notify: Notify) -> dict[str, dict[str, Source]]:
+def _existing(
+    design: RaceDesign, scores: str, out: Path, notify: Notify
+) -> dict[str, dict[str, Source]]:
     path = results_location(scores)
+    if path != out and not path.exists():
+        raise InputError(
+            f"--scores {scores}: no such file or folder; check the path, or name published, or a "
+            "shape such as normal:0.1,0.05"
+        )
     entries = read_entries([path], notify=notify, selection=Selection((design.suite,)))
     sources: dict[str, dict[str, Source]] = {}
     for method in design.methods:

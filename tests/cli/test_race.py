@@ -60,6 +60,10 @@ def test_methods_may_also_be_given_as_for_run(here):
         (["sqil", "--baseline", "bc", "--acting", "often"], "--acting"),
         (["sqil", "--baseline", "bc", "--scores", "runs"], "works only with --simulate"),
         (["sqil", "--baseline", "bc", "--simulate", "--scores", "normal:x"], "must be normal:DIFF"),
+        (
+            ["sqil", "--baseline", "bc", "--simulate", "--scores", "none"],
+            "--scores none: no such file",
+        ),
         (["sqil", "--baseline", "bc", "--simulate"], "runs: no such folder"),
     ],
 )
