@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -72,7 +73,9 @@ Scores = Annotated[
         completion.results_locations,
     ),
 ]
-Draws = Annotated[int, option("--draws", "Races that --simulate simulates.", min=10, max=100_000)]
+Draws = Annotated[
+    int | None, option("--draws", "Races that --simulate simulates [200].", min=10, max=100_000)
+]
 
 
 @with_options_of(RunOptions, force=False, pack=None)
@@ -103,7 +106,7 @@ def race(
     dry_run: run_options.DryRun = False,
     simulate: Simulate = False,
     scores: Scores = None,
-    draws: Draws = 200,
+    draws: Draws = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -120,8 +123,8 @@ def race(
     from imitbench.race.planning import RaceOptions, plan_race
     from imitbench.store.sweep_file import SweepRequest
 
-    if scores is not None and not simulate:
-        raise InputError(f"--scores {scores}: works only with --simulate")
+    if not simulate:
+        _refuse({"--scores": scores, "--draws": draws})
     resolved = resolve(context.obj)
     demos = DemoChoice.parse(n_demos, demo_every, regime, actions, mixture).only(suite, "a race")
     planned = plan_race(
@@ -149,7 +152,7 @@ def race(
     for line in [] if quiet else planned.notes:
         note(line)
     if simulate:
-        _simulate(planned, str(out) if scores is None else scores, out, draws, json=json)
+        _simulate(planned, str(out) if scores is None else scores, out, draws or 200, json=json)
     elif dry_run:
         if not json:
             note("at most; a race ends as soon as all is decided:")
@@ -175,6 +178,13 @@ def _finish(
     result = carry_on(planned, options, out, quiet=quiet)
     show(result, out, json=json, quiet=quiet)
     raise typer.Exit(exit_code(result, options))
+
+
+def _refuse(only_simulated: Mapping[str, str | int | None]) -> None:
+    """Refuses options that say nothing without `--simulate`."""
+    for name, value in only_simulated.items():
+        if value is not None:
+            raise InputError(f"{name} {value}: works only with --simulate")
 
 
 def _simulate(planned: PlannedRace, scores: str, out: Path, draws: int, *, json: bool) -> None:

@@ -59,6 +59,7 @@ def test_methods_may_also_be_given_as_for_run(here):
         (["sqil"], "--baseline"),
         (["sqil", "--baseline", "bc", "--acting", "often"], "--acting"),
         (["sqil", "--baseline", "bc", "--scores", "runs"], "works only with --simulate"),
+        (["sqil", "--baseline", "bc", "--draws", "20"], "--draws 20: works only with --simulate"),
         (["sqil", "--baseline", "bc", "--simulate", "--scores", "normal:x"], "must be normal:DIFF"),
         (
             ["sqil", "--baseline", "bc", "--simulate", "--scores", "none"],
