@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,9 +24,11 @@ RewardView = Literal["all", "environment", "none"]
 """Which true rewards a method is given: all; those of environments, which methods of this package
 use for their learning curve only; or none."""
 
+_REWARD = "rew"  # in the names of what is about rewards
+
 
 class HiddenReward(gym.Wrapper[Any, Any, Any, Any]):
-    """Returns NaN for every reward, and for numbers about rewards in infos.
+    """Returns NaN for every reward, and for numbers about rewards in infos, nested ones included.
 
     Attributes:
         finished_return: Return of the episode before the last reset, for the learning curve.
@@ -48,11 +50,27 @@ class HiddenReward(gym.Wrapper[Any, Any, Any, Any]):
         obs, reward, terminated, truncated, info = self.env.step(action)
         true = float(reward)
         self._return += true
-        told = {
-            name: math.nan if tells_reward(name, value, true) else value
-            for name, value in info.items()
-        }
+        told = {name: _hidden(name, value, true) for name, value in info.items()}
         return obs, math.nan, terminated, truncated, told
+
+
+def _hidden(name: str, value: Any, true: float) -> Any:
+    """Returns a value of the infos of a step as a method gets it.
+
+    Args:
+        name: Its name, after the names of the values that it is part of.
+        value: Any value.
+        true: The reward of the step.
+    """
+    if isinstance(value, Mapping):
+        return {key: _hidden(f"{name} {key}", part, true) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_hidden(name, part, true) for part in value)
+    named = _REWARD in name.lower()
+    if named and isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return np.full(value.shape, math.nan)
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return math.nan if (named and whole) or tells_reward(name, value, true) else value
 
 
 def tells_reward(name: str, value: Any, true: float) -> bool:
@@ -64,7 +82,7 @@ def tells_reward(name: str, value: Any, true: float) -> bool:
         true: The reward of the step.
     """
     number = isinstance(value, float | np.floating)
-    return number and ("rew" in name.lower() or float(value) == true)
+    return number and (_REWARD in name.lower() or float(value) == true)
 
 
 @contextmanager

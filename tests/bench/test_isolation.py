@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from support.disk_works import tiny_plan
@@ -12,7 +13,7 @@ from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training, training_setup
 from imitbench.bench.checkpoint import CheckpointManager
-from imitbench.bench.hidden_parts import hide_demo_rewards
+from imitbench.bench.hidden_parts import HiddenReward, hide_demo_rewards
 from imitbench.bench.provenance import isolation_of, remember_verdict
 from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
@@ -166,3 +167,27 @@ def test_records_that_do_not_state_it_keep_their_bytes(tmp_path):
     known |= {"host": "", "cpu": "", "gpu": None, "command": ""}
     assert Provenance(**known).model_dump() == known
     assert Provenance(**known, isolation="tested").model_dump()["isolation"] == "tested"
+
+
+def test_parts_of_the_reward_are_hidden_in_every_kind_of_info():
+    class Env(gym.Env):
+        observation_space = action_space = gym.spaces.Discrete(2)
+
+        def step(self, action):
+            info = {
+                "reward": 3, "reward_terms": np.array([1, 2]), "won": True, "lives": 2,
+                "rewards": {"near": 0.5, "far": 2}, "parts": [1.5, {"reward_far": 2}],
+                "place": (4,),
+            }  # fmt: skip
+            return 0, 3, False, False, info
+
+    *_, info = HiddenReward(Env()).step(0)
+    nan = float("nan")
+    np.testing.assert_equal(
+        info,
+        {
+            "reward": nan, "reward_terms": np.array([nan, nan]), "won": True, "lives": 2,
+            "rewards": {"near": nan, "far": nan}, "parts": [1.5, {"reward_far": nan}],
+            "place": (4,),
+        },
+    )  # fmt: skip
