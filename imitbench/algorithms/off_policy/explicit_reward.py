@@ -27,6 +27,8 @@ from imitbench.rewards.networks import BasicRewardNet
 
 # Rewards that hardly differ are not told apart by scaling them.
 _LEAST_SCALE = 1e-3
+# Largest relative difference of equal lengths, which are sums of float32.
+_SAME = 1e-5
 
 
 class ExplicitRewardTrainer(OffPolicyTrainer):
@@ -141,7 +143,8 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
         loss = 0.5 * self._decay * self._reward.vector.square().sum()
         for reward, slopes in zip(rewards, self.slopes(own, expert), strict=True):
             loss = loss + (slopes.flatten(1) * reward).sum()
-        self._reward_adam.step(loss)
+        (gradient,) = th.autograd.grad(loss, self._reward.vector)
+        self._reward_adam.step_along(self._without_constant(gradient, kinds))
         present = [reward.detach() for reward in rewards]
         means = [kind.mean(reward) for kind, reward in zip(kinds, present, strict=True)]
         if self._scales:
@@ -153,6 +156,18 @@ class ExplicitRewardTrainer(OffPolicyTrainer):
             variance = (spread[0] + spread[1]) / 2
             self._scale.copy_(variance.sqrt().clamp_min(_LEAST_SCALE).unsqueeze(1))
         return {"reward/own": means[0], "reward/expert": means[1]}
+
+    def _without_constant(self, gradient: th.Tensor, kinds: Sequence[Trajectories]) -> th.Tensor:
+        """The gradient with an exact derivative by the last bias, where that follows from decay.
+
+        What is added to all rewards changes nothing where all trajectories have the same length, so
+        Adam would turn the rounding errors of its derivative into steps.
+        """
+        lengths = th.cat([kind.weights.sum(dim=-1) for kind in kinds], dim=1)
+        same = lengths.amax(dim=1) <= lengths.amin(dim=1) * (1 + _SAME)
+        decayed = self._decay * self._reward.vector.detach()[:, -1]
+        gradient[:, -1] = th.where(same, decayed, gradient[:, -1])
+        return gradient
 
     # Trajectories.
 

@@ -148,6 +148,23 @@ def test_ml_irl_weighs_steps_by_the_discount_and_decays_parameters(linear):
     assert float(logged["reward/expert"]) == pytest.approx(2 * 6 / 1.5 + 4)
 
 
+@pytest.mark.parametrize("method", EXPLICIT)
+def test_rounding_errors_do_not_move_all_rewards_together(method, make, pendulum_demos):
+    trainer = make(method, "Pendulum-v1", pendulum_demos)
+    rng = np.random.default_rng(0)
+    before = trainer._reward.vector.detach().clone()
+    for _ in range(5):
+        own, expert = (trajectories_of(rng.normal(size=(3, 200, 3))) for _ in range(2))
+        trainer.update_reward(own, expert)
+    after = trainer._reward.vector.detach()
+    assert after[0, -1] == before[0, -1]
+    assert not th.equal(after[0, :-1], before[0, :-1])
+    # Where lengths differ, what is added to all rewards has a meaning.
+    shorter = trajectories_of(rng.normal(size=(3, 200, 3)), np.arange(600).reshape(3, 200) < 500)
+    trainer.update_reward(shorter, expert)
+    assert trainer._reward.vector[0, -1] != before[0, -1]
+
+
 DIVERGENCES = {
     "fkl": lambda p, q: (p * (p / q).log()).sum(),
     "rkl": lambda p, q: (q * (q / p).log()).sum(),
