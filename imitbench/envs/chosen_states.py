@@ -55,8 +55,8 @@ class StateSpace:
     Attributes:
         names: Names of the dimensions of an observation.
         plane: The coordinates that describe the task best.
-        set_state: Sets the state of an unwrapped environment, after `reset`, to that of an
-            observation, shape (d,).
+        set_state: Sets the state of an environment, with its wrappers and after `reset`, to that of
+            an observation, shape (d,).
         free: Whether every choice of the dimensions within their bounds is an observation. Those of
             Pendulum are not free, as cosine and sine belong together.
     """
@@ -142,7 +142,7 @@ def step_from(env: gym.Env[Any, Any], task: StateSpace, obs: Array, acts: Array)
     rews, dones = np.empty(len(obs)), np.zeros(len(obs), bool)
     for number, (state, action) in enumerate(zip(obs, acts, strict=True)):
         env.reset(seed=0)
-        task.set_state(env.unwrapped, np.asarray(state, np.float64))
+        task.set_state(env, np.asarray(state, np.float64))
         after, reward, dones[number], _, _ = env.step(action)
         rews[number] = float(reward)
         found.append(after)
@@ -158,8 +158,8 @@ def _pendulum(env: Any) -> StateSpace:
         values = np.asarray(obs, np.float64)
         return np.arctan2(values[:, 1], values[:, 0]), values[:, 2]
 
-    def set_state(task: Any, obs: Floats) -> None:
-        task.state = np.array([np.arctan2(obs[1], obs[0]), obs[2]])
+    def set_state(env: Any, obs: Floats) -> None:
+        env.unwrapped.state = np.array([np.arctan2(obs[1], obs[0]), obs[2]])
 
     fastest = float(env.max_speed)
     plane = Plane(
@@ -179,8 +179,8 @@ _FASTEST_POLE = 3.0  # rad/s; a pole that falls from rest is about as fast where
 
 
 def _cart_pole(env: Any) -> StateSpace:
-    def set_state(task: Any, obs: Floats) -> None:
-        task.state = np.array(obs)
+    def set_state(env: Any, obs: Floats) -> None:
+        env.unwrapped.state = np.array(obs)
 
     widest = 2 * float(env.theta_threshold_radians)
     ranges = ((-widest, widest), (-_FASTEST_POLE, _FASTEST_POLE))
@@ -188,8 +188,14 @@ def _cart_pole(env: Any) -> StateSpace:
 
 
 def _mountain_car(env: Any) -> StateSpace:
-    def set_state(task: Any, obs: Floats) -> None:
-        task.state = np.array(obs)
+    def set_state(env: Any, obs: Floats) -> None:
+        car = env.unwrapped
+        car.state = np.array(obs)
+        there = obs[0] >= car.goal_position and obs[1] >= car.goal_velocity
+        # In the task of seals, a car that has reached the goal stays there.
+        if there and env.has_wrapper_attr("at_absorb_state"):
+            env.set_wrapper_attr("at_absorb_state", True)
+            env.set_wrapper_attr("absorb_obs_this_episode", np.array(obs, np.float32))
 
     names = ("position", "velocity")
     fastest = float(env.max_speed)
@@ -200,8 +206,8 @@ def _mountain_car(env: Any) -> StateSpace:
 def _point_maze(env: Any) -> StateSpace:
     del env
 
-    def set_state(task: Any, obs: Floats) -> None:
-        task.place(obs)
+    def set_state(env: Any, obs: Floats) -> None:
+        env.unwrapped.place(obs)
 
     names = ("x", "y")
     ranges = ((-1.0, 1.0), (-1.0, 1.0))

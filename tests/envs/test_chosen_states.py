@@ -7,6 +7,7 @@ import seals  # noqa: F401 (registers environments)
 
 import imitbench.envs.altered  # noqa: F401 (registers environments)
 from imitbench.envs.chosen_states import find_state_space, plane_of_dims, step_from
+from imitbench.envs.equations import equations_of
 
 TASKS = [
     "Pendulum-v1", "CartPole-v1", "seals/CartPole-v0", "MountainCar-v0", "seals/MountainCar-v0",
@@ -37,6 +38,17 @@ def test_a_step_from_a_visited_state_is_the_same_step(env_id):
     np.testing.assert_allclose(found.next_obs, next_obs, atol=1e-5)
     np.testing.assert_allclose(found.rews, rews, atol=1e-4)
     np.testing.assert_array_equal(found.dones, dones)
+
+
+@pytest.mark.parametrize("env_id", ["seals/MountainCar-v0", "imitbench/MountainCar-v0"])
+def test_a_car_that_has_reached_the_goal_stays_there(env_id):
+    env = gym.make(env_id, disable_env_checker=True)
+    obs = np.array([[0.49, 0.03], [0.52, 0.03], [0.52, -0.01]])
+    found = step_from(env, find_state_space(env), obs, np.array([2, 2, 2]))
+    assert found.rews.tolist() == [-1.0, 0.0, -1.0]
+    np.testing.assert_array_equal(found.next_obs[1], obs[1].astype(np.float32))
+    expected = equations_of(env).move(obs, np.array([2, 2, 2]))
+    np.testing.assert_allclose(found.next_obs, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("env_id", TASKS)
