@@ -8,8 +8,11 @@ import pytest
 import seals  # noqa: F401  (registers environments)
 
 import imitbench.envs.altered  # noqa: F401  (registers environments)
+from imitbench.bench.environments import make_environment
 from imitbench.data.resumable_env import ResumableEnv
 from imitbench.envs.batch_choice import agrees, knows
+from imitbench.errors import InputError
+from imitbench.experts.lookup import find_environment
 
 PAIRS = {
     "imitbench/Pendulum-v0": "Pendulum-v1",
@@ -174,3 +177,19 @@ def test_the_maze_starts_close_to_one_place_and_can_be_resumed():
 def test_wrong_arguments_are_refused(task, wrong, told):
     with pytest.raises(ValueError, match=told):
         gym.make(f"imitbench/{task}-v0", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"mass": -1.0}, "(mass must be positive, not -1.0)"),
+        ({"masses": 2.0}, "unexpected keyword argument 'masses'"),
+    ],
+)
+def test_kwargs_of_a_card_that_a_task_does_not_take_are_one_line(kwargs, message):
+    spec = find_environment("imitbench/Pendulum-v0").model_copy(update={"kwargs": kwargs})
+    with pytest.raises(InputError) as caught:
+        make_environment(spec)
+    assert str(caught.value).startswith("environment imitbench/Pendulum-v0: does not take its kwar")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
