@@ -31,25 +31,32 @@ class HiddenReward(gym.Wrapper[Any, Any, Any, Any]):
     """Returns NaN for every reward, and for numbers about rewards in infos, nested ones included.
 
     Attributes:
-        finished_return: Return of the episode before the last reset, for the learning curve.
+        finished_return: Return of the last episode that was reset, for the learning curve.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         self.finished_return = self._return = 0.0
+        self._counts = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
-        self.finished_return, self._return = self._return, 0.0
+        if self._counts:
+            self.finished_return = self._return
+        self.discard_steps()
         return self.env.reset(seed=seed, options=options)
+
+    def discard_steps(self) -> None:
+        """Leaves the steps since the last reset out of the episode's return."""
+        self._return, self._counts = 0.0, False
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Steps the environment."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         true = float(reward)
-        self._return += true
+        self._return, self._counts = self._return + true, True
         told = {name: _hidden(name, value, true) for name, value in info.items()}
         return obs, math.nan, terminated, truncated, told
 

@@ -161,11 +161,14 @@ class RandomStartWrapper(Disturbance):
         # A copy, as policies may sample from the space of the environment itself.
         space = copy.deepcopy(self.env.action_space)
         space.seed(int(self.generator.integers(2**31)))
+        ended = False
         for _ in range(count):
             obs, _, terminated, truncated, info = self.env.step(space.sample())
-            if terminated or truncated:
-                return self.env.reset()
-        return obs, info
+            if ended := terminated or truncated:
+                break
+        if self.env.has_wrapper_attr("discard_steps"):  # what sums rewards must not count these
+            self.env.get_wrapper_attr("discard_steps")()
+        return self.env.reset() if ended else (obs, info)
 
 
 def _flattened(env: gym.Env[Any, Any], settings: FlattenObservation) -> gym.Env[Any, Any]:

@@ -13,13 +13,21 @@ from support.plugins import PPO_OPTIONS, write_plugin
 
 from imitbench.bench import training, training_setup
 from imitbench.bench.checkpoint import CheckpointManager
-from imitbench.bench.hidden_parts import HiddenReward, hide_demo_rewards
+from imitbench.bench.curve import EpisodeLog
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.hidden_parts import (
+    HiddenReward,
+    hidden_environment_rewards,
+    hide_demo_rewards,
+)
 from imitbench.bench.provenance import isolation_of, remember_verdict
 from imitbench.bench.sweep import run_sweeps
 from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import suite_directory
+from imitbench.cards.wrappers import RandomStart
 from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.options import RunOptions
+from imitbench.experts.lookup import find_environment
 from imitbench.records.bundled_cards import is_isolated
 from imitbench.records.runs import Budget, Protocol, Provenance
 from imitbench.store.run_dir import RunDirectory
@@ -191,3 +199,28 @@ def test_parts_of_the_reward_are_hidden_in_every_kind_of_info():
             "place": (4,),
         },
     )  # fmt: skip
+
+
+def returns_of_curve(env_id, view, length):
+    spec = find_environment(env_id).model_copy(
+        update={
+            "wrappers": [RandomStart(name="random_start", steps=20)],
+            "kwargs": {"max_episode_steps": length},
+        }
+    )
+    with hidden_environment_rewards(spec.gym_id, view):
+        venv = EpisodeLog(make_training_environments(spec, 1, 0))
+    venv.reset()
+    found = []
+    for _ in range(60):
+        venv.step(np.array([venv.action_space.sample() * 0]))
+        found += venv.pop().values()
+    return found
+
+
+# Falls over during some random starts, and then begins anew.
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "CartPole-v1"])
+def test_random_starts_do_not_count_where_rewards_are_hidden(env_id):
+    shown = returns_of_curve(env_id, "all", 15)
+    assert len(shown) >= 9
+    assert returns_of_curve(env_id, "none", 15) == pytest.approx(shown)
