@@ -450,11 +450,21 @@ def make_reward_net(task: Task, *, standardized: bool, **inputs: Any) -> RewardN
 def make_fragmenter(
     model: PreferenceModel, options: Mapping[str, Any], rng: np.random.Generator
 ) -> Fragmenter:
-    """Makes what chooses pairs: at random, or with `active_selection_factor` by disagreement."""
+    """Makes what chooses pairs: at random, or with `active_selection_factor` by disagreement.
+
+    Raises:
+        InputError: A single network is to disagree.
+    """
     random = RandomFragmenter(rng, warning_threshold=0)
-    if options["active_selection_factor"] == 1:
+    factor = options["active_selection_factor"]
+    if factor == 1:
         return random
-    return ActiveSelectionFragmenter(model, random, options["active_selection_factor"])
+    if options["ensemble_size"] == 1:
+        raise InputError(
+            f"active_selection_factor={factor:g} chooses pairs on which several networks disagree; "
+            "add --set ensemble_size=3, or --set active_selection_factor=1"
+        )
+    return ActiveSelectionFragmenter(model, random, factor)
 
 
 def _frozen(net: RewardNet) -> Any:

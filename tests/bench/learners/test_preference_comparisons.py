@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch as th
 
+from imitbench.errors import InputError
 from imitbench.rewards.reward_nets import AddSTDRewardWrapper
 from imitbench.rewards.storage import load_reward_net, save_reward
 
@@ -90,6 +91,12 @@ def test_an_ensemble_selects_pairs_by_disagreement(set_up, train):
     train(learner, 2400)
     assert isinstance(learner.reward(), AddSTDRewardWrapper)
     assert len(learner._algorithm.dataset) == 30
+
+
+def test_disagreement_needs_several_networks(set_up):
+    message = "active_selection_factor=3 chooses .* add --set ensemble_size=3, or --set active_sel"
+    with pytest.raises(InputError, match=message):
+        set_up(active_selection_factor="3.0")
 
 
 def test_the_learned_reward_can_be_saved(set_up, train, demos_of, tmp_path):
