@@ -91,9 +91,14 @@ def plan_comparisons(
 
     Raises:
         ValueError: The schedule has a negative or non-finite value, or a round would have no
-            comparison.
+            comparison, for example because all are made in advance.
     """
     initial = int(total * initial_frac)
+    if initial == total > 0:
+        raise ValueError(
+            f"initial_comparison_frac={initial_frac:g} takes all {total} comparisons, which leaves "
+            "none for later rounds; lower it"
+        )
     weights = np.array([schedule(float(t)) for t in np.linspace(0, 1, num_iterations)])
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise ValueError(

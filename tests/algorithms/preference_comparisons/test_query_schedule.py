@@ -72,6 +72,11 @@ def test_too_few_comparisons_are_reported_with_their_shares():
         plan_comparisons(4, 5, 0.1, QUERY_SCHEDULES["constant"])
 
 
+def test_all_comparisons_in_advance_leave_none_for_later_rounds():
+    with pytest.raises(ValueError, match=r"initial_comparison_frac=1 takes all 9 .*; lower it"):
+        plan_comparisons(9, 2, 1.0, QUERY_SCHEDULES["constant"])
+
+
 @pytest.mark.parametrize("value", [-1.0, float("nan"), 0.0])
 def test_an_invalid_schedule_is_refused(value):
     with pytest.raises(ValueError, match="query_schedule: weights must be finite"):
