@@ -92,7 +92,8 @@ def open_trajectories(
             f"--obs {one_line(obs[0], 60)}: {path} ({opened.form}) has a single observation; "
             "leave --obs out"
         )
-    if rename and not (isinstance(opened, ArraysSource) and path.suffix != ".csv"):
+    of_one_file = isinstance(opened, ArraysSource) and path.is_file()
+    if rename and not (of_one_file and path.suffix != ".csv"):
         raise InputError(
             f"--rename {one_line(next(iter(rename)), 60)}: {path} ({opened.form}) has its own "
             "names; --rename is for arrays in .npz and HDF5 files"

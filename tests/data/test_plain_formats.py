@@ -466,7 +466,8 @@ def test_arrays_of_hdf5_do_not_lead_to_other_files(tmp_path):
         open_trajectories(tmp_path / "a.hdf5")
 
 
-def test_rename_is_refused_where_names_are_given(tmp_path):
-    write_csv(tmp_path / "a.csv", steps(episodes()))
+@pytest.mark.parametrize("form", ["npy", "csv"])
+def test_rename_is_refused_where_names_are_given(form, tmp_path):
+    path = write(form, tmp_path, steps(episodes()))
     with pytest.raises(InputError, match=r"--rename a: .* has its own names"):
-        open_trajectories(tmp_path / "a.csv", rename={"a": "obs"})
+        open_trajectories(path, rename={"a": "obs"})
