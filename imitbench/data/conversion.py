@@ -20,7 +20,13 @@ import pyarrow.parquet as pq
 from imitbench.data.arrow_table import TableRow, trajectories_to_table
 from imitbench.data.csv_source import csv_header, csv_lines
 from imitbench.data.dataset_card import dataset_card
-from imitbench.data.demonstration_checks import NO_REWARDS, bounds_problem, describe, row_problem
+from imitbench.data.demonstration_checks import (
+    NO_REWARDS,
+    bounds_problem,
+    describe,
+    fitted,
+    row_problem,
+)
 from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.json_lines import json_line
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource
@@ -227,10 +233,8 @@ def convert_demonstrations(
         with ShardWriter(scratch / "data", shard_bytes) as writer:
             for chunk in source.chunks(with_infos=with_infos, limit=limit):
                 rows = chunk.rows
-                if source.untyped and environment is not None:
-                    rows = [_typed(row, environment) for row in rows]
                 if environment is not None:
-                    rows = [_single(row, environment) for row in rows]
+                    rows = [fitted(row, environment, untyped=source.untyped) for row in rows]
                 rows = [_narrowed(row, narrow) for row in rows]
                 for number, row in enumerate(rows, chunk.first_row):
                     where = f"{source.where}, episode {number}"
@@ -294,31 +298,6 @@ class _OutOfBounds:
             for found in self._found.values()
             if found
         ]
-
-
-def _single(row: TableRow, environment: gym.Env[Any, Any]) -> TableRow:
-    """Makes discrete actions single whole numbers, which some formats store as lists of one."""
-    acts = row.acts
-    if not isinstance(environment.action_space, gym.spaces.Discrete):
-        return row
-    if acts.shape[1:] == (1,):
-        acts = acts.reshape(-1)
-    if acts.dtype.kind == "f" and np.array_equal(acts, np.trunc(acts)):
-        acts = acts.astype(np.int64)
-    return row._replace(acts=acts)
-
-
-def _typed(row: TableRow, environment: gym.Env[Any, Any]) -> TableRow:
-    """Gives numbers from a text the data types of the environment's boxes."""
-
-    def fitted(values: Array, space: gym.Space[Any]) -> Array:
-        if not isinstance(space, gym.spaces.Box) or space.dtype.kind != "f":
-            return values
-        with np.errstate(over="ignore"):  # the check finds what is not finite
-            return values.astype(space.dtype)
-
-    obs = fitted(row.obs, environment.observation_space)
-    return row._replace(obs=obs, acts=fitted(row.acts, environment.action_space))
 
 
 def _narrowed(row: TableRow, narrow: set[str]) -> TableRow:

@@ -84,6 +84,36 @@ def row_problem(
     )
 
 
+def fitted(row: TableRow, environment: gym.Env[Any, Any], *, untyped: bool) -> TableRow:
+    """Returns a row as its conversion for an environment stores it.
+
+    Discrete actions become single whole numbers, which some formats store as lists of one.
+
+    Args:
+        row: A row of any format, not yet validated.
+        environment: The environment.
+        untyped: Whether its numbers get the data types of the environment's boxes, see
+            `imitbench.data.trajectory_source.TrajectorySource`.
+    """
+    obs, acts = row.obs, row.acts
+    if untyped:
+        obs = _typed(obs, environment.observation_space)
+        acts = _typed(acts, environment.action_space)
+    if isinstance(environment.action_space, spaces.Discrete):
+        if acts.shape[1:] == (1,):
+            acts = acts.reshape(-1)
+        if acts.dtype.kind == "f" and np.array_equal(acts, np.trunc(acts)):
+            acts = acts.astype(np.int64)
+    return row._replace(obs=obs, acts=acts)
+
+
+def _typed(values: Array, space: gym.Space[Any]) -> Array:
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+        return values
+    with np.errstate(over="ignore"):  # the check finds what is not finite
+        return values.astype(space.dtype)
+
+
 def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:
     """Finds values that exceed the bounds of a box by more than rounding errors.
 

@@ -8,7 +8,14 @@ from typing import Any
 import gymnasium as gym
 
 from imitbench.data.arrow_table import TableRow
-from imitbench.data.demonstration_checks import NO_REWARDS, bounds_problem, describe, row_problem
+from imitbench.data.demonstration_checks import (
+    NO_REWARDS,
+    bounds_problem,
+    describe,
+    fitted,
+    row_problem,
+)
+from imitbench.data.parquet_source import ParquetSource
 from imitbench.data.trajectory_source import TrajectorySource
 from imitbench.errors import InputError
 
@@ -49,7 +56,8 @@ def inspect_demonstrations(
     """Checks every row, without stopping at the first problem.
 
     Checks lengths, finite numbers, rewards, and that all rows have the same shapes and data
-    types; with an environment, also its spaces and its time limit.
+    types; with an environment, also its spaces and its time limit. Formats that must be converted
+    before a training are checked as their conversion stores them.
 
     Args:
         source: Data set to inspect.
@@ -68,7 +76,10 @@ def inspect_demonstrations(
     try:
         for chunk in source.chunks(with_infos=True, limit=limit):
             lengths = None if chunk.infos is None else chunk.infos.value_lengths().to_pylist()
-            for index, row in enumerate(chunk.rows):
+            rows = chunk.rows
+            if environment is not None and not isinstance(source, ParquetSource):
+                rows = [fitted(row, environment, untyped=source.untyped) for row in rows]
+            for index, row in enumerate(rows):
                 number = chunk.first_row + index
                 first = first or row
                 problem = (

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 
 import gymnasium as gym
@@ -7,6 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from imitbench.data.conversion import convert_demonstrations, export_demonstrations
+from imitbench.data.demonstrations import write_demonstrations
 from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.sources import open_trajectories
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
@@ -38,7 +41,7 @@ def test_a_good_data_set_has_no_findings(environment):
         ({"obs": np.full((13, 4), np.nan, np.float32)}, "observations are not finite at step 0"),
         ({"obs": np.zeros((13, 3), np.float32)}, r"observations have shape \(3,\)"),
         ({"acts": np.full(12, 2)}, "actions hold 2 at step 0"),
-        ({"acts": np.ones(12)}, "actions have data type float64"),
+        ({"acts": np.full(12, 0.5)}, "actions have data type float64"),
         ({"rews": np.full(12, np.inf)}, "rewards are not finite"),
     ],
 )
@@ -48,6 +51,31 @@ def test_each_wrong_row_is_named(environment, changed, problem):
     found = inspect(made, environment=environment)
     assert [text.split(":")[0] for text in found.problems] == ["episode 1", "episode 3"]
     assert re.search(problem, found.problems[0])
+
+
+@pytest.mark.parametrize("text", ["csv", "jsonl"])
+def test_sets_that_conversion_accepts_have_no_problem(text, environment, tmp_path):
+    made = [
+        dataclasses.replace(trajectory, acts=trajectory.acts.reshape(-1, 1))
+        for trajectory in (cartpole(12), cartpole(9, scale=0.0))
+    ]
+    path = tmp_path / f"set.{text}"
+    if text == "csv":
+        export_demonstrations(MemorySource(made, where="made", form="list"), path)
+    else:
+        lines = [{"obs": t.obs.tolist(), "acts": t.acts.tolist()} for t in made]
+        lines[1]["obs"] = np.zeros((10, 4), int).tolist()
+        path.write_text("\n".join(map(json.dumps, lines)))
+    source = open_trajectories(path)
+    assert convert_demonstrations(source, tmp_path / "converted", environment=environment).rows == 2
+    assert inspect_demonstrations(source, environment=environment).problems == []
+
+
+def test_sets_that_trainings_read_are_checked_as_they_are(environment, tmp_path):
+    made = [dataclasses.replace(cartpole(12), acts=np.ones(12))]
+    write_demonstrations(tmp_path, made)
+    found = inspect_demonstrations(open_trajectories(tmp_path), environment=environment)
+    assert "actions have data type float32" in found.problems[0]
 
 
 def test_episode_ends_are_checked_against_the_time_limit(environment):
