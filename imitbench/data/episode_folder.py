@@ -12,6 +12,7 @@ from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
 from imitbench.data.trajectories import Trajectory
 from imitbench.data.trajectory_source import EpisodeSource
 from imitbench.errors import InputError
+from imitbench.untrusted.files import require_inside
 from imitbench.util.text_line import one_line
 
 _FILES = (".csv", ".jsonl", ".npz")
@@ -49,12 +50,15 @@ class EpisodeFolder(EpisodeSource):
         folder: The folder; entries that are none of these are not read.
 
     Raises:
-        InputError: An episode is damaged, or they are of several formats.
+        InputError: An episode is damaged or a link that leads out of the folder, or they are of
+            several formats.
     """
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
         paths = episode_paths(folder)
+        for path in paths:
+            require_inside(path, folder)
         kinds = sorted({path.suffix if path.is_file() else "folder of .npy" for path in paths})
         if len(kinds) > 1:
             raise InputError(

@@ -25,6 +25,7 @@ from imitbench.data.trajectory_source import (
     choose_features,
 )
 from imitbench.errors import InputError
+from imitbench.untrusted.files import require_ordinary
 from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
@@ -65,6 +66,8 @@ class LeRobotSource(EpisodeSource):
                 (path / "data").rglob("*.parquet"),
                 key=lambda file: natural(file.relative_to(path).as_posix()),
             )
+            for file in self._files:
+                require_ordinary(file, inside=path)
         if not self._files:
             videos = any((path / "videos").rglob("*.mp4"))
             raise InputError(

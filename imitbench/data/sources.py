@@ -18,7 +18,7 @@ from imitbench.data.plain_arrays import NO_CHOICES, ArraysSource, NpzReader, ope
 from imitbench.data.robomimic_source import RobomimicSource
 from imitbench.data.trajectory_source import MemorySource, TrajectorySource
 from imitbench.errors import InputError, MissingPathError
-from imitbench.untrusted.files import open_ordinary, read_content, require_ordinary
+from imitbench.untrusted.files import open_ordinary, read_content, require_inside, require_ordinary
 from imitbench.util.text_line import one_line
 
 READABLE = (
@@ -173,6 +173,7 @@ def _open_train_split(folder: Path, trust: bool) -> TrajectorySource:
         ) from error
     if not (folder / "train" / STATE_FILE).is_file():
         raise InputError(f"{folder}: no split 'train' among {found}: pass the folder of a split")
+    require_inside(folder / "train", folder)
     return _with_rows(ArrowSource(folder / "train", trust=trust))
 
 

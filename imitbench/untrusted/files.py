@@ -113,7 +113,8 @@ def require_ordinary(path: Path, *, inside: Path | None = None) -> None:
 
     Args:
         path: File that exists.
-        inside: Folder that a link may not lead out of; `None` for paths that the user gave.
+        inside: Folder of the path that links may not lead out of; `None` for paths that the user
+            gave.
 
     Raises:
         InputError: It is not an ordinary file, is larger than the limit, or leads out.
@@ -124,8 +125,22 @@ def require_ordinary(path: Path, *, inside: Path | None = None) -> None:
         raise InputError(f"{path}: cannot be read ({_reason(error)})") from error
     if not stat.S_ISREG(status.st_mode):
         raise InputError(f"{path}: is no ordinary file")
-    if inside is not None and path.is_symlink() and not _is_inside(path, inside):
-        raise InputError(f"{path}: is a link that leads out of {inside}; put the file there")
+    if inside is not None:
+        require_inside(path, inside)
+
+
+def require_inside(path: Path, folder: Path) -> None:
+    """Checks that neither a file or folder nor a folder above it is a link that leads elsewhere.
+
+    Args:
+        path: File or folder that exists, below `folder`.
+        folder: Folder that the user gave, perhaps by a link.
+
+    Raises:
+        InputError: A link leads out of the folder.
+    """
+    if not _is_inside(path, folder):
+        raise InputError(f"{path}: a link leads out of {folder}; put the files there")
 
 
 def require_utf8(path: Path | str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.plain_sets import episodes, steps, write_csv, write_lerobot, write_npy
 
 from imitbench.data import parquet_source, serialize
 from imitbench.data.conversion import convert_demonstrations
@@ -386,3 +387,43 @@ def test_file_names_outside_the_folder_are_refused(tmp_path, files):
 def test_rows_selected_by_index_files_are_refused(tmp_path):
     path = folder_of(tmp_path / "a", _indices_files=[{"filename": "indices.arrow"}])
     assert "index files" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("form", "place"),
+    [
+        ("lerobot", "data"),
+        ("lerobot", "data/chunk-000/file-000.parquet"),
+        ("hub", "data"),
+        ("hub", "data/train-0.parquet"),
+    ],
+)
+def test_links_do_not_lead_out_of_a_data_set(form, place, tmp_path):
+    made = tmp_path / "made"
+    if form == "lerobot":
+        write_lerobot(made, episodes(acts=2))
+    else:
+        (made / "data").mkdir(parents=True)
+        pq.write_table(columns(), made / "data" / "train-0.parquet")
+    assert open_trajectories(made).read()
+    (made / place).rename(tmp_path / "elsewhere")
+    (made / place).symlink_to(tmp_path / "elsewhere")
+    assert "a link leads out of" in refusal(made)
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_links_do_not_lead_out_of_a_folder_of_episodes(single, tmp_path):
+    write_npy(tmp_path / "elsewhere", steps(episodes((3,))))
+    write_csv(tmp_path / "elsewhere.csv", steps(episodes((3,))))
+    (tmp_path / "made").mkdir()
+    name = "elsewhere.csv" if single else "elsewhere"
+    (tmp_path / "made" / name).symlink_to(tmp_path / name)
+    assert "a link leads out of" in refusal(tmp_path / "made")
+
+
+def test_the_split_train_is_no_link_to_another_folder(tmp_path):
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    (made / "train").symlink_to(folder_of(tmp_path / "elsewhere"))
+    assert "a link leads out of" in refusal(made)
