@@ -287,7 +287,11 @@ def write_demonstrations_suite(
     card = _environment_card(wanted)
     own_id = wanted.rpartition(":")[2]
     spec = EnvironmentSpec(
-        id=own_id, module=card["module"], kwargs=card["kwargs"], horizon=card["horizon"]
+        id=own_id,
+        module=card["module"],
+        kwargs=card["kwargs"],
+        horizon=card["horizon"],
+        wrappers=card.get("wrappers"),
     )
     repo = f"demos-{own_id.replace('/', '-')}"
     environment = make_environment(spec)
@@ -365,6 +369,8 @@ def _environment_card(wanted: str) -> dict[str, Any]:
             "evaluation_id": known.card.evaluation_id,
             "absolute_positions": list(known.card.absolute_positions) or None,
             "success": _success_of(known.card),
+            "measures": list(known.card.measures) or None,
+            "wrappers": [own.model_dump(exclude_none=True) for own in known.card.wrappers] or None,
         }
     return {
         "title": env_id.rpartition("/")[2],

