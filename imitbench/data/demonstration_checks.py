@@ -87,7 +87,8 @@ def row_problem(
 def fitted(row: TableRow, environment: gym.Env[Any, Any], *, untyped: bool) -> TableRow:
     """Returns a row as its conversion for an environment stores it.
 
-    Discrete actions become single whole numbers, which some formats store as lists of one.
+    Discrete actions become single whole numbers, which some formats store as lists of one; single
+    numbers become lists of one where the environment has these.
 
     Args:
         row: A row of any format, not yet validated.
@@ -99,6 +100,8 @@ def fitted(row: TableRow, environment: gym.Env[Any, Any], *, untyped: bool) -> T
     if untyped:
         obs = _typed(obs, environment.observation_space)
         acts = _typed(acts, environment.action_space)
+    obs = _listed(obs, environment.observation_space)
+    acts = _listed(acts, environment.action_space)
     if isinstance(environment.action_space, spaces.Discrete):
         if acts.shape[1:] == (1,):
             acts = acts.reshape(-1)
@@ -112,6 +115,11 @@ def _typed(values: Array, space: gym.Space[Any]) -> Array:
         return values
     with np.errstate(over="ignore"):  # the check finds what is not finite
         return values.astype(space.dtype)
+
+
+def _listed(values: Array, space: gym.Space[Any]) -> Array:
+    is_list_of_one = isinstance(space, spaces.Box) and space.shape == (1,)
+    return values.reshape(-1, 1) if is_list_of_one and values.ndim == 1 else values
 
 
 def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:

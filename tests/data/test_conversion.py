@@ -163,6 +163,17 @@ def test_integer_actions_become_int64_and_images_stay_bytes(tmp_path, trajectori
     assert (summary.observation, summary.action) == ("uint8[4, 4]", "int64[]")
 
 
+def test_single_numbers_become_lists_of_one_where_the_environment_has_these(tmp_path):
+    class OneNumber(gym.Env):
+        observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
+
+    single = Trajectory(np.linspace(0, 1, 4), np.linspace(0, 1, 3), None, True)
+    assert convert_demonstrations(source([single]), tmp_path / "out", environment=OneNumber())
+    [found] = read_demonstrations(tmp_path / "out")
+    assert (found.obs.shape, found.acts.shape) == ((4, 1), (3, 1))
+    assert found.acts.reshape(-1).tolist() == single.acts.tolist()
+
+
 def test_notes_report_missing_rewards_and_ends(tmp_path, trajectories):
     plain = [Trajectory(t.obs, t.acts, None, t.terminal) for t in trajectories()]
     summary = convert_demonstrations(source(plain), tmp_path / "a")
