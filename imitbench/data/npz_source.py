@@ -162,7 +162,7 @@ def opened_npz(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 class NpzMember:
-    """An array in an archive, read sequentially.
+    """An array in an archive, read sequentially; one that is laid out by columns at once.
 
     Args:
         archive: An open archive.
@@ -189,8 +189,9 @@ class NpzMember:
             raise ValueError(f"array '{name}' holds {one_line(self.dtype)}, not numbers")
         if name not in ("terminal", "indices") and not self.shape:
             raise ValueError(f"array '{name}' is a single number")
-        if fortran and len(self.shape) > 1:
-            raise ValueError(f"array '{name}' is laid out by columns, not by steps")
+        self._by_columns = fortran and len(self.shape) > 1
+        self._whole: Array | None = None
+        self._position = 0
         check_shape(self.shape, rows=True)
         declared = self.dtype.itemsize * math.prod(self.shape)
         if declared > info.file_size:
@@ -200,11 +201,16 @@ class NpzMember:
 
     def take(self, count: int) -> Array:
         """Returns the next `count` entries as a writable array."""
-        return self._read((count, *self.shape[1:]))
+        if not self._by_columns:
+            return self._read((count, *self.shape[1:]))
+        if self._whole is None:
+            self._whole = self._read(self.shape[::-1]).T
+        self._position += count
+        return np.array(self._whole[self._position - count : self._position], order="C")
 
     def take_all(self) -> Array:
         """Returns the whole array, of which nothing may have been read yet."""
-        return self._read(self.shape)
+        return self.take(self.shape[0]) if self.shape else self._read(())
 
     def _read(self, shape: tuple[int, ...]) -> Array:
         size = self.dtype.itemsize * math.prod(shape)

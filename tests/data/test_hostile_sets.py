@@ -145,7 +145,6 @@ def test_pickled_infos_are_skipped(tmp_path, canary):
         ({"obs": np.zeros((4, 1))}, "'obs' has 4 entries for 3 actions"),
         ({"rews": np.zeros(2)}, "'rews' has 2 entries for 3 actions"),
         ({"obs": np.float64(0)}, "'obs' is a single number"),
-        ({"obs": np.asfortranarray(np.zeros((5, 2)))}, "laid out by columns"),
         ({"acts": np.array(["a", "b", "c"])}, "'acts' holds <U1, not numbers"),
     ],
 )

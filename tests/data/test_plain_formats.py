@@ -54,6 +54,14 @@ def test_arrays_of_steps_are_the_episodes_that_they_were_cut_from(form, acts, tm
     assert source.read(limit=1) == made[:1]
 
 
+@pytest.mark.parametrize("name", ["obs", "acts", "next_obs"])
+def test_arrays_that_are_laid_out_by_columns_are_read_like_others(name, tmp_path):
+    made = episodes(acts=2)
+    arrays = steps(made)
+    arrays[name] = np.asfortranarray(arrays[name])
+    assert open_trajectories(write("npz", tmp_path, arrays)).read() == made
+
+
 @FORMS
 def test_without_next_obs_the_last_observation_is_repeated_and_a_note_says_so(form, tmp_path):
     made = episodes()
