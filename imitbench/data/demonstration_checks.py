@@ -24,6 +24,9 @@ NO_REWARDS = (
 """Note on a data set without rewards."""
 
 
+_MOST_BYTES = 8  # of a number in tables
+
+
 def validate_demonstrations(
     trajectories: Sequence[TrajectoryWithRew],
     observation_space: gym.Space[Any],
@@ -80,7 +83,7 @@ def row_problem(
         _length_problem(row)
         or _values_problem("observations", row.obs, observation_space)
         or _values_problem("actions", row.acts, action_space)
-        or (None if row.rews is None else _finite_problem("rewards", row.rews))
+        or (None if row.rews is None else _values_problem("rewards", row.rews, None))
     )
 
 
@@ -173,6 +176,8 @@ def _length_problem(row: TableRow | TrajectoryWithRew) -> str | None:
 
 
 def _values_problem(name: str, values: Array | DictObs, space: gym.Space[Any] | None) -> str | None:
+    if not isinstance(values, DictObs) and values.dtype.itemsize > _MOST_BYTES:
+        return f"{name} have data type {values.dtype}: store them as float64"
     if space is not None:
         return _space_problem(name, values, space)
     return None if isinstance(values, DictObs) else _finite_problem(name, values)

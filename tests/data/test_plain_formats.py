@@ -16,8 +16,9 @@ from support.plain_sets import (
     write_robomimic,
 )
 
-from imitbench.data.conversion import export_demonstrations
+from imitbench.data.conversion import convert_demonstrations, export_demonstrations
 from imitbench.data.demonstrations import write_demonstrations
+from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.sources import open_trajectories
 from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError
@@ -60,6 +61,22 @@ def test_arrays_that_are_laid_out_by_columns_are_read_like_others(name, tmp_path
     arrays = steps(made)
     arrays[name] = np.asfortranarray(arrays[name])
     assert open_trajectories(write("npz", tmp_path, arrays)).read() == made
+
+
+@pytest.mark.skipif(np.longdouble(0).itemsize == 8, reason="has no wider numbers")
+@pytest.mark.parametrize("form", ["npz", "npy"])
+@pytest.mark.parametrize("name", ["obs", "acts"])
+def test_numbers_wider_than_those_of_tables_are_refused(form, name, tmp_path):
+    arrays = steps(episodes(acts=2))
+    arrays[name] = arrays[name].astype(np.longdouble)
+    source = open_trajectories(write(form, tmp_path, arrays))
+    for refuse in (
+        lambda: convert_demonstrations(source, tmp_path / "out"),
+        lambda: export_demonstrations(source, tmp_path / "out.jsonl"),
+    ):
+        with pytest.raises(InputError, match=r"episode 0: .* have data type .*: store them as fl"):
+            refuse()
+    assert inspect_demonstrations(source).problems
 
 
 @FORMS
