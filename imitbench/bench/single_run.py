@@ -74,11 +74,12 @@ class TrainingSetup(TrainingConfig):
         module, _, name = self.card.implementation.partition(":")
         make = getattr(importlib.import_module(module), name)
         given = [part for part in (self.reward_fn, self.person) if part is not None]
+        named = self.origins.get("demos", {}).get("name", "of the expert")
         return TrainingInputs(
             learner=make(*given),
             hyperparameters=self.hyperparameters,
             demos=list(self.demos),
-            demos_name=str(self.origins.get("demos")) if self.demos else None,
+            demos_name=f"demos {named}" if self.demos else None,
             expert=lambda *_: self.expert,
         )
 

@@ -18,6 +18,7 @@ from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.plugins import find_algorithm
 from imitbench.data.demonstrations import read_demonstrations
+from imitbench.data.sources import SUFFIXES
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
@@ -191,6 +192,7 @@ def _demos(
         return sample_demonstrations(expert, spec, count, seed=request.seed), {"sampled": count}
     if request.demos is not None:
         located = locate_demos(request.demos, None, notify)
+        _check_layout(located.path, spec.id)
     elif listed is not None:
         located = LocatedArtifact(listed.demos)
     else:
@@ -206,6 +208,23 @@ def _demos(
     rng = np.random.default_rng(request.seed)
     chosen = np.sort(rng.choice(len(demos), size=request.n_demos, replace=False))
     return [demos[row] for row in chosen], origin
+
+
+def _check_layout(path: Path, env_id: str) -> None:
+    """Checks that demonstrations are in the layout of the hub, which trainings read.
+
+    Raises:
+        InputError: They are in another format of `imitbench demos convert`.
+    """
+    if path.is_file():
+        fits = SUFFIXES.get(path.suffix, "parquet") == "parquet"
+    else:
+        fits = any((path / "data").glob("train-*.parquet"))
+    if not fits:
+        raise InputError(
+            f"--demos {path}: is not in the layout of the hub; convert it first: "
+            f"`imitbench demos convert {path} OUT --env {env_id}`"
+        )
 
 
 def _origin(located: LocatedArtifact, name: str | None) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from support.plain_sets import episodes, steps, write_npy
 
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.cards.catalog import load_suite, suite_directory
+from imitbench.data.conversion import export_demonstrations
+from imitbench.data.trajectory_source import MemorySource
 from imitbench.errors import InputError
 from imitbench.experts.single_training import prepare_training
 from imitbench.experts.training_request import TrainingRequest
@@ -46,6 +49,36 @@ def test_demonstrations_are_sampled_from_an_expert_that_is_named():
     assert [len(each) for each in training.demos] == [200, 200]
     assert training.origins["demos"] == {"sampled": 2}
     assert training.origins["expert"]["name"] == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({}, "demos bundled"),
+        ({"demos": "sac-Pendulum-v1"}, "demos sac-Pendulum-v1"),
+        ({"expert": "sac-Pendulum-v1", "n_demos": 1}, "demos of the expert"),
+    ],
+)
+def test_messages_name_the_demonstrations_as_the_user_did(asked, name):
+    training = prepare_training(TrainingRequest(algo="bc", env="Pendulum-v1", **asked), silent)
+    assert training.inputs().demos_name == name
+
+
+@pytest.mark.parametrize("name", ["set.npz", "set.csv", "set.jsonl", "set"])
+def test_demonstrations_of_another_format_are_refused_with_the_command_that_converts_them(
+    name, tmp_path
+):
+    made = episodes(obs=3, acts=1)
+    path = tmp_path / name
+    if name == "set.npz":
+        np.savez(path, **steps(made))
+    elif name == "set":
+        write_npy(path, steps(made))
+    else:
+        export_demonstrations(MemorySource(made, where="made", form="list"), path)
+    asked = TrainingRequest(algo="bc", env="Pendulum-v1", demos=str(path))
+    with pytest.raises(InputError, match=f"`imitbench demos convert {path} OUT --env Pen"):
+        prepare_training(asked, silent)
 
 
 def test_an_environment_of_no_suite_has_a_fixed_horizon_by_default():
