@@ -14,6 +14,9 @@ from imitbench.cards.algorithm import Card
 SET_NAME = r"^[a-z][a-z0-9_-]*$"
 """Names of sets of trajectories besides the demonstrations, such as `medium`."""
 
+FOLDER_NAME = r"^\.*[\w-][\w.-]*$"
+"""Names of folders of experts and sets; `.` and `..` would lead elsewhere."""
+
 SetName = Annotated[str, Field(pattern=SET_NAME)]
 Mixture = dict[SetName, Annotated[int, Field(ge=1)]]
 """Numbers of trajectories by the name of their set."""
@@ -84,7 +87,7 @@ class DemoSet(Card):
         hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
     """
 
-    repo: str = Field(pattern=r"^[\w.-]+$")
+    repo: str = Field(pattern=FOLDER_NAME)
     trajectories: int = Field(ge=1)
     seed: int = 0
     deterministic: bool = False
@@ -113,7 +116,7 @@ class PolicySet(Card):
         returns: Returns of the trajectories in the set; `null` where no rewards were recorded.
     """
 
-    repo: str = Field(pattern=r"^[\w.-]+$")
+    repo: str = Field(pattern=FOLDER_NAME)
     trajectories: int = Field(ge=1)
     policy: Literal["random", "checkpoint", "recorded"] = "recorded"
     bundled: bool = True

@@ -17,6 +17,7 @@ from imitbench.cards.algorithm import (
 )
 from imitbench.cards.budgets import BUDGET_NAMES, BudgetAmounts, WholeBudget, split_budget
 from imitbench.cards.demonstrations import (
+    FOLDER_NAME,
     FULL,
     DemoSet,
     HubSource,
@@ -129,7 +130,7 @@ class ExpertRecipe(Card):
         hub: Expert on the hub, used with `--source hub`; `null` for none.
     """
 
-    repo: str = Field(pattern=r"^[\w.-]+$")
+    repo: str = Field(pattern=FOLDER_NAME)
     algo: Literal["ppo", "sac", "ppo_true_reward", "sac_true_reward", "exact", "scripted"]
     script: Script | None = None
     env_steps: int = Field(ge=0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from gymnasium import spaces
+from pydantic import ValidationError
 
 from imitbench.algorithms.mce_planning import optimal_policy
 from imitbench.bench import artifacts
@@ -20,7 +21,8 @@ from imitbench.cards.catalog import (
     suite_directory,
     suite_names,
 )
-from imitbench.cards.suite import EnvironmentCard
+from imitbench.cards.demonstrations import DemoSet, PolicySet
+from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.data.demonstration_checks import validate_demonstrations
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.tabular import TabularModel
@@ -344,3 +346,18 @@ def test_hyper_parameters_are_finite(text):
 def test_integer_hyper_parameters_have_64_bits():
     with pytest.raises(InputError, match=r"batch_size.* must be a 64-bit integer"):
         load_algorithm("bc").resolve({"batch_size": str(2**63)})
+
+
+@pytest.mark.parametrize("repo", [".", "..", "a/b", "../a", ""])
+@pytest.mark.parametrize(
+    ("part", "others"),
+    [
+        (DemoSet, {"trajectories": 1}),
+        (PolicySet, {"trajectories": 1, "policy": "random"}),
+        (ExpertRecipe, {"algo": "ppo", "env_steps": 1000}),
+    ],
+)
+def test_folders_of_experts_and_sets_lie_in_the_folder_of_their_suite(part, others, repo):
+    assert part(repo=".a..b-1", **others).repo == ".a..b-1"
+    with pytest.raises(ValidationError, match="repo"):
+        part(repo=repo, **others)
