@@ -76,10 +76,10 @@ def inspect_demonstrations(
     try:
         for chunk in source.chunks(with_infos=True, limit=limit):
             lengths = None if chunk.infos is None else chunk.infos.value_lengths().to_pylist()
-            rows = chunk.rows
+            stored = chunk.rows
             if environment is not None and not isinstance(source, ParquetSource):
-                rows = [fitted(row, environment, untyped=source.untyped) for row in rows]
-            for index, row in enumerate(rows):
+                stored = [fitted(row, environment, untyped=source.untyped) for row in stored]
+            for index, row in enumerate(stored):
                 number = chunk.first_row + index
                 first = first or row
                 problem = (
