@@ -72,11 +72,16 @@ class RaceStanding:
     @property
     def hopeless(self) -> list[tuple[RunSpec, RunFailure]]:
         """The first failure of each cell whose runs all failed, from the first look on."""
+        return [failures[0] for failures in self.failed_cells]
+
+    @property
+    def failed_cells(self) -> list[list[tuple[RunSpec, RunFailure]]]:
+        """The failures of each cell whose runs all failed, from the first look on."""
         found = []
         for own in _by_cell(self.runs).values():
-            first = own[0]
-            if first.failure is not None and len(own) >= self.design.batch and _all_failed(own):
-                found.append((first.spec, first.failure))
+            failures = [(run.spec, run.failure) for run in own if run.failure is not None]
+            if len(failures) == len(own) >= self.design.batch:
+                found.append(failures)
         return found
 
 
@@ -148,7 +153,7 @@ def run_race(
     with alone(design_folder(out, race), observer.waiting):
         standing = RaceStanding.read(out, race.design)
         result = RaceResult(race, standing)
-        again = {spec.run_id for spec in _retried(standing.runs)}
+        again = {spec.run_id for failures in standing.failed_cells for spec, _ in failures}
         while again or not (standing.over or standing.hopeless):
             observer.looked(standing)
             outcome = train(again or set(_missing(planned.plan, standing)))
@@ -195,12 +200,3 @@ def _by_cell(runs: tuple[PublishedRun, ...]) -> dict[tuple[str, str], list[Publi
     for run in sorted(runs, key=lambda run: run.spec.seed):
         cells.setdefault((run.spec.algo, run.spec.environment.id), []).append(run)
     return cells
-
-
-def _all_failed(runs: list[PublishedRun]) -> bool:
-    return all(run.failure is not None for run in runs)
-
-
-def _retried(runs: tuple[PublishedRun, ...]) -> list[RunSpec]:
-    """Returns the failed runs of cells in which no run completed."""
-    return [run.spec for own in _by_cell(runs).values() if _all_failed(own) for run in own]

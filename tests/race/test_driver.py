@@ -97,14 +97,15 @@ def test_methods_that_are_equal_within_the_margin_end_equivalent(tmp_path):
     assert verdicts(result) == {(("sqil", "bc"), None): "equivalent"}
 
 
-def test_failed_runs_count_and_are_not_trained_again(tmp_path):
+@pytest.mark.parametrize(("failed", "stop_after"), [(1, 7), (0, 1), (0, 4)])
+def test_failed_runs_count_and_are_not_trained_again(tmp_path, failed, stop_after):
     def score(spec):
-        return None if (spec.algo, spec.seed) == ("gail", 1) else draw(spec)
+        return None if (spec.algo, spec.seed) == ("gail", failed) else draw(spec)
 
-    carry_out(planned(), tmp_path, Training(tmp_path, score, stop_after=7))
+    carry_out(planned(), tmp_path, Training(tmp_path, score, stop_after=stop_after))
     again = Training(tmp_path, score)
     result = carry_out(planned(), tmp_path, again)
-    assert ("gail", "Pendulum-v1", 1) not in again.trained
+    assert ("gail", "Pendulum-v1", failed) not in again.trained
     assert len(result.standing.failures) == 1
     assert result.standing.over
 
