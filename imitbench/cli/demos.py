@@ -305,38 +305,43 @@ def list_demos(
     suite: options.OneSuite = None,
     json: options.Json = False,
 ) -> None:
-    """List the bundled sets of demonstrations.
+    """List the sets of demonstrations of the suites.
 
     Example: imitbench demos list --suite classic
     """
     from imitbench.experts.lookup import ListedEnvironment, suites_of
 
-    rows = []
+    rows, elsewhere = [], {}
     for found in suites_of(suite):
         for env_id, card in found.environments.items():
             data = ListedEnvironment(found, env_id, card).demos / "data"
+            size = sum(path.stat().st_size for path in data.glob("*.parquet"))
+            if not size and card.minari is not None:
+                elsewhere[found.name] = f"imitbench prefetch --suite {found.name} --source minari"
             rows.append(
                 {
                     "suite": found.name,
                     "env": env_id,
                     "repo": card.demos.repo,
                     "trajectories": card.demos.trajectories,
-                    "bytes": sum(path.stat().st_size for path in data.glob("*.parquet")),
+                    "bytes": size or None,
                 }
             )
     if json:
         print_json(rows)
-    else:
-        print_table(
-            [
-                TextColumn("suite", rank=1, above=True),
-                "environment",
-                TextColumn("demonstrations", rank=1),
-                "trajectories",
-                TextColumn("bytes", rank=3),
-            ],
-            [list(row.values()) for row in rows],
-        )
+        return
+    print_table(
+        [
+            TextColumn("suite", rank=1, above=True),
+            "environment",
+            TextColumn("demonstrations", rank=1),
+            "trajectories",
+            TextColumn("bytes", rank=3),
+        ],
+        [list(row.values()) for row in rows],
+    )
+    for name, command in elsewhere.items():
+        note(f"{name}: sets without bytes are not bundled; `{command}` fetches them")
 
 
 @app.command("collect")

@@ -213,7 +213,11 @@ def test_cards_are_listed_and_shown(imitbench):
     assert "Pendulum-v1" in shown
     assert re.search(r"Pendulum-v1 +medium +checkpoint +10 +-806\.759 +yes", shown)
     assert "sac-Pendulum-v1" in imitbench("experts", "list").out
-    assert "sac-Pendulum-v1" in imitbench("demos", "list").out
+    listed = imitbench("demos", "list")
+    assert "sac-Pendulum-v1" in listed.out
+    assert "imitbench prefetch --suite adroit --source minari" in listed.err
+    documents = json.loads(imitbench("demos", "list", "--json").out)
+    assert {each["suite"] for each in documents if each["bytes"] is None} == {"adroit"}
 
 
 def test_experts_eval_measures_a_bundled_expert(imitbench):
