@@ -17,6 +17,7 @@ from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.report.comparison_runs import role_by_name
 from imitbench.report.model import method_colors
+from imitbench.store.comparability import Conditions
 from imitbench.store.failure_groups import normalized
 from imitbench.store.overview import StatusSurvey, SurveyedRun, total_status
 from imitbench.store.run_dir import RunDirectory
@@ -46,6 +47,7 @@ class ListedRun:
         env: Environment id.
         state: One of `imitbench.store.overview.STATES`.
         seed: Seed of the run.
+        conditions: What runs share that may be averaged, such as its budget, in words.
         n_demos: Number of demonstrations used.
         unit: What the budget counts.
         total: Budget in units.
@@ -66,6 +68,7 @@ class ListedRun:
     env: str
     state: str
     seed: int | None = None
+    conditions: str | None = None
     n_demos: int | None = None
     unit: str | None = None
     total: int | None = None
@@ -86,6 +89,7 @@ class ListedRun:
             algo=one_line(spec.algo_label, _LONGEST_NAME),
             env=one_line(spec.environment.id, _LONGEST_NAME),
             seed=spec.seed,
+            conditions=one_line(Conditions.of_spec(spec).within, _LONGEST_NAME),
             n_demos=spec.demos.count if spec.demos else None,
             unit=spec.budget.unit,
             total=spec.budget.amount,

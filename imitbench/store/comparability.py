@@ -143,13 +143,17 @@ class Conditions:
     @property
     def title(self) -> str:
         """The suite and what is known of the rest, such as `seals: budget quick`."""
+        return ": ".join(part for part in (self.suite or "unnamed suite", self.within) if part)
+
+    @property
+    def within(self) -> str:
+        """What is known but for the suite, such as `budget quick, source bundled`."""
         shared = [
             f"budget {self.budget}" if self.budget else "",
             self.demonstrations,
             f"source {self.source}" if self.source else "",
         ]
-        given = ", ".join(part for part in shared if part)
-        return ": ".join(part for part in (self.suite or "unnamed suite", given) if part)
+        return ", ".join(part for part in shared if part)
 
 
 def whole_conditions(found: Iterable[Conditions]) -> set[Conditions]:

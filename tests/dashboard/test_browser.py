@@ -14,6 +14,7 @@ from support.runs import make_spec
 from support.shown_results import write_results
 from support.synthetic_runs import write_failed, write_finished
 
+from imitbench.records.runs import Budget
 from imitbench.store.run_dir import RunDirectory
 
 pytestmark = pytest.mark.browser
@@ -187,6 +188,18 @@ def test_the_list_is_filtered_sorted_and_follows_the_folder(out, serve, opened):
     rows(watched, "runs").filter(has_text="dagger").filter(has_text="failed").wait_for()
     shutil.rmtree(RunDirectory.of(out, spec).path)
     rows(watched, "runs").filter(has_text="dagger").wait_for(state="detached")
+
+
+def test_scores_of_two_budgets_have_a_row_each(tmp_path, serve, opened):
+    out = tmp_path / "runs"
+    for name, raw_return in (("quick", 1.0), ("full", 5.0)):
+        budget = Budget(name=name, unit="batches", amount=10)
+        write_finished(out, make_spec(budget=budget), raw_return)
+    watched = opened(serve(out), "overview")
+    found = rows(watched, "overview").filter(has_text="1 done")
+    found.nth(1).wait_for()
+    told = sorted(found.all_inner_texts())
+    assert ["budget full" in told[0], "budget quick" in told[1]] == [True, True]
 
 
 def test_two_runs_are_compared(out, serve, opened):

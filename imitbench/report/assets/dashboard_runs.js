@@ -38,8 +38,8 @@ const COLUMNS = {
 function cellsOf(runs) {
   const cells = new Map();
   for (const run of runs) {
-    const key = JSON.stringify([run.suite, run.algo, run.env]);
-    if (!cells.has(key)) cells.set(key, { key, suite: run.suite, algo: run.algo, env: run.env, counts: {}, scores: [], size: 0 });
+    const key = JSON.stringify([run.suite, run.algo, run.env, run.conditions]);
+    if (!cells.has(key)) cells.set(key, { key, suite: run.suite, algo: run.algo, env: run.env, conditions: run.conditions, counts: {}, scores: [], size: 0 });
     const cell = cells.get(key);
     cell.size += 1;
     cell.counts[run.state] = (cell.counts[run.state] || 0) + 1;
@@ -54,12 +54,13 @@ function overviewView(section) {
   const said = (cell) => STATES.filter((state) => cell.counts[state]).map((state) => `${cell.counts[state]} ${state}`).join(", ");
   const cells = liveTable({
     name: "Progress by algorithm and environment",
-    caption: "One row for each algorithm on each environment; mean scores are over finished runs.",
+    caption: "One row for each algorithm on each environment under the same conditions; mean scores are over finished runs.",
     keyOf: (cell) => cell.key,
     columns: [
       COLUMNS.algo,
       COLUMNS.env,
       { label: "Suite", value: (cell) => cell.suite },
+      { label: "Conditions", value: (cell) => cell.conditions },
       { label: "Runs", value: said, mark: shares, cell: (cell) => h("span", { class: "progress" }, shareBar(shares(cell), said(cell)), said(cell)) },
       { label: "Mean score", number: true, value: mean, cell: (cell) => (cell.scores.length ? fixed(mean(cell), 3) : "") },
     ],
