@@ -36,7 +36,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
     """Builds one environment.
 
     Raises:
-        InputError: The environment is not installed or not registered, or does not take its kwargs.
+        InputError: The environment is not installed or not registered.
     """
     extra = extra_of_environment(spec.gym_id, spec.module)
     if extra is not None:
@@ -63,13 +63,6 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
         raise InputError(
             f"environment {spec.id}: cannot be created ({reason}); "
             "run `imitbench doctor` to see what is missing"
-        ) from error
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError) or not spec.kwargs:
-            raise
-        raise InputError(
-            f"environment {spec.id}: does not take its kwargs ({one_line(error, 200)}); correct "
-            "them on the suite's card"
         ) from error
 
 

@@ -26,7 +26,9 @@ Revision = Annotated[
     str | None,
     option("--revision", "Commit, branch or tag [the pinned one, or the latest].", "REV"),
 ]
-To = Annotated[Path | None, option("--to", "Copy to DIR/<name>, which is replaced [only the cache].", "DIR")]
+To = Annotated[
+    Path | None, option("--to", "Copy to DIR/<name>, which is replaced [only the cache].", "DIR")
+]
 
 
 def pull_experts(

@@ -140,11 +140,12 @@ def measure_references(
         The references, and the speed with random actions, in steps per second.
 
     Raises:
-        InputError: The expert or the demonstrations are missing; or there is neither an expert, nor
-            rewards, nor a number on the card.
+        InputError: The expert or the demonstrations are missing; there is neither an expert, nor
+            rewards, nor a number on the card; or the environment does not take its arguments.
     """
     spec = EnvironmentSpec.of_card(env_id, card)
-    by_random = measure(spec, None, deterministic=False, episodes=episodes, seed=REFERENCE_SEED)
+    with check_arguments_accepted(spec, "correct kwargs on the suite's card"):
+        by_random = measure(spec, None, deterministic=False, episodes=episodes, seed=REFERENCE_SEED)
     random = by_random.as_measurement(card, command, None)
     if card.expert is None:
         shown = _measure_demonstrations(env_id, card, root, command)

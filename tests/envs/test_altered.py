@@ -8,11 +8,11 @@ import pytest
 import seals  # noqa: F401  (registers environments)
 
 import imitbench.envs.altered  # noqa: F401  (registers environments)
-from imitbench.bench.environments import make_environment
+from imitbench.cards.catalog import load_suite
 from imitbench.data.resumable_env import ResumableEnv
 from imitbench.envs.batch_choice import agrees, knows
 from imitbench.errors import InputError
-from imitbench.experts.lookup import find_environment
+from imitbench.experts.measurement import measure_references
 
 PAIRS = {
     "imitbench/Pendulum-v0": "Pendulum-v1",
@@ -182,14 +182,18 @@ def test_wrong_arguments_are_refused(task, wrong, told):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"mass": -1.0}, "(mass must be positive, not -1.0)"),
+        ({"mass": -1.0}, "mass=-1.0 (mass must be positive, not -1.0)"),
         ({"masses": 2.0}, "unexpected keyword argument 'masses'"),
     ],
 )
 def test_kwargs_of_a_card_that_a_task_does_not_take_are_one_line(kwargs, message):
-    spec = find_environment("imitbench/Pendulum-v0").model_copy(update={"kwargs": kwargs})
+    suite = load_suite("transfer")
+    card = suite.environments["imitbench/Pendulum-v0"].model_copy(update={"kwargs": kwargs})
     with pytest.raises(InputError) as caught:
-        make_environment(spec)
-    assert str(caught.value).startswith("environment imitbench/Pendulum-v0: does not take its kwar")
+        measure_references(
+            "imitbench/Pendulum-v0", card, suite.origin.folder, episodes=1, command="measure"
+        )
+    assert str(caught.value).startswith("environment imitbench/Pendulum-v0: cannot be used with ")
     assert message in str(caught.value)
+    assert str(caught.value).endswith("; correct kwargs on the suite's card")
     assert "\n" not in str(caught.value)

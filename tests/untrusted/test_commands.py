@@ -128,7 +128,7 @@ SHARED = {
         "run",
         "--algo iswbc --suite classic --env Pendulum-v1 --n-demos 1 --mixture m=a.npz:1",
     ),
-    "demos": ("train imitation bc", f"{ENV} --demos a.npz"),
+    "demos": ("train imitation bc", f"{ENV} --demos parquet"),
     "expert": ("train imitation dagger", f"{ENV} --expert ./policy"),
     "reward": ("train rl", f"{ENV} --reward ./reward"),
     "reward_plugin": ("train rl", f"{ENV} --reward ./reward --reward-plugin ./method"),
