@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import (
+    Field,
+    FiniteFloat,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from imitbench.records.runs import Record, RunRow
 
@@ -32,6 +38,7 @@ LEAST: Mapping[str, float] = {
 _REOPTIMIZED = tuple(f"reoptimized_{name}" for name in get_args(Optimizer))
 _FRESH = (*_REOPTIMIZED, *(f"true_reward_{name}" for name in get_args(Optimizer)))
 _ROUNDING = 1e-9
+_USUAL_TRUE_POLICIES = 3
 _Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -50,7 +57,15 @@ class OptimizationProtocol(Record):
 
     optimizers: tuple[Optimizer, ...] = Field(default=("ppo",), min_length=1)
     policies: int = Field(default=3, ge=1)
-    true_policies: int = Field(default=3, ge=1)
+    true_policies: int = Field(default=_USUAL_TRUE_POLICIES, ge=1)
+
+    @model_serializer(mode="wrap")
+    def _as_recorded(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leaves out the usual number, so that earlier records keep their bytes."""
+        fields: dict[str, Any] = handler(self)
+        if self.true_policies == _USUAL_TRUE_POLICIES:
+            del fields["true_policies"]
+        return fields
 
     def covers(self, other: OptimizationProtocol) -> bool:
         """Whether the policies that are trained so include at least all of the other's."""

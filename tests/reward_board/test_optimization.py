@@ -280,6 +280,9 @@ def test_what_was_measured_with_policies_includes_what_was_measured_without():
             OptimizationProtocol(policies=4),
         )
     )
+    assert "true_policies" not in usual.model_dump_json()  # as in earlier records
+    for protocol in (usual, more):
+        assert RewardProtocol.model_validate_json(protocol.model_dump_json()) == protocol
     assert more.covers(usual)
     assert not usual.covers(more)
     assert not more.covers(others)
