@@ -135,13 +135,17 @@ def correlation(parts: Sequence[Part], *, ranks: bool = True) -> tuple[float, fl
     """
     from scipy.stats import rankdata
 
-    learned, true = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    # Rewards of networks have single precision, in which a correlation could exceed 1.
+    learned, true = (
+        np.concatenate([part[side] for part in parts], dtype=np.float64) for side in (0, 1)
+    )
     if np.ptp(learned) == 0 or np.ptp(true) == 0:
         return None
     one, other = (rankdata(learned), rankdata(true)) if ranks else (learned, true)
     moments = _moments(one, other, [part[0].size for part in parts])
     low, high = np.clip(_interval(lambda drawn: _pearson(moments[drawn]), len(parts)), -1, 1)
-    return _pearson(moments), float(low), float(high)
+    value = np.clip(_pearson(moments), -1, 1)
+    return float(value), float(low), float(high)
 
 
 def pair_accuracy(

@@ -87,6 +87,16 @@ def test_the_interval_is_that_of_correlations_over_drawn_episodes(offset):
     assert correlation(given, ranks=False)[1:] == pytest.approx(expected, abs=1e-8)
 
 
+def test_no_rounding_makes_a_correlation_larger_than_1():
+    for seed in range(50):
+        true = np.random.default_rng(seed).normal(size=8)
+        given = [(np.float32([3 * one - 20]), np.array([one])) for one in true]
+        assert 0.999 < correlation(given, ranks=False)[0] <= 1
+    two_values = [(np.float32([-21.64624]), np.float32([-18.0]))]
+    two_values += 7 * [(np.float32([-20.442268]), np.float32([-9.0]))]
+    assert correlation(two_values, ranks=False) == (1, 1, 1)
+
+
 def test_sparse_rewards_are_constant_in_some_of_the_drawn_episodes():
     given = [(np.arange(5.0), np.full(5, 0.1)) for _ in range(4)]
     given.append((np.arange(5.0), np.array([0.1, 0.1, 0.1, 0.1, 7.1])))
