@@ -143,9 +143,9 @@ def correlation(parts: Sequence[Part], *, ranks: bool = True) -> tuple[float, fl
         return None
     one, other = (rankdata(learned), rankdata(true)) if ranks else (learned, true)
     moments = _moments(one, other, [part[0].size for part in parts])
-    low, high = np.clip(_interval(lambda drawn: _pearson(moments[drawn]), len(parts)), -1, 1)
-    value = np.clip(_pearson(moments), -1, 1)
-    return float(value), float(low), float(high)
+    ends = _interval(lambda drawn: _pearson(moments[drawn]), len(parts))
+    value, low, high = np.clip([_pearson(moments), *ends], -1, 1).tolist()
+    return value, low, high
 
 
 def pair_accuracy(
