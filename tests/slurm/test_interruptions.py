@@ -1,6 +1,9 @@
 """Nodes are taken away, time runs out, processes die: runs go on, to the same numbers."""
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -129,6 +132,12 @@ def test_a_worker_that_dies_is_a_failure_and_the_task_goes_on(
     assert score == {"seed": 1}
 
 
+def is_served(folder):
+    """Whether all tasks of an array have got something to run."""
+    contents = [path.stem for path in folder.glob("*.pkl")]
+    return bool(contents) and all(name.endswith(("_submitted", "_result")) for name in contents)
+
+
 def test_a_submitter_killed_at_any_moment_loses_and_doubles_nothing(
     cluster, submit, imitbench, profile, tmp_path
 ):
@@ -147,6 +156,23 @@ def test_a_submitter_killed_at_any_moment_loses_and_doubles_nothing(
     assert answer.code == 0, answer.err
     rows = imitbench("sql", "--format", "json", "select count(*) n from runs").out
     assert json.loads(rows) == [{"n": 4}]
+
+
+def test_tasks_of_a_submitter_that_died_before_it_named_them_are_replaced(
+    cluster, submit, imitbench, profile, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        command = tmp_path / "bin" / "sbatch"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@"\nkill -KILL $PPID\n')
+        command.chmod(0o755)
+        patch.setenv("PATH", str(command.parent), prepend=os.pathsep)
+        sweep = ("--algo", "random", "--env", "Pendulum-v1", "--seeds", "4", "--budget", "quick")
+        assert submit(*sweep).code == -signal.SIGKILL
+    assert len(cluster.queue()) == 4
+    answer = submit(*sweep, "--wait", "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["done"] == 4
 
 
 def test_a_race_whose_driver_is_killed_at_any_moment_trains_no_seed_twice(
@@ -172,7 +198,8 @@ def test_a_race_whose_driver_is_killed_at_any_moment_trains_no_seed_twice(
     tasks = [
         job
         for path in tmp_path.glob("runs/.slurm/*/submission.json")
-        for array in json.loads(path.read_text())["arrays"]
+        for number, array in enumerate(json.loads(path.read_text())["arrays"])
+        if is_served(path.parent / str(number))
         for task in array["tasks"]
         for job in task
     ]

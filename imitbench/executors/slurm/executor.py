@@ -217,10 +217,13 @@ class SlurmExecutor(Executor):
     def adopt(self) -> list[Path]:
         """Returns job files of earlier submissions whose tasks are still in the queue.
 
+        Tasks that a killed submitter has left with nothing to run are cancelled.
+
         Raises:
             SchedulerError: The scheduler does not answer.
         """
         submissions = list(read_submissions(self._out))
+        cancel_submissions(submission.unserved(self._out) for submission in submissions)
         queued = [task for task in open_tasks(submissions) if task.state is not None]
         names = {task.array for task in queued}
         self._submissions += [own for own in submissions if names & set(own.names)]

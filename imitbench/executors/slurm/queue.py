@@ -125,6 +125,8 @@ def _run(*command: str) -> str:
 
 
 _FILE = "submission.json"
+_UNNAMED = re.compile(r"[0-9a-f]{32}\.pkl")
+"""A task's content as submitit writes it, before it gets the job's id."""
 
 
 class TaskArray(Record):
@@ -184,6 +186,25 @@ class SlurmSubmission(Record):
     def logs(self, out: Path, number: int) -> Path:
         """Returns the folder of the scheduler's logs of one of its arrays."""
         return self.folder(out) / str(number)
+
+    def unserved(self, out: Path) -> SlurmSubmission:
+        """Returns the part whose tasks have nothing to run.
+
+        submitit names the content of tasks by the job's id, so only after `sbatch` has answered.
+        Tasks of a submitter that died in between wait for it, then fail.
+
+        Args:
+            out: Results folder.
+
+        Returns:
+            The submission with these arrays only; often none.
+        """
+        arrays = [
+            array
+            for number, array in enumerate(self.arrays)
+            if any(_UNNAMED.fullmatch(file.name) for file in self.logs(out, number).glob("*.pkl"))
+        ]
+        return self.model_copy(update={"arrays": arrays})
 
     def write(self, out: Path) -> None:
         """Writes the submission's file.
