@@ -17,6 +17,7 @@ from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
+from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class AlgorithmLearner(Learner):
         """Trains for as many whole rollouts as fit into the budget.
 
         Raises:
-            ValueError: The budget is less than one rollout.
+            ValueError: The budget is less than one rollout, or ends before the first update.
         """
         algorithm = self._algorithm
         unit = self._n_envs * _steps_of_rollout(algorithm)
@@ -125,6 +126,7 @@ class AlgorithmLearner(Learner):
                 f"a budget of {budget.amount} environment steps is less than a single rollout of "
                 f"{unit}; lower {self._rollout_options}"
             )
+        check_updates(budget, total <= getattr(algorithm, "learning_starts", 0))
         if algorithm.num_timesteps < total:
             every = max(1, total // CURVE_POINTS)
             report = RolloutReport(self._measure, every, callback, checkpoint)
@@ -155,6 +157,30 @@ class AlgorithmLearner(Learner):
         """Restores what `state_dict` returned."""
         restore_episodes(self._environments, state["environments"])
         load_algorithm_state(self._algorithm, state["algorithm"])
+
+
+class LearnedRewardLearner(Learner):
+    """Adds the state of an environment whose rewards are learned ones; the first base class.
+
+    Attributes:
+        rewarded: That environment; `None` if the rewards are the environment's own.
+    """
+
+    rewarded: RewardVecEnvWrapper | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the other base class, and of what replaces the rewards."""
+        # What follows in the order of bases is a whole learner, which is what mypy cannot know.
+        state = super().state_dict()  # type: ignore[safe-super]
+        if self.rewarded is not None:
+            state["rewarded"] = self.rewarded.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        super().load_state_dict(state)  # type: ignore[safe-super]
+        if self.rewarded is not None:
+            self.rewarded.load_state_dict(state["rewarded"])
 
 
 def _steps_of_rollout(algorithm: BaseAlgorithm) -> int:
@@ -189,6 +215,23 @@ class OffPolicyLearner(AlgorithmLearner):
         logged = self.logger.default_logger.name_to_value
         losses = {name: float(logged[name]) for name in _LOSSES if name in logged}
         return {**super()._measure(), **losses}
+
+
+def check_updates(budget: Budget, none: bool) -> None:
+    """Refuses a budget in which a method would only act at random.
+
+    Args:
+        budget: In environment steps.
+        none: Whether it ends before the first update.
+
+    Raises:
+        ValueError: It does.
+    """
+    if none:
+        raise ValueError(
+            f"a budget of {budget.amount} environment steps ends before the first update; lower "
+            "learning_starts"
+        )
 
 
 def algorithm_arguments(

@@ -35,7 +35,11 @@ from imitbench.bench.learner import (
     Task,
     no_checkpoint,
 )
-from imitbench.bench.learners.algorithm_learner import CURVE_POINTS
+from imitbench.bench.learners.algorithm_learner import (
+    CURVE_POINTS,
+    LearnedRewardLearner,
+    check_updates,
+)
 from imitbench.bench.learners.reward_agreement import held_out_trajectories, return_correlation
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
@@ -106,9 +110,14 @@ class OffPolicyImitationLearner(PackedLearner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains for the budget, in whole steps of all environments."""
+        """Trains for the budget, in whole steps of all environments.
+
+        Raises:
+            ValueError: The budget ends before the first update.
+        """
         trainer, n_envs = self.trainer, int(self.options["n_envs"])
         total = budget.amount // n_envs * n_envs
+        check_updates(budget, total < trainer.options.learning_starts)
         part = max(1, total // CURVE_POINTS // n_envs) * n_envs
         while trainer.num_timesteps < total:
             logged = trainer.train_seeds(min(part, total - trainer.num_timesteps))
@@ -462,7 +471,7 @@ class ValueDICELearner(OffPolicyImitationLearner):
     arguments = ("replay_weight", "gradient_penalty", "orthogonality")
 
 
-class TrueRewardLearner(OffPolicyImitationLearner):
+class TrueRewardLearner(LearnedRewardLearner, OffPolicyImitationLearner):
     """The agent that all these methods share, on the environment's reward."""
 
     method = TrueRewardTrainer
@@ -471,9 +480,8 @@ class TrueRewardLearner(OffPolicyImitationLearner):
     def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
         """Creates the agent; nothing has to be learned of a state whose reward is known to be 0."""
         shared["options"] = replace(shared["options"], absorbing_states=False)
-        self._rewarded: RewardVecEnvWrapper | None = None
         if task.reward is not None:
-            shared["venv"] = self._rewarded = RewardVecEnvWrapper(shared["venv"], task.reward)
+            shared["venv"] = self.rewarded = RewardVecEnvWrapper(shared["venv"], task.reward)
         return super().make_trainer(task, **shared)
 
     def pop_episodes(self, seed: int) -> dict[str, float]:
@@ -482,19 +490,6 @@ class TrueRewardLearner(OffPolicyImitationLearner):
         Policies that share a learned reward are not trained in packs.
         """
         found = super().pop_episodes(seed)
-        if self._rewarded is None:
+        if self.rewarded is None:
             return found
-        return found | pop_learned_return(self._rewarded.episode_rewards)
-
-    def state_dict(self) -> dict[str, Any]:
-        """State of method and environments, and of what replaces their rewards."""
-        state = super().state_dict()
-        if self._rewarded is not None:
-            state["rewarded"] = self._rewarded.state_dict()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        super().load_state_dict(state)
-        if self._rewarded is not None:
-            self._rewarded.load_state_dict(state["rewarded"])
+        return found | pop_learned_return(self.rewarded.episode_rewards)

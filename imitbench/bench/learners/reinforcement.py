@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -14,6 +14,7 @@ import imitbench.rl.sac
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.algorithm_learner import (
     DQN_ARGUMENTS,
+    LearnedRewardLearner,
     OffPolicyLearner,
     algorithm_arguments,
 )
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
 
-class _OffPolicyRLLearner(OffPolicyLearner):
+class _OffPolicyRLLearner(LearnedRewardLearner, OffPolicyLearner):
     discrete: bool
 
     def __init__(self, reward_fn: RewardFn | None = None) -> None:
         self._reward_fn = reward_fn
-        self._rewarded: RewardVecEnvWrapper | None = None
 
     def make_algorithm(
         self,
@@ -43,23 +43,10 @@ class _OffPolicyRLLearner(OffPolicyLearner):
     ) -> OffPolicyAlgorithm:
         venv: VecEnv = self.episodes
         if self._reward_fn is not None:
-            venv = self._rewarded = RewardVecEnvWrapper(venv, self._reward_fn)
+            venv = self.rewarded = RewardVecEnvWrapper(venv, self._reward_fn)
         cls = imitbench.rl.dqn.DQN if self.discrete else imitbench.rl.sac.SAC
         arguments = algorithm_arguments(self.options, task.seed, device, discrete=self.discrete)
         return cls("MlpPolicy", venv, **arguments)
-
-    def state_dict(self) -> dict[str, Any]:
-        """State of algorithm and environments, and of what replaces their rewards."""
-        state = super().state_dict()
-        if self._rewarded is not None:
-            state["rewarded"] = self._rewarded.state_dict()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
-        super().load_state_dict(state)
-        if self._rewarded is not None:
-            self._rewarded.load_state_dict(state["rewarded"])
 
 
 class SACLearner(_OffPolicyRLLearner):
