@@ -103,13 +103,15 @@ def pull_results(
 
     Every file is checked against its digest, every run against its specification, and every
     result against its episodes. Existing runs of the results folder are not changed, and `imitbench
-    run` trains only what is missing there. The designs of races, published learning curves and
-    numbers about learned rewards come with their runs.
+    run` trains only what is missing there. The designs of races, published learning curves,
+    numbers about learned rewards and statements of how hyper-parameters were chosen come with
+    their runs.
 
     Example: imitbench results pull me/my-results --out theirs
 
     Example: imitbench results pull results/imitbench-seals-gail-airl --out more
     """
+    from imitbench.published.disclosure import add_disclosures
     from imitbench.published.results_folder import PATTERNS
     from imitbench.published.submission import read_strictly, restore_runs
     from imitbench.util import hub_client, hub_upload
@@ -131,6 +133,7 @@ def pull_results(
         raise InputError(f"--revision {revision}: {source} is a local folder; leave it out")
     found = read_strictly(folder)
     made, present = restore_runs(found.published, out, found.races)
+    add_disclosures(out, found.disclosures)
     if json:
         print_json({"repo": source, "revision": commit, "added": made, "present": present})
     elif not quiet:

@@ -23,6 +23,7 @@ from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import AbbreviatedRecord, Record, RunSpec
 from imitbench.untrusted.files import read_content
+from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
 
@@ -264,6 +265,28 @@ def own_disclosures(out: Path, runs: Sequence[PublishedRun]) -> list[Disclosure]
     known = {row.row for row in stated}
     drafted = (_of_record(specs) for row, specs in by_row.items() if row not in known)
     return sorted((*stated, *filter(None, drafted)), key=lambda row: row.row)
+
+
+def add_disclosures(out: Path, rows: Sequence[Disclosure]) -> None:
+    """Adds statements to the `disclosure.json` of a results folder.
+
+    Args:
+        out: The results folder. What its file says of a row stays.
+        rows: Statements, as those of published results whose runs were copied there.
+
+    Raises:
+        InputError: The folder's file is malformed.
+    """
+    path = out / DISCLOSURE_FILE
+    try:
+        stated = parse_disclosures(path)
+    except FileNotFoundError:
+        stated = []
+    known = {row.row for row in stated}
+    new = [row for row in rows if row.row not in known]
+    if new:
+        merged = sorted((*stated, *new), key=lambda row: row.row)
+        atomic_write_text(path, disclosure_text(merged))
 
 
 def disclosure_text(rows: Sequence[Disclosure]) -> str:

@@ -14,6 +14,7 @@ from imitbench.published import disclosure
 from imitbench.published.disclosure import (
     DISCLOSURE_FILE,
     Disclosure,
+    add_disclosures,
     check_disclosures,
     disclosure_text,
     has_other_values,
@@ -141,6 +142,26 @@ def test_an_export_asks_for_statements_and_takes_them_along(own_runs, tmp_path):
     assert [row.algo for row in parse_disclosures(stated / DISCLOSURE_FILE)] == [LABEL]
     manifests = [json.loads((each / "manifest.json").read_text()) for each in (bare, stated)]
     assert manifests[0]["files"] == manifests[1]["files"]
+
+
+def test_statements_come_with_pulled_runs(own_runs, tmp_path):
+    (own_runs / DISCLOSURE_FILE).write_text(disclosure_text([Disclosure(**BY_HAND)]))
+    export(own_runs, tmp_path / "published")
+    theirs = tmp_path / "theirs"
+    for _ in range(2):
+        done = call_imitbench("results", "pull", "published", "--out", "theirs", cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert parse_disclosures(theirs / DISCLOSURE_FILE) == [Disclosure(**BY_HAND)]
+    assert export(theirs, tmp_path / "again") == ""
+    assert validate(tmp_path / "again").valid
+
+
+def test_own_statements_are_kept(tmp_path):
+    mine = Disclosure(**BY_HAND | {"seeds": [7]})
+    (tmp_path / DISCLOSURE_FILE).write_text(disclosure_text([mine]))
+    other = Disclosure(**BY_HAND | {"algo": "another"})
+    add_disclosures(tmp_path, [Disclosure(**BY_HAND), other])
+    assert parse_disclosures(tmp_path / DISCLOSURE_FILE) == [other, mine]
 
 
 def test_every_row_of_a_board_says_how_its_values_were_chosen(own_runs, tmp_path):
