@@ -48,7 +48,8 @@ class ResultsSource:
             runs with a mark; runs that contradict themselves are not read.
         races: Registered races of these runs.
         alarms: Signs of invented results, or of copies among the results that were read together.
-        verifications: Records of runs that were trained again, which fit these results.
+        verifications: Records of runs that were trained again, which fit these results, and those
+            of the results that they supersede.
         supersedes: Digest of the results whose runs these are, with newer references.
         superseded_by: Name of results that have these runs, with newer references; may be empty.
         disclosures: Statements of how hyper-parameters were chosen.
@@ -331,20 +332,33 @@ def link_superseded(sources: Sequence[ResultsSource], notes: list[str]) -> list[
     Anybody can claim to supersede the results of others, and what supersedes takes their rank. So
     the claim counts only for what `rescore` makes of them: the same outcomes on the scale of the
     cards of this package, which nobody can choose. Results that have this scale keep their rank.
+
+    What was found of the earlier results when they were trained again holds for the later ones,
+    too, because the runs are the same. So results that were refuted do not rank again.
     """
     by_digest = {source.digest: source for source in sources if source.digest is not None}
     later: dict[str | None, str] = {}
+    inherited: dict[str | None, tuple[Verification, ...]] = {}
     refused: list[tuple[ResultsSource, str]] = []
     for source in sources:
         for number, earlier in enumerate(_claimed(source, by_digest)):
             why_not = _why_not(source, earlier)
             if why_not is None:
                 later[earlier.digest] = source.name
+                records = inherited.get(source.digest, source.verifications)
+                inherited[source.digest] = (*records, *earlier.verifications)
             elif number == 0:
                 refused.append((source, f"does not supersede {earlier.name}, because {why_not}"))
     # The cards no longer have the references of results that were superseded in turn.
     notes += [f"{one.name}: {note}" for one, note in refused if one.digest not in later]
-    return [replace(source, superseded_by=later.get(source.digest, "")) for source in sources]
+    return [
+        replace(
+            source,
+            superseded_by=later.get(source.digest, ""),
+            verifications=inherited.get(source.digest, source.verifications),
+        )
+        for source in sources
+    ]
 
 
 def _claimed(

@@ -158,19 +158,35 @@ def test_references_that_this_package_does_not_know_are_not_older(results):
     assert set(later_results(results).values()) == {""}
 
 
-def test_results_that_differed_when_trained_again_supersede_nothing(results):
-    export(rescored(results), results / "new", digest(results, "old"))
-    sources = {each.name: each for each in find_results(results).sources}
-    run = sources["new"].runs[0]
+def refutation(source):
+    """A record that a run of the source differed when it was trained again."""
+    run = source.runs[0]
     numbers = FiniteComparison(stated=1.0, found=0.0, noise_band=0.1, seed_band=None)
     again = VerifiedRun(
         run_id=run.spec.run_id, label="bc", verdict="different",
         raw_return=numbers, deterministic_return=numbers,
     )  # fmt: skip
-    record = Verification(
-        submission=sources["new"].digest, name="new", verified_by="x", verified_at="x", seed=0,
+    return Verification(
+        submission=source.digest, name=source.name, verified_by="x", verified_at="x", seed=0,
         completed=6, runs=[again], provenance=run.provenance,
     )  # fmt: skip
+
+
+def test_results_that_were_refuted_do_not_rank_again_on_a_newer_scale(results):
+    export(rescored(results), results / "new", digest(results, "old"))
+    sources = {each.name: each for each in find_results(results).sources}
+    record = refutation(sources["old"])
+    refuted = dataclasses.replace(sources["old"], verifications=(record,))
+    old, new = link_superseded([refuted, sources["new"]], [])
+    assert (old.superseded_by, new.superseded_by) == ("new", "")
+    assert new.verifications == (record,)
+    assert not new.sound
+
+
+def test_results_that_differed_when_trained_again_supersede_nothing(results):
+    export(rescored(results), results / "new", digest(results, "old"))
+    sources = {each.name: each for each in find_results(results).sources}
+    record = refutation(sources["new"])
     refuted, notes = dataclasses.replace(sources["new"], verifications=(record,)), []
     linked = link_superseded([sources["old"], refuted], notes)
     assert [each.superseded_by for each in linked] == ["", ""]
