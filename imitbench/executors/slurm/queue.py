@@ -310,8 +310,20 @@ def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
         SchedulerError: The scheduler does not answer; nothing was cancelled.
     """
     queued = [task for task in open_tasks(submissions) if task.state is not None]
-    for task in queued:
-        for job in task.jobs:
-            job.unlink(missing_ok=True)  # otherwise the task would requeue itself
-    cancel_arrays(list(dict.fromkeys(task.array for task in queued)))
+    # A task that still finds its jobs would requeue itself.
+    hidden = {
+        job: job.with_name(f".{job.name}.cancelled") for task in queued for job in task.jobs
+    }
+    for job, away in hidden.items():
+        with suppress(FileNotFoundError):
+            job.rename(away)
+    try:
+        cancel_arrays(list(dict.fromkeys(task.array for task in queued)))
+    except SchedulerError:
+        for job, away in hidden.items():
+            with suppress(FileNotFoundError):
+                away.rename(job)
+        raise
+    for away in hidden.values():
+        away.unlink(missing_ok=True)
     return len(queued)
