@@ -46,7 +46,7 @@ from imitbench.records.runs import RunSpec
 from imitbench.rewards.base import RewardNet
 from imitbench.store.sweep_file import SweepRequest
 
-EPISODES = 8  # of each kind of behaviour
+EPISODES = 8  # of each kind of behavior
 
 
 def planned(algorithm: str, options: argparse.Namespace, overrides: dict[str, str]) -> RunSpec:

@@ -2,7 +2,7 @@
 
 `imitbench.run`, `imitbench.race`, `imitbench.results`, `imitbench.report` and `imitbench.compare`
 are the harness; `imitbench.load_policy` and `imitbench.load_reward` give what its runs have learned
-(see `imitbench.api`); the library is in `imitbench.algorithms` and its neighbours. Importing this
+(see `imitbench.api`); the library is in `imitbench.algorithms` and its neighbors. Importing this
 package loads nothing heavy.
 """
 

@@ -3,7 +3,7 @@
 The functions do the same as the commands of these names, and share results folders with them.
 `load_policy` and `load_reward` give what a run has learned.
 Names, parameters and the columns of tables are stable: they change only with a new major version,
-and new parameters have defaults that keep the old behaviour. Bad input raises
+and new parameters have defaults that keep the old behavior. Bad input raises
 `imitbench.InputError` with one line, which names a parameter as the command line does
 (`--n-demos` for `n_demos`).
 

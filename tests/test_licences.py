@@ -1,4 +1,4 @@
-"""All dependencies of this package, which is under MIT, have permissive licences."""
+"""All dependencies of this package, which is under MIT, have permissive licenses."""
 
 import re
 from importlib import metadata
@@ -46,7 +46,7 @@ def runtime_dependencies():
     return sorted(direct.union(*(dependencies_of(name) for name in direct)))
 
 
-def licence_of(name):
+def license_of(name):
     about = metadata.metadata(name)
     stated = [
         about.get("License-Expression") or "",
@@ -56,19 +56,19 @@ def licence_of(name):
     return " | ".join(filter(None, stated))
 
 
-def is_acceptable(licence):
-    # With "A OR B" the user chooses; a licence given as full text begins with its name.
-    choices = re.split(r"\bor\b", licence, flags=re.IGNORECASE)
+def is_acceptable(license):
+    # With "A OR B" the user chooses; a license given as full text begins with its name.
+    choices = re.split(r"\bor\b", license, flags=re.IGNORECASE)
     return any(PERMISSIVE.search(each) and not COPYLEFT.search(each) for each in choices)
 
 
 @pytest.mark.parametrize("name", runtime_dependencies())
 def test_the_licence_of_a_dependency_is_permissive(name):
-    assert is_acceptable(licence_of(name)), licence_of(name) or "none is stated"
+    assert is_acceptable(license_of(name)), license_of(name) or "none is stated"
 
 
 @pytest.mark.parametrize(
-    ("licence", "acceptable"),
+    ("license", "acceptable"),
     [
         ("MIT", True),
         ("GPL-3.0-or-later", False),
@@ -77,5 +77,5 @@ def test_the_licence_of_a_dependency_is_permissive(name):
         ("", False),
     ],
 )
-def test_permissive_and_copyleft_licences_are_distinguished(licence, acceptable):
-    assert is_acceptable(licence) is acceptable
+def test_permissive_and_copyleft_licences_are_distinguished(license, acceptable):
+    assert is_acceptable(license) is acceptable

@@ -267,7 +267,7 @@ def rewards_table(board):
 
 
 def correlations_table(package):
-    """How well the rewards of AIRL's runs rank behaviour: tasks by seeds."""
+    """How well the rewards of AIRL's runs rank behavior: tasks by seeds."""
 
     def make(board):
         found = {

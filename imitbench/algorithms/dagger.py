@@ -160,7 +160,7 @@ class SimpleDAggerTrainer(DAggerTrainer):
         """Runs one round: collects, then trains. Save checkpoints between rounds.
 
         Once there are enough steps, each environment finishes its episode and that episode counts,
-        so that short ones are not favoured.
+        so that short ones are not favored.
 
         Args:
             rollout_round_min_episodes: Least number of episodes.

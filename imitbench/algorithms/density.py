@@ -1,4 +1,4 @@
-"""Density-based reward modelling: transitions that are frequent in demonstrations get high rewards.
+"""Density-based reward modeling: transitions that are frequent in demonstrations get high rewards.
 
 A density is estimated over the demonstrations' states, state-action pairs or state-state pairs; the
 reward of a transition is the logarithm of its density.
@@ -63,7 +63,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             cosine. All but gaussian and exponential are zero far from the demonstrations; the
             reward there is not finite, and training stops with an error.
         kernel_bandwidth: Width of the kernel, in standard deviations of the demonstrations if
-            inputs are standardised; start between 0.1 and 1 for the Gaussian kernel.
+            inputs are standardized; start between 0.1 and 1 for the Gaussian kernel.
         rl_algo: Trains the policy. Its environment is replaced by `venv`. With
             `imitbench.rl.ppo.PPO` rewards are computed once per rollout, else at every step. The
             PPO of Stable-Baselines3 is trained in the same way if its settings allow it, see
@@ -79,7 +79,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
 
     Attributes:
         transitions: Data of the densities by time step, `None` for all: rows of shape (n, d),
-            float64, before standardisation.
+            float64, before standardization.
 
     Raises:
         ValueError: The kernel is unknown, the bandwidth is not positive, `rl_algo` has other

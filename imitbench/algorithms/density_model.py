@@ -131,14 +131,14 @@ class FeatureMaker:
 
 
 class TimedDensity:
-    """One density per time step, or a single one for all, over standardised rows.
+    """One density per time step, or a single one for all, over standardized rows.
 
     Args:
         rows_by_time: Rows of each time step, shape (n, d); a single entry `None` stands for all
             steps.
         kernel: One of `KERNELS`.
         bandwidth: Width of the kernel.
-        standardise: Whether rows are standardised, by those of all time steps together.
+        standardise: Whether rows are standardized, by those of all time steps together.
     """
 
     def __init__(

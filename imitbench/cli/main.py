@@ -178,7 +178,7 @@ def _root(
     color: Literal["auto", "always", "never"] = typer.Option(
         "auto",
         "--color",
-        help="Colour: on terminals (auto; NO_COLOR and FORCE_COLOR change that), always or never.",
+        help="Color: on terminals (auto; NO_COLOR and FORCE_COLOR change that), always or never.",
     ),
 ) -> None:
     """Handles the options of `imitbench` itself, which come before a command."""

@@ -61,7 +61,7 @@ class _Fitted(Protocol):
 
 
 def print_fitted(render: _Fitted) -> None:
-    """Prints on stdout what a function renders for the terminal's width and colours."""
+    """Prints on stdout what a function renders for the terminal's width and colors."""
     color = uses_color()
     typer.echo(render(width=width_of(), color=color), nl=False, color=color)
 
@@ -72,7 +72,7 @@ def print_text(text: str, *, indent: int = 0, color: str | None = None) -> None:
     Args:
         text: One line or more.
         indent: As for `imitbench.util.text_table.format_text`.
-        color: Colour of the first `indent` characters, on a terminal.
+        color: Color of the first `indent` characters, on a terminal.
     """
     shown, colored = format_text(text, width=width_of(), indent=indent), uses_color()
     if colored:

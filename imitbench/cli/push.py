@@ -35,7 +35,7 @@ Repo = Annotated[str, argument("REPO", "Repository, owner/name; created if missi
 Yes = Annotated[bool, option("--yes", "Upload; without --yes, only show the files.")]
 Private = Annotated[bool, option("--private", "Make a new repository private.")]
 Message = Annotated[str | None, option("--message", "Message of the commit.", "TEXT")]
-Licence = Annotated[
+License = Annotated[
     str | None, option("--license", "License id of the hub, e.g. mit [from the card].", "ID")
 ]
 EnvId = Annotated[str | None, option("--env", "Environment id, if the files do not name it.", "ID")]
@@ -68,7 +68,7 @@ def push_experts(
     yes: Yes = False,
     private: Private = False,
     message: Message = None,
-    license: Licence = None,
+    license: License = None,
     env: EnvId = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -85,7 +85,7 @@ def push_experts(
     from imitbench.hub.expert_publication import staged_expert
 
     start_torch()
-    _push(staged_expert(folder, repo, env_id=env, licence=license), request)
+    _push(staged_expert(folder, repo, env_id=env, license=license), request)
 
 
 def push_demos(
@@ -94,7 +94,7 @@ def push_demos(
     yes: Yes = False,
     private: Private = False,
     message: Message = None,
-    license: Licence = None,
+    license: License = None,
     env: EnvId = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -110,7 +110,7 @@ def push_demos(
 
     from imitbench.hub.dataset_publication import staged_demos
 
-    _push(staged_demos(folder, repo, env_id=env, licence=license), request)
+    _push(staged_demos(folder, repo, env_id=env, license=license), request)
 
 
 def push_preferences(
@@ -119,7 +119,7 @@ def push_preferences(
     yes: Yes = False,
     private: Private = False,
     message: Message = None,
-    license: Licence = None,
+    license: License = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -134,7 +134,7 @@ def push_preferences(
 
     from imitbench.hub.dataset_publication import staged_preferences
 
-    _push(staged_preferences(folder, repo, licence=license), request)
+    _push(staged_preferences(folder, repo, license=license), request)
 
 
 def push_results(
@@ -148,7 +148,7 @@ def push_results(
     yes: Yes = False,
     private: Private = False,
     message: Message = None,
-    license: Licence = None,
+    license: License = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -175,7 +175,7 @@ def push_results(
         repo,
         report=report,
         command=typed_command(),
-        licence=license,
+        license=license,
         with_policies=with_policies,
         with_curves=not without_curves,
     )

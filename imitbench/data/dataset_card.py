@@ -24,7 +24,7 @@ def dataset_card(
         made: How the data set came from its source.
 
     Returns:
-        Markdown with the hub's metadata, without a licence, which only the author of the data
+        Markdown with the hub's metadata, without a license, which only the author of the data
         set knows.
     """
     metadata = {

@@ -94,7 +94,7 @@ def trajectories_to_dataset(
     Args:
         trajectories: At least one; all with rewards or all without. The data set of a
             `TrajectoryDatasetSequence` is returned unchanged.
-        info: Metadata such as description and licence.
+        info: Metadata such as description and license.
 
     Raises:
         ValueError: The trajectories do not fit into one table.

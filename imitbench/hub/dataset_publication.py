@@ -16,7 +16,7 @@ from imitbench.errors import InputError
 from imitbench.hub.publication import (
     TAG,
     Publication,
-    add_licence,
+    add_license,
     choose_files,
     left_out_note,
     staged,
@@ -63,7 +63,7 @@ def _data_files(folder: Path) -> tuple[dict[str, Path], list[Path], list[str]]:
 
 @contextmanager
 def staged_demos(
-    folder: Path, repo: str, *, env_id: str | None = None, licence: str | None = None
+    folder: Path, repo: str, *, env_id: str | None = None, license: str | None = None
 ) -> Iterator[Publication]:
     """Prepares the content of a repository of demonstrations, without changing the folder.
 
@@ -73,7 +73,7 @@ def staged_demos(
         folder: Folder with `data/train-*.parquet`.
         repo: Name of the repository, `owner/name`.
         env_id: Gymnasium id for the card, if there is no card yet.
-        licence: The hub's identifier of a licence; that on the card when `None`.
+        license: The hub's identifier of a license; that on the card when `None`.
 
     Yields:
         The publication, whose files exist only within the context.
@@ -102,7 +102,7 @@ def staged_demos(
     card.metadata.setdefault("configs", [{"config_name": "default", "data_files": _DATA}])
     card.metadata.setdefault("task_categories", ["reinforcement-learning"])
     card.add_tags("imitation-learning", TAG)
-    add_licence(card, licence, notes)
+    add_license(card, license, notes)
     content = f"{found.rows} demonstrations"
     with staged("dataset", repo, content, files, card, notes, _OWNED_DATA) as publication:
         yield publication
@@ -121,7 +121,7 @@ def _new_card(
 
 @contextmanager
 def staged_preferences(
-    folder: Path, repo: str, *, licence: str | None = None
+    folder: Path, repo: str, *, license: str | None = None
 ) -> Iterator[Publication]:
     """Prepares the content of a repository of preferences, without changing the folder.
 
@@ -141,7 +141,7 @@ def staged_preferences(
     card = RepoCard.read(files[CARD_FILE])
     card.metadata["dataset_info"] = dataset_info(data)
     card.add_tags("preferences", TAG)
-    add_licence(card, licence, notes)
+    add_license(card, license, notes)
     content = f"{len(rows)} preferences"
     with staged("dataset", repo, content, files, card, notes, _OWNED_DATA) as publication:
         yield publication
@@ -155,7 +155,7 @@ def staged_results(
     *,
     report: str,
     command: str,
-    licence: str | None = None,
+    license: str | None = None,
     with_policies: bool = False,
     with_curves: bool = True,
 ) -> Iterator[Publication]:
@@ -167,7 +167,7 @@ def staged_results(
         repo: Name of the repository, `owner/name`.
         report: Markdown report on these runs, for the card.
         command: Command line to record.
-        licence: The hub's identifier of a licence.
+        license: The hub's identifier of a license.
         with_policies: Whether to publish the policies as well.
         with_curves: Whether to publish the learning curves as well.
 
@@ -181,7 +181,7 @@ def staged_results(
         raise InputError(f"--out {out}: no finished runs to publish")
     notes = runs.left_out
     card = RepoCard({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
-    add_licence(card, licence, notes)
+    add_license(card, license, notes)
     races = races_of(out, runs.runs)
     has_curves = with_curves and any(run.curve is not None for run in runs.runs)
     about = _FORMAT.format(

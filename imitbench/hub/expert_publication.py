@@ -14,7 +14,7 @@ from imitbench.errors import InputError
 from imitbench.hub.publication import (
     TAG,
     Publication,
-    add_licence,
+    add_license,
     choose_files,
     left_out_note,
     staged,
@@ -45,7 +45,7 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 @contextmanager
 def staged_expert(
-    folder: Path, repo: str, *, env_id: str | None = None, licence: str | None = None
+    folder: Path, repo: str, *, env_id: str | None = None, license: str | None = None
 ) -> Iterator[Publication]:
     """Prepares the content of an expert's repository, without changing the folder.
 
@@ -56,7 +56,7 @@ def staged_expert(
         folder: Folder with a policy in this library's format.
         repo: Name of the repository, `owner/name`.
         env_id: Environment of the expert, if its files do not state it.
-        licence: The hub's identifier of a licence; that on the card when `None`.
+        license: The hub's identifier of a license; that on the card when `None`.
 
     Yields:
         The publication, whose files exist only within the context.
@@ -94,7 +94,7 @@ def staged_expert(
             files |= {path.name: path for path in exported.files}
             section = _section(repo, exported)
         card = _card(found, files.get(CARD_FILE), env_id, read_reported_return(folder), notes)
-        add_licence(card, licence, notes)
+        add_license(card, license, notes)
         card.set_section(_SECTION, section)
         owned = (*_POLICY_PATTERNS, archive_name(repo), STATISTICS_FILE)
         with staged("model", repo, "Expert", files, card, notes, owned) as publication:

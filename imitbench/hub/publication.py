@@ -172,18 +172,18 @@ def left_out_note(rest: Iterable[str]) -> list[str]:
     return [f"left out: {', '.join(names[:5])}{more}"]
 
 
-def add_licence(card: RepoCard, licence: str | None, notes: list[str]) -> None:
-    """Writes a licence to a card, or notes that it is missing.
+def add_license(card: RepoCard, license: str | None, notes: list[str]) -> None:
+    """Writes a license to a card, or notes that it is missing.
 
     Args:
         card: Changed in place.
-        licence: The hub's identifier of a licence, such as `mit`; that on the card when `None`.
+        license: The hub's identifier of a license, such as `mit`; that on the card when `None`.
         notes: Receives the note.
     """
-    if licence is not None:
-        card.metadata["license"] = licence
+    if license is not None:
+        card.metadata["license"] = license
     elif "license" not in card.metadata:
-        notes.append("no licence: others may not use it; give --license, such as mit")
+        notes.append("no license: others may not use it; give --license, such as mit")
 
 
 def _folders_of(pattern: str) -> list[str]:

@@ -428,7 +428,7 @@ def _preference_card(
     digest: str,
     weights: str,
 ) -> str:
-    """Markdown with the hub's metadata; only the owner of the answers knows the licence."""
+    """Markdown with the hub's metadata; only the owner of the answers knows the license."""
     header = labels.header
     answers = [answer for row in rows for answer in row.answers]
     times = [answer.response_ms for answer in answers if answer.response_ms is not None]

@@ -182,7 +182,7 @@ class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
         image = obs
         if isinstance(space, spaces.Box) and is_image_space_channels_first(space):
             image = np.moveaxis(obs, 0, -1)
-        # Three channels are colours; any other number are grey frames.
+        # Three channels are colors; any other number are grey frames.
         return image[..., -3:] if image.shape[-1] % 3 == 0 else image[..., -1]
 
 

@@ -39,7 +39,7 @@ MEANINGS: dict[Kind, str] = {
 """What each kind of alarm tells."""
 
 _RARE = 1e-4  # probability of an honest cell below which seeds are too much alike
-_ORDERED = 0.65  # rank correlation of neighbours; of 50 honest episodes, one run in 100,000 has it
+_ORDERED = 0.65  # rank correlation of neighbors; of 50 honest episodes, one run in 100,000 has it
 _FEW = 10  # episodes below which order says nothing
 _DECIMALS = 6
 _DYADIC = 64.0  # sums of halves, quarters, … are exact without rounding

@@ -124,7 +124,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     if card is None:
         name = one_line(spec.algo, 60)
         findings.note("algorithm", name, "is not an algorithm of this package: its settings and "
-                      "its behaviour are unchecked")  # fmt: skip
+                      "its behavior are unchecked")  # fmt: skip
         return
 
     def fail(check: Check, what: str) -> None:

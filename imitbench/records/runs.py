@@ -176,7 +176,7 @@ class RunSpec(AbbreviatedRecord):
 
     Attributes:
         implementation_digest: Source digest of an algorithm from outside this package; `None`
-            for built-in ones, whose behaviour is identified by `schema_version` and the card.
+            for built-in ones, whose behavior is identified by `schema_version` and the card.
         pack: Number of seeds that are trained together as one batched network; `None` for a run
             that is trained alone. Rounding depends on it. Serialized only if it is not `None`.
         variant: Label for hyper-parameters that differ from the card's. `variant`, `uses_reward`

@@ -1,6 +1,6 @@
 """Says whether survival explains a score: what constant rewards reach where episodes end early.
 
-Where good behaviour keeps an episode going, any positive reward teaches it, and where a goal ends
+Where good behavior keeps an episode going, any positive reward teaches it, and where a goal ends
 the episode, any negative one does (Kostrikov et al. 2019, "Discriminator-Actor-Critic", section
 4.1). A method that learns no more than that scores well and has imitated nothing.
 """

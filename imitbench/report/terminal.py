@@ -22,7 +22,7 @@ def render_terminal(report: Report, *, width: int | None = None, color: bool = F
     Args:
         report: The report to write.
         width: Width of the terminal in columns, which no line exceeds; `None` for any.
-        color: Whether there are ANSI escape sequences for colour.
+        color: Whether there are ANSI escape sequences for color.
     """
     page = _Page(width, color)
     blocks = [] if report.sections else [page.text(text.EMPTY)]

@@ -1,4 +1,4 @@
-"""The reward of density-based reward modelling: the logarithm of a kernel density."""
+"""The reward of density-based reward modeling: the logarithm of a kernel density."""
 
 from __future__ import annotations
 

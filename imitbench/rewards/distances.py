@@ -1,4 +1,4 @@
-"""Distances between reward functions: 0 for rewards that order behaviour alike, 1 for opposites.
+"""Distances between reward functions: 0 for rewards that order behavior alike, 1 for opposites.
 
 Potential shaping and positive scale do not change which policies are optimal (Ng, Harada and
 Russell 1999), so EPIC and DARD ignore both: they compare canonical forms by Pearson's correlation.

@@ -227,11 +227,11 @@ class RewardNetFromDiscriminatorLogit(RewardNetWrapper):
     reward is, by form:
 
     - `softplus`: -log(1 - D) = softplus(L), the negated cost of the paper, whose D is the
-      probability of the generator. It is always positive, which favours long episodes, and its
+      probability of the generator. It is always positive, which favors long episodes, and its
       gradient vanishes where the discriminator is sure that it sees the generator.
     - `logit`: log D - log(1 - D) = L, of either sign (Fu, Luo and Levine 2018, §5; for GAIL, Orsini
       et al. 2021, "What Matters for Adversarial Imitation Learning?").
-    - `log_d`: log D = -softplus(-L), always negative, which favours short episodes.
+    - `log_d`: log D = -softplus(-L), always negative, which favors short episodes.
 
     Args:
         base: Network whose output is the logit.

@@ -35,7 +35,7 @@ class FailurePolicy(Enum):
         if self is FailurePolicy.COUNT_AS_RANDOM:
             return "A failed run counts as the random reference, with the score 0."
         return (
-            "Failed runs are left out, which favours methods that fail where they would score low."
+            "Failed runs are left out, which favors methods that fail where they would score low."
         )
 
 

@@ -83,10 +83,10 @@ def width_of(stream: TextIO | None = None) -> int | None:
 
 
 def uses_color(stream: TextIO | None = None) -> bool:
-    """Whether text on a stream may have colour.
+    """Whether text on a stream may have color.
 
     `NO_COLOR` forbids it and `FORCE_COLOR` demands it, if they are not empty; `NO_COLOR` is the
-    stronger one. Else a terminal gets colour, unless `TERM` is `dumb`, and nothing else does.
+    stronger one. Else a terminal gets color, unless `TERM` is `dumb`, and nothing else does.
 
     Args:
         stream: A text stream; stdout when `None`.

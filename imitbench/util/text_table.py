@@ -39,7 +39,7 @@ class TextColumn:
         above: Whether neighbouring rows have equal values, which move above them if there is no
             room.
         right: Whether cells are right-aligned; `None` if they are when all of them are numbers.
-        color: Returns the colour of a value, such as `red` or `bold green`; `None` for none.
+        color: Returns the color of a value, such as `red` or `bold green`; `None` for none.
     """
 
     name: str
@@ -51,12 +51,12 @@ class TextColumn:
 
 
 def by_word(**colors: str) -> Color:
-    """Returns colours by the first word of a cell, e.g. `better="green"`."""
+    """Returns colors by the first word of a cell, e.g. `better="green"`."""
     return lambda value: colors.get(str(value).partition(" ")[0].rstrip(":,"))
 
 
 def nonzero(color: str) -> Color:
-    """Returns a colour for all values but zero, as a number or as text."""
+    """Returns a color for all values but zero, as a number or as text."""
     return lambda value: None if str(value) in ("", "0", "None") else color
 
 
@@ -74,7 +74,7 @@ def format_table(
         rows: Values of each row, one per column. Floats have six significant digits, `None` is
             empty, and control characters become spaces.
         width: Largest number of columns of the terminal that a line may have; `None` for any.
-        color: Whether there are ANSI escape sequences for colour.
+        color: Whether there are ANSI escape sequences for color.
 
     Returns:
         Lines, each ending in a newline.
@@ -115,7 +115,7 @@ def format_text(text: str, *, width: int | None = None, indent: int = 0) -> str:
 
 
 def painted(text: str, color: str | None) -> str:
-    """Returns text with the ANSI escape sequences of a colour, such as `red`; `None` for none."""
+    """Returns text with the ANSI escape sequences of a color, such as `red`; `None` for none."""
     if not color or not text.strip():
         return text
     from rich.style import Style
@@ -211,7 +211,7 @@ class _Table:
         return _Layout(tuple(sorted(shown)), below, above, left_out)
 
     def painted(self, text: str, color: str | None) -> str:
-        """Returns text in a colour, if this table has colours."""
+        """Returns text in a color, if this table has colors."""
         return painted(text, color) if self.color else text
 
     def lines(self, layout: _Layout, width: int | None = None) -> list[str]:

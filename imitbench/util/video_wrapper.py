@@ -112,7 +112,7 @@ class _VideoFile:
     def add_frame(self, frame: npt.NDArray[Any]) -> None:
         if frame.ndim != 3 or frame.shape[-1] != 3:
             raise ValueError(f"env: rendered an array of shape {frame.shape}, not an RGB image")
-        # The encoder halves the resolution of colours, so that width and height must be even.
+        # The encoder halves the resolution of colors, so that width and height must be even.
         height, width = frame.shape[:2]
         if height % 2 or width % 2:
             frame = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")

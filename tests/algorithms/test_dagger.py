@@ -166,7 +166,7 @@ def test_a_round_has_at_least_a_batch(tmp_path):
     assert sum(map(len, collected.trajectories)) == 160
 
 
-def test_short_episodes_are_not_favoured(tmp_path):
+def test_short_episodes_are_not_favored(tmp_path):
     venv = DummyVecEnv([CoinFlip for _ in range(8)])
     trainer = make_trainer(tmp_path, venv=venv, expert_policy=ZeroPolicy(
         venv.observation_space, venv.action_space))  # fmt: skip

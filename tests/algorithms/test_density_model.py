@@ -1,4 +1,4 @@
-"""Kernel density estimates are exact, fast in bounded memory, and standardised as documented."""
+"""Kernel density estimates are exact, fast in bounded memory, and standardized as documented."""
 
 import tracemalloc
 
@@ -126,7 +126,7 @@ def test_bounded_kernels_have_densities_of_zero():
     assert density.log_density(np.array([[0.5], [2.0]])).tolist() == [np.log(0.5), -np.inf]
 
 
-def test_standardising_equals_scikit_learns():
+def test_standardizing_equals_scikit_learns():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(200, 5)) * [1, 1e3, 1e-4, 1, 0] + [0, 5, 1e3, -2, 7.1]
     queries = rng.normal(size=(30, 5))

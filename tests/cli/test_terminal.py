@@ -25,7 +25,7 @@ def shown_on_terminal(*words, cwd, width, env):
     return shown.replace("\r\n", "\n")
 
 
-def test_a_terminal_gets_a_report_of_tables_in_colour_that_fit_it(place):
+def test_a_terminal_gets_a_report_of_tables_in_color_that_fit_it(place):
     shown = shown_on_terminal(*REPORT, cwd=place, width=72, env={"TERM": "xterm"})
     assert ESCAPE.search(shown)
     plain = ESCAPE.sub("", shown)
@@ -50,7 +50,7 @@ def test_a_pipe_and_a_file_get_markdown_and_so_does_who_asks_for_it(imitbench, p
     assert shown_on_terminal(*markdown, cwd=place, width=60, env={}) == piped
 
 
-def test_text_in_a_pipe_has_all_columns_and_no_colour(imitbench, place):
+def test_text_in_a_pipe_has_all_columns_and_no_color(imitbench, place):
     shown = imitbench(*REPORT, "--format", "text", cwd=place).out
     assert "Score, deterministic" in shown
     assert "not shown" not in shown
@@ -69,13 +69,13 @@ def test_text_in_a_pipe_has_all_columns_and_no_colour(imitbench, place):
         (("--color", "auto"), {"FORCE_COLOR": "1"}, True),
     ],
 )
-def test_colour_in_a_pipe_is_for_those_who_demand_it(imitbench, place, words, env, colored):
+def test_color_in_a_pipe_is_for_those_who_demand_it(imitbench, place, words, env, colored):
     answer = imitbench(*words, *REPORT, "--format", "text", cwd=place, env=env)
     assert answer.code == 0
     assert bool(ESCAPE.search(answer.out)) is colored
 
 
-def test_json_and_files_never_have_colour(imitbench, place, tmp_path):
+def test_json_and_files_never_have_color(imitbench, place, tmp_path):
     env = {"FORCE_COLOR": "1"}
     assert "\x1b" not in imitbench("suites", "--json", cwd=place, env=env).out
     target = tmp_path / "report.txt"
@@ -83,7 +83,7 @@ def test_json_and_files_never_have_colour(imitbench, place, tmp_path):
     assert "\x1b" not in target.read_text()
 
 
-def test_a_wrong_colour_is_one_line(imitbench):
+def test_a_wrong_color_is_one_line(imitbench):
     answer = imitbench("--color", "sometimes", "suites")
     assert (answer.code, answer.out) == (2, "")
     [line] = answer.err.splitlines()

@@ -81,12 +81,12 @@ def means_of_lengths(collect_once):
     return np.mean(lengths)
 
 
-def test_short_episodes_are_not_favoured():
+def test_short_episodes_are_not_favored():
     mean = means_of_lengths(lambda venv, i: collect(None, venv, i, episodes=8))
     assert mean == pytest.approx(CoinFlip.mean_length, abs=1.5)
 
 
-def test_stopping_immediately_would_favour_short_episodes():
+def test_stopping_immediately_would_favor_short_episodes():
     def stop_at_once(venv, _):
         acts = np.zeros(8, int)
         buffer = EpisodeBuffer(venv.reset(), acts)

@@ -161,7 +161,7 @@ def test_a_policy_of_a_run_is_pushed(hub, tmp_path):
     assert publication.notes == [
         "left out: log.txt",
         "the card states no mean reward: no results.json",
-        "no licence: others may not use it; give --license, such as mit",
+        "no license: others may not use it; give --license, such as mit",
     ]
     seen = drift_venv().reset()
     loaded = load_expert_policy(pull("model", "me/run").folder)
@@ -173,7 +173,7 @@ def test_the_mean_reward_and_licence_are_added_to_a_card(hub, tmp_path):
     results = {"mean_reward": 7.25, "std_reward": 0.5}
     (tmp_path / "mine" / "results.json").write_text(json.dumps(results))
     (tmp_path / "mine" / "config.yml").write_text("algo: ppo\n")
-    publication, _ = push_expert(tmp_path / "mine", "me/x", env_id="Drift-v0", licence="mit")
+    publication, _ = push_expert(tmp_path / "mine", "me/x", env_id="Drift-v0", license="mit")
     metadata = RepoCard.parse(hub.files("model", "me/x")["README.md"].decode()).metadata
     assert metadata["license"] == "mit"
     assert metadata["library_name"] == "imitbench"
@@ -252,7 +252,7 @@ def test_pulled_demonstrations_equal_the_pushed_ones(hub):
 def test_the_card_has_the_schema_of_the_datasets_library(hub, tmp_path, monkeypatch):
     import datasets
 
-    push_demos(DEMOS, "me/demos", licence="cc0-1.0")
+    push_demos(DEMOS, "me/demos", license="cc0-1.0")
     folder = copy_out(pull("dataset", "me/demos"), tmp_path)
     metadata = RepoCard.read(folder / "README.md").metadata
     assert metadata["license"] == "cc0-1.0"
@@ -273,7 +273,7 @@ def test_demonstrations_without_a_card_get_one(hub, tmp_path):
     assert card.text.startswith("# Demonstrations on Pendulum-v1\n")
     assert f"| trajectories | {len(read_demonstrations(DEMOS))} |" in card.text
     assert "| observation | float32[3] |" in card.text
-    assert publication.notes == ["no licence: others may not use it; give --license, such as mit"]
+    assert publication.notes == ["no license: others may not use it; give --license, such as mit"]
 
 
 def test_shards_of_an_earlier_set_are_removed(hub, tmp_path):
@@ -339,7 +339,7 @@ def out(tmp_path):
 
 
 def test_pulled_results_equal_the_pushed_ones(hub, out):
-    publication, _ = push_results(out, "me/results", licence="cc-by-4.0")
+    publication, _ = push_results(out, "me/results", license="cc-by-4.0")
     files = set(publication.files)
     assert files == {name for name in hub.files("dataset", "me/results") if name[0] != "."}
     assert len(files) == 6
@@ -353,7 +353,7 @@ def test_pulled_results_equal_the_pushed_ones(hub, out):
 
 
 def test_the_card_of_results_holds_the_report_and_explains_the_files(hub, out):
-    push_results(out, "me/results", licence="cc-by-4.0")
+    push_results(out, "me/results", license="cc-by-4.0")
     card = RepoCard.parse(hub.files("dataset", "me/results")["README.md"].decode())
     assert card.metadata["license"] == "cc-by-4.0"
     assert "imitbench" in card.metadata["tags"]

@@ -204,7 +204,7 @@ def test_games_without_known_actions_are_refused():
     ],
 )
 def test_images_of_any_layout_can_be_shown(shape, shown):
-    """Channels first or last, colours or grey, stacked or not: the latest frame is shown."""
+    """Channels first or last, colors or grey, stacked or not: the latest frame is shown."""
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
     person = ImageObsDiscreteInteractivePolicy(

@@ -1,4 +1,4 @@
-"""Behaviour that all reward networks share."""
+"""Behavior that all reward networks share."""
 
 import numpy as np
 import pytest

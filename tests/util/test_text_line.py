@@ -1,4 +1,4 @@
-"""Text for the terminal, whose width and colour follow the terminal and what users set."""
+"""Text for the terminal, whose width and color follow the terminal and what users set."""
 
 import io
 import os

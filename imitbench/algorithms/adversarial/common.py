@@ -78,7 +78,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         gen_history_share: Share of the generator's transitions in each batch of the discriminator
             that are drawn from the whole training instead of the latest ones, in [0, 1]. Fitted to
             the latest policies alone, which end up much like the expert, a reward forgets how
-            other behaviour compares.
+            other behavior compares.
         custom_logger: Where to log; a new logger when `None`.
         init_tensorboard: Whether histograms of the logits are written for TensorBoard.
         init_tensorboard_graph: Whether the network's graph is written as well.

@@ -1,7 +1,7 @@
 """LS-IQ: IQ-Learn as least squares with bounded rewards.
 
 Source: Al-Hafez et al. 2023, "LS-IQ: Implicit Reward Regularization for Inverse Reinforcement
-Learning", arXiv:2303.00599. Its public code, robfiras/ls-iq, is under the MIT licence.
+Learning", arXiv:2303.00599. Its public code, robfiras/ls-iq, is under the MIT license.
 """
 
 from __future__ import annotations

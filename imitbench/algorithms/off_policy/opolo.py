@@ -1,7 +1,7 @@
 """Off-policy imitation learning from observations (OPOLO).
 
 Source: Zhu et al. 2020, "Off-Policy Imitation Learning from Observations", arXiv:2102.13185. Where
-its text leaves details open they follow illidanlab/opolo-code (no licence), which was read, not
+its text leaves details open they follow illidanlab/opolo-code (no license), which was read, not
 copied.
 """
 

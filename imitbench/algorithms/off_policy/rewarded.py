@@ -74,7 +74,7 @@ class RewardedTrainer(OffPolicyTrainer):
     """Trains the agent on a reward function, and before that on novelty.
 
     Until `begin`, the reward of a transition is how far its observation is from its k-th nearest
-    neighbour in the replay buffer, divided by the standard deviation of these distances: particles
+    neighbor in the replay buffer, divided by the standard deviation of these distances: particles
     that spread raise an estimate of the entropy of states (section 4.1). `begin` sets the critics
     back, because they have learned another reward. `relabel` computes the rewards of all stored
     transitions anew (section 4.3).
@@ -85,7 +85,7 @@ class RewardedTrainer(OffPolicyTrainer):
 
     Args:
         reward_fn: Rewards of raw observations, actions, next observations and dones.
-        neighbours: Which nearest neighbour counts.
+        neighbours: Which nearest neighbor counts.
         reset_updates: Updates in `begin`, before the next environment step.
         **kwargs: See `OffPolicyTrainer`; one seed, and no demonstrations.
 
@@ -136,7 +136,7 @@ class RewardedTrainer(OffPolicyTrainer):
         return () if self.began else None
 
     def novelty(self, obs: th.Tensor) -> th.Tensor:
-        """Distances to the k-th nearest neighbour in units of their standard deviation.
+        """Distances to the k-th nearest neighbor in units of their standard deviation.
 
         Args:
             obs: Encoded observations of the replay buffer, shape (1, batch, features).

@@ -22,7 +22,7 @@ from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.validation_errors import first_problem
 from imitbench.util.video_wrapper import import_encoder
 
-# The encoder halves the resolution of colours, so both sides must be even.
+# The encoder halves the resolution of colors, so both sides must be even.
 _EVEN_SIDES = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
 
 

@@ -1,4 +1,4 @@
-"""The learner for density-based reward modelling."""
+"""The learner for density-based reward modeling."""
 
 from __future__ import annotations
 

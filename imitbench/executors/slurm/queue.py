@@ -311,9 +311,7 @@ def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
     """
     queued = [task for task in open_tasks(submissions) if task.state is not None]
     # A task that still finds its jobs would requeue itself.
-    hidden = {
-        job: job.with_name(f".{job.name}.cancelled") for task in queued for job in task.jobs
-    }
+    hidden = {job: job.with_name(f".{job.name}.cancelled") for task in queued for job in task.jobs}
     for job, away in hidden.items():
         with suppress(FileNotFoundError):
             job.rename(away)

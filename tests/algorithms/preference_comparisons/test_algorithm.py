@@ -270,7 +270,7 @@ def test_an_unused_random_generator_is_refused():
 
 
 def test_the_learned_reward_ranks_new_episodes_of_pendulum():
-    """From comparisons of random behaviour alone."""
+    """From comparisons of random behavior alone."""
     rng = np.random.default_rng(0)
     th.manual_seed(0)
     venv = pendulums(steps=100)

@@ -1,4 +1,4 @@
-"""Density-based reward modelling in the harness: its budget and its curve."""
+"""Density-based reward modeling in the harness: its budget and its curve."""
 
 import numpy as np
 import pytest
