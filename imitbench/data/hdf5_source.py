@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.data.hdf5 import array_of, import_h5py, numbers_of, opened_hdf5
+from imitbench.data.hdf5 import array_of, numbers_of, opened_hdf5
 from imitbench.data.plain_arrays import ArraysSource, stored_names
 from imitbench.data.robomimic_source import RobomimicSource
 from imitbench.data.trajectories import Trajectory, trajectory_of
@@ -118,7 +118,7 @@ class NumberedArraysSource(EpisodeSource):
         with opened_hdf5(path) as file:
             numbers = (re.fullmatch(r"actions_(\d{1,9})", name) for name in file)
             self._numbers = sorted(int(found[1]) for found in numbers if found)
-            self._has_rewards = isinstance(file.get("rewards_0"), import_h5py().Dataset)
+            self._has_rewards = any(f"rewards_{number}" in file for number in self._numbers)
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -138,6 +138,10 @@ class NumberedArraysSource(EpisodeSource):
                     )
                 rewards = None
                 if self._has_rewards:
+                    if f"rewards_{number}" not in file:
+                        raise InputError(
+                            f"{where}: has no rewards, but other episodes have: remove either"
+                        )
                     given = numbers_of(file, f"rewards_{number}", where)
                     rewards = given.reshape(-1).astype(np.float64)
                 try:

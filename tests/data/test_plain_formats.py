@@ -460,6 +460,11 @@ def test_numbered_arrays_of_d3rlpy_are_episodes(tmp_path):
             file[f"terminated_{number}"] = True
     assert open_trajectories(tmp_path / "a.h5").read() == repeated(made)
     with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file["rewards_0"]
+    with pytest.raises(InputError, match="episode 0: has no rewards, but other episodes have"):
+        open_trajectories(tmp_path / "a.h5").read()
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file["rewards_0"] = made[0].rews
         del file["actions_3"]
         file["actions_3"] = np.zeros((5, 1))
     with pytest.raises(InputError, match="episode 3: 2 observations for 5 actions"):
