@@ -101,6 +101,7 @@ _Trust = Annotated[
 _TO_MAKE_ONE = {"policy", "demos", "pairs_from", "pairs", "length", "seed", "to", "out", "trust"}
 _OF_NO_SET = {*_TO_MAKE_ONE, "env", "suite", "question", "goal"}
 _OF_NO_QUEUE = {*_TO_MAKE_ONE, "make_only"}
+_OF_THE_PAGE = {"annotator", "host", "port", "no_browser"}
 
 
 @app.command(_DEFAULT_COMMAND)
@@ -145,6 +146,8 @@ def open_page(
     names = [check_name(name) for name in annotator or ["me"]]
     page = _Page(names, host, port, not no_browser, quiet, json)
     typed = options.typed_options(context)
+    if make_only and (wrong := [typed[name] for name in typed if name in _OF_THE_PAGE]):
+        raise InputError(f"--make-only: opens no page; leave out {' and '.join(wrong)}")
     if folder is not None and (queue or is_queue(folder)):
         if wrong := [typed[name] for name in typed if name in _OF_NO_QUEUE]:
             raise InputError(

@@ -207,6 +207,10 @@ def test_wrong_texts_of_a_page_are_refused_and_nothing_is_made(
             ["label", "set", "--question", "Why?", "--make-only"],
             "is opened as it is; leave out --question",
         ),
+        (
+            ["label", "--env", "Pendulum-v1", "--make-only", "--annotator", "a", "--port", "0"],
+            "opens no page; leave out --annotator and --port",
+        ),
         (["label", "set", "--goal", "20", "--make-only"], "is opened as it is; leave out --goal"),
         (
             ["label", "set", "--suite", "classic", "--make-only"],
