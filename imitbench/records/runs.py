@@ -257,7 +257,11 @@ class RunSpec(AbbreviatedRecord):
     @property
     def label(self) -> str:
         """Name of this run in messages."""
-        return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
+        name = f"{self.algo_label} on {self.environment.id}, seed {self.seed}"
+        if self.reward is not None:
+            _, algo, _, run_id = self.reward.run.split("/")
+            name += f", reward of {algo} {run_id}"
+        return one_line(name, 300)
 
 
 class _WithScoreOne(AbbreviatedRecord):
