@@ -128,7 +128,7 @@ def test_policies_are_trained_anew_here_and_with_other_dynamics(
         score = result.references.score(result.raw_return)
         assert scores["score", behavior, tested_in] == score
         assert spec.uses_reward == (spec.reward is None)
-        named = "" if spec.reward is None else f", reward of {learned.read_spec().algo} {learned.read_spec().run_id}"
+        named = f", reward of airl {learned.read_spec().run_id}" if spec.reward else ""
         assert spec.label.endswith(f"seed {spec.seed}{named}")
         has_learned = any("rollout/learned_return_mean" in each for each in directory.read_curve())
         assert has_learned == (spec.reward is not None)
