@@ -4,6 +4,7 @@ import http.client
 import json
 import struct
 import threading
+import time
 
 from imitbench.recording.coaching import PersonAtPage
 from support.labelling import PageClient
@@ -11,6 +12,7 @@ from support.labelling import PageClient
 FIRST, SECOND = "page-one-1", "page-two-2"
 RIGHT = {"keys": ["ArrowRight"], "pointer": None, "axes": [], "buttons": []}
 NOTHING = {**RIGHT, "keys": []}
+PATIENCE_S = 400.0
 
 
 class Tab(PageClient):
@@ -19,6 +21,7 @@ class Tab(PageClient):
     def __init__(self, url, name):
         super().__init__(url)
         self.name = name
+        self.deadline = time.monotonic() + PATIENCE_S
         self.follower = http.client.HTTPConnection(self.address, timeout=60)
         self.follower.request("GET", f"{self.base}frames/{name}")
         self.stream = self.follower.getresponse()
@@ -27,6 +30,7 @@ class Tab(PageClient):
 
     def next(self):
         """Returns the next state and picture."""
+        assert time.monotonic() < self.deadline, f"a page was open for {PATIENCE_S:.0f} s"
         return self.received.pop() if self.received else self._read()
 
     def _read(self):
