@@ -1,6 +1,9 @@
-"""Writes the commit into what is built; everything else is in pyproject.toml."""
+"""Writes the commit into what is built, and packs results; everything else is in pyproject.toml."""
 
+import json
 import runpy
+import shutil
+import tarfile
 from pathlib import Path
 
 from setuptools import setup
@@ -19,14 +22,34 @@ def write_commit(package: Path) -> None:
         (package / VERSION["COMMIT_FILE"]).write_text(commit + "\n")
 
 
-class BuildWithCommit(build_py):
-    """Builds the package, with its commit."""
+def pack_results(bundled: Path) -> None:
+    """Packs the files that each manifest of published results lists, thousands of small ones.
+
+    They then take half as much of a wheel. `imitbench.published.submission` reads both forms.
+    """
+    for manifest in bundled.glob("*/manifest.json"):
+        folder = manifest.parent
+        names = sorted(json.loads(manifest.read_text(encoding="utf-8"))["files"])
+        with tarfile.open(folder / "files.tar.xz", "w:xz", preset=9) as archive:
+            for name in names:
+                member = tarfile.TarInfo(name)  # without times and owners
+                member.size = (folder / name).stat().st_size
+                with (folder / name).open("rb") as stream:
+                    archive.addfile(member, stream)
+        for name in {name.split("/")[0] for name in names}:
+            shutil.rmtree(folder / name)
+
+
+class BuildPackage(build_py):
+    """Builds the package, with its commit and packed results."""
 
     def run(self) -> None:
-        """Adds the commit to the copied files."""
+        """Changes the copied files."""
         super().run()
         if not self.editable_mode:
-            write_commit(Path(self.build_lib) / "imitbench")
+            package = Path(self.build_lib) / "imitbench"
+            write_commit(package)
+            pack_results(package / "published" / "bundled")
 
 
 class SourcesWithCommit(sdist):
@@ -38,4 +61,4 @@ class SourcesWithCommit(sdist):
         write_commit(Path(base_dir) / "imitbench")
 
 
-setup(cmdclass={"build_py": BuildWithCommit, "sdist": SourcesWithCommit})
+setup(cmdclass={"build_py": BuildPackage, "sdist": SourcesWithCommit})

@@ -2,10 +2,12 @@
 
 import ast
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,25 @@ def test_a_built_package_knows_its_commit(own_project, tmp_path):
     shutil.rmtree(own_project / ".git")
     shutil.rmtree(own_project / "build", ignore_errors=True)
     assert built_commit(own_project, tmp_path / "unknown") == "None"
+
+
+def test_a_built_package_has_packed_results(own_project, tmp_path):
+    pytest.importorskip("setuptools")
+    table = own_project / "imitbench" / "published" / "bundled" / "table"
+    files = {"runs/a.jsonl": "{}\n", "episodes/a/1.csv": "x\r\n", "episodes/a/2.csv": ""}
+    for name, text in files.items():
+        (table / name).parent.mkdir(parents=True, exist_ok=True)
+        (table / name).write_text(text, newline="")
+    (table / "manifest.json").write_text(json.dumps({"files": dict.fromkeys(files, "digest")}))
+    (table / "disclosure.json").write_text("{}")
+    with (own_project / "pyproject.toml").open("a") as project:
+        project.write('package-data = {imitbench = ["published/**/*"]}\n')
+    built_commit(own_project, tmp_path / "built")
+    packed = tmp_path / "built" / table.relative_to(own_project)
+    assert {path.name for path in packed.iterdir()} == {
+        "manifest.json", "disclosure.json", "files.tar.xz"
+    }  # fmt: skip
+    with tarfile.open(packed / "files.tar.xz") as archive:
+        assert {
+            name: archive.extractfile(name).read().decode() for name in archive.getnames()
+        } == files

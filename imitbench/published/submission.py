@@ -7,6 +7,7 @@ reports all problems.
 from __future__ import annotations
 
 import stat
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -44,6 +45,9 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.untrusted import gate
 from imitbench.util.text_line import one_line
 from imitbench.util.validation_errors import first_problem
+
+PACKED_FILE = "files.tar.xz"
+"""In wheels, the files that the manifest of this package's own results lists; see `setup.py`."""
 
 _MAX_BYTES = 2**30
 _EXPORT_AGAIN = "export the results again"
@@ -165,12 +169,13 @@ def _check_summaries(manifest: Manifest, runs: Sequence[LocatedRun], findings: F
 
 def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[str, str]:
     texts = {}
+    packed = _unpack(folder)
     for name, digest in manifest.files.items():
         if not all(is_plain(part) for part in name.split("/")):
             findings.fail("files", MANIFEST_FILE, f"{one_line(name)!r} is not a valid file name")
             continue
         try:
-            texts[name] = _read(folder, name)
+            texts[name] = packed[name] if name in packed else _read(folder, name)
         except InputError as error:
             what = str(error).removeprefix(f"{folder / name}: ")
             findings.fail("files", one_line(name), what)
@@ -182,6 +187,20 @@ def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[st
                 "does not have the digest in the manifest",
                 "fetch it again",
             )
+    return texts
+
+
+def _unpack(folder: Path) -> dict[str, str]:
+    path = folder / PACKED_FILE
+    # An archive of somebody else could expand without limits.
+    if not (path.exists() and gate.is_bundled(path)):
+        return {}
+    texts = {}
+    with tarfile.open(path) as archive:
+        for member in archive:
+            stream = archive.extractfile(member)
+            assert stream is not None, "it has only files"
+            texts[member.name] = stream.read().decode()
     return texts
 
 

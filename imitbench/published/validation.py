@@ -17,7 +17,7 @@ from imitbench.published.findings import Check, Finding, Findings, failed_checks
 from imitbench.published.race_checks import check_races
 from imitbench.published.results_folder import MANIFEST_FILE
 from imitbench.published.run_checks import check_values
-from imitbench.published.submission import LocatedRun, Submission, read_submission
+from imitbench.published.submission import PACKED_FILE, LocatedRun, Submission, read_submission
 from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
@@ -157,6 +157,8 @@ def validate(folder: Path) -> Validation:
     consistent = not findings.problems
     if submission.manifest is not None:
         listed = {MANIFEST_FILE, *submission.manifest.files}
+        if gate.is_bundled(folder):
+            listed.add(PACKED_FILE)
         for name, what in _strays(folder, listed):
             findings.fail("files", one_line(name), what, "remove it, or export the results again")
     alarms = check_runs(submission, findings)

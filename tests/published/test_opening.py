@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from imitbench import InputError
 from imitbench.cli.main import app
 from imitbench.published.opening import open_results, results_location
 from imitbench.published.results_folder import export_results, read_runs
-from imitbench.published.submission import read_strictly, restore_runs
+from imitbench.published.submission import PACKED_FILE, read_strictly, restore_runs
 from imitbench.published.validation import validate
 from imitbench.store import database
 from imitbench.store.collector import cached_folder
+from imitbench.untrusted import gate
 
 ROOT = Path(__file__).resolve().parents[2]
 CLASSIC = ROOT / "results" / "imitbench-classic"
@@ -112,6 +114,22 @@ def test_published_results_are_the_rows_of_the_runs_that_were_exported(own, tmp_
     assert tables[0][0] and tables[0][2]
     one, two = (call("report", "--out", place, *FEW).stdout for place in (published, own))
     assert one == two
+
+
+def test_only_the_results_of_this_package_may_be_packed(theirs, tmp_path, monkeypatch):
+    folder = shutil.copytree(theirs, tmp_path / "packed")
+    names = json.loads((folder / "manifest.json").read_text())["files"]
+    with tarfile.open(folder / PACKED_FILE, "w:xz") as archive:
+        for name in names:
+            archive.add(folder / name, name)
+            (folder / name).unlink()
+    with pytest.raises(InputError, match="no such file"):
+        read_strictly(folder)
+    assert any(problem.where == PACKED_FILE for problem in validate(folder).problems)
+    monkeypatch.setattr(gate, "is_bundled", lambda _: True)
+    ids = [run.spec.run_id for run in read_strictly(theirs).published]
+    assert [run.spec.run_id for run in read_strictly(folder).published] == ids
+    assert validate(folder).problems == ()
 
 
 def test_restored_results_give_the_same_report_as_the_published_folder(theirs, tmp_path):
