@@ -78,7 +78,8 @@ class RewardProtocol(Record):
 
     Attributes:
         version: Version of the procedure; scores of different versions are not comparable. In
-            version 1, EPIC and DARD saw mixtures with the smallest share of random actions only.
+            version 1, EPIC and DARD saw mixtures with the smallest share of random actions only;
+            version 2 had no learned score.
         episodes: Episodes of each behavior.
         random_rates: Shares of random actions of the mixtures of the learner's and random actions.
         fragment_length: Steps of the fragments that pairs are of; half an episode where that is
@@ -89,7 +90,7 @@ class RewardProtocol(Record):
         optimization: How fresh policies are trained; `None` if none are.
     """
 
-    version: Literal[1, 2] = 2
+    version: Literal[1, 2, 3] = 3
     episodes: int = Field(default=8, ge=1)
     random_rates: tuple[float, ...] = (0.25, 0.5, 0.75)
     fragment_length: int = Field(default=50, ge=1)
@@ -111,7 +112,7 @@ class RewardScore(Record):
 
     Attributes:
         measure: What was measured, such as `spearman_step`; or `score` of a policy, and
-            `hacking_gap` of its training.
+            `hacking_gap` and `learned_score` of its training.
         behavior: Episodes that it was measured on: `expert`, `learner`, `random`, `mixture`, or
             `all` of them; or the policy: `learner`, `reoptimized_ppo` or `reoptimized_sac`, which
             were trained on the learned reward, `true_reward_ppo` or `true_reward_sac`.
@@ -143,8 +144,10 @@ class RewardScore(Record):
         name = f"{self.measure} of {self.behavior}"
         agrees = self.measure in LEAST and self.behavior in BEHAVIORS and self.tested_in is None
         scored = self.measure == "score" and self.behavior in ("learner", *_FRESH)
-        hacked = self.measure == "hacking_gap" and self.behavior in _REOPTIMIZED
-        if not (agrees or scored or (hacked and self.tested_in is None)):
+        hacked = self.measure == "hacking_gap"
+        followed = hacked or self.measure == "learned_score"
+        followed &= self.behavior in _REOPTIMIZED and self.tested_in is None
+        if not (agrees or scored or followed):
             raise ValueError(f"{name}: is not a known number")
         if agrees:
             for number in (self.value, self.low, self.high):

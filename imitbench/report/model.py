@@ -326,8 +326,8 @@ class RewardBoardRow:
         tested_in: Environment with other dynamics; `None` for the same.
         rewards: Number of learned rewards.
         scores: Mean score of policies by what they are: `learner`, `reoptimized`, `true_reward`;
-            `gain`, the mean difference of the second and the first of the same reward; and
-            `hacking_gap`.
+            `gain`, the mean difference of the second and the first of the same reward;
+            `hacking_gap`, and `learned_score`.
     """
 
     environment: str

@@ -29,7 +29,9 @@ CAPTION = (
     "trained together with the rewards. Re-optimized: fresh policies that were trained, where "
     "they are scored, on the frozen rewards. Gain: re-optimized minus came along, of the same "
     "reward. On the true reward: fresh policies, too, with an interval over these. Hacking gap: "
-    "score lost since its peak while the learned return still rose."
+    "score lost since its peak while the learned return still rose. Learned score: the learned "
+    "return at the end, with 0 for random actions and 1 for the expert; where it is near 1 beside "
+    "a low score, the reward prefers something else to the task."
 )
 NUMBERS = {
     "learner": "Came along",
@@ -37,9 +39,10 @@ NUMBERS = {
     "gain": "Gain",
     "true_reward": "On the true reward",
     "hacking_gap": "Hacking gap",
+    "learned_score": "Learned score",
 }
 """Numbers of a row, see `RewardBoardRow.scores`, with their headings."""
-_RANKS = {"gain": 2, "true_reward": 2, "hacking_gap": 3}
+_RANKS = {"gain": 2, "true_reward": 2, "hacking_gap": 3, "learned_score": 2}
 _LEVEL = 0.95
 
 
@@ -57,7 +60,7 @@ def reward_board(rows: Iterable[RewardScoreRow]) -> tuple[RewardBoardRow, ...]:
     learners: dict[tuple[str, str, str], dict[str, float]] = {}
     true: dict[tuple[str, str, str, str], Interval] = {}
     for row in rows:
-        if row.measure not in ("score", "hacking_gap"):
+        if row.measure not in ("score", "hacking_gap", "learned_score"):
             continue
         key = row.env, row.algo, row.tested_in or ""
         if row.behavior == "learner":

@@ -15,6 +15,7 @@ import numpy as np
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.environments import make_environment
+from imitbench.bench.frozen_reward import frozen
 from imitbench.bench.learners.reward_agreement import held_out_trajectories, rewards_by_episode
 from imitbench.bench.seeding import derive_seed
 from imitbench.data import rollout
@@ -100,7 +101,8 @@ def evaluate_reward(
         without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
     fresh: list[RewardScore] = []
     if optimizations is not None:
-        fresh, missing = optimization_scores(directory, optimizations, policy)
+        returns = {name: learned_return(net, behaviors[name]) for name in behaviors}
+        fresh, missing = optimization_scores(directory, optimizations, policy, returns)
         without |= missing
     return RewardScores(
         run_id=spec.run_id,
@@ -154,6 +156,15 @@ def sample_behaviors(
         "mixture": sampled("mixture", policy, protocol.random_rates),
         "random": sampled("random", policy, (1.0,)),
     }
+
+
+def learned_return(net: RewardNet, episodes: Sequence[TrajectoryWithRew]) -> float:
+    """Returns the mean learned return of episodes, of rewards as they train a policy."""
+    flat = rollout.flatten_trajectories_with_rew(episodes)
+    rewards = frozen(net)(
+        assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
+    )
+    return float(np.sum(rewards, dtype=np.float64)) / len(episodes)
 
 
 def _agreement(

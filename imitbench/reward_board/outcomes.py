@@ -1,11 +1,13 @@
-"""The numbers that come out of fresh policies: scores, and how far a reward was hacked."""
+"""The numbers that come out of fresh policies: scores, and how far they follow a reward."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.seeding import derive_seed
@@ -14,7 +16,7 @@ from imitbench.experts.measurement import measure
 from imitbench.records.reward_scores import RewardScore
 from imitbench.records.runs import ReferenceScores
 from imitbench.reward_board.optimization import FreshPolicies, Optimizations, reoptimized_folder
-from imitbench.stats.normalization import has_scale
+from imitbench.stats.normalization import has_scale, normalize
 from imitbench.stats.significance import welch_margins
 from imitbench.store.run_dir import RunDirectory
 
@@ -22,7 +24,10 @@ TRUE_RETURN, LEARNED_RETURN = "rollout/return_mean", "rollout/learned_return_mea
 
 
 def optimization_scores(
-    directory: RunDirectory, found: Optimizations, policy: BasePolicy
+    directory: RunDirectory,
+    found: Optimizations,
+    policy: BasePolicy,
+    learned_returns: Mapping[str, float],
 ) -> tuple[list[RewardScore], dict[str, str]]:
     """Returns the scores of the policies that belong to a run, and what is missing.
 
@@ -30,10 +35,12 @@ def optimization_scores(
         directory: The run that learned the reward.
         found: Its fresh policies.
         policy: The policy that came with the reward.
+        learned_returns: Mean learned returns of the behaviors `random` and `expert`.
 
     Returns:
         Scores of the run's policy and of the fresh ones, where the reward was learned and in the
-        environments with other dynamics, and the hacking gap; and reasons by measure.
+        environments with other dynamics, the hacking gap, and the learned score; and reasons by
+        measure.
 
     Raises:
         InputError: The references define no scores.
@@ -70,10 +77,48 @@ def optimization_scores(
             tested_in = None if fresh.env_id == spec.environment.id else fresh.env_id
             scores.append(_mean("score", behavior, tested_in, [_score(run) for run in done]))
             if kind == "reoptimized" and tested_in is None:
-                gaps = [gap for run in done if (gap := hacking_gap_of(run)) is not None]
-                if gaps:
-                    scores.append(_mean("hacking_gap", behavior, None, gaps))
+                followed, problem = _followed(behavior, done, learned_returns)
+                scores += followed
+                if problem:
+                    without["learned_score"] = problem
     return scores, without
+
+
+def _followed(
+    behavior: str, done: Sequence[RunDirectory], learned_returns: Mapping[str, float]
+) -> tuple[list[RewardScore], str]:
+    """Returns how far policies follow their reward, and why there is no learned score."""
+    gaps = {run: gap for run in done if (gap := hacking_gap_of(run)) is not None}
+    if not gaps:
+        return [], ""
+    scores = [_mean("hacking_gap", behavior, None, list(gaps.values()))]
+    ends = learned_returns["random"], learned_returns.get("expert", math.nan)
+    if not has_scale(*ends):
+        known = "expert" in learned_returns
+        return scores, "the reward does not prefer the expert to random actions" if known else ""
+    shares = [learned_score(run.read_curve(), *ends) for run in gaps]
+    return [*scores, _mean("learned_score", behavior, None, shares)], ""
+
+
+def learned_score(points: Sequence[Mapping[str, float]], random: float, expert: float) -> float:
+    """Returns the learned return at the end of a training, as a score of the learned reward.
+
+    Args:
+        points: Points of the learning curve, in order.
+        random: Mean learned return of random actions.
+        expert: That of the expert, which is higher.
+    """
+    return normalize(float(_tenths(points)[LEARNED_RETURN][-1]), random, expert)
+
+
+def _tenths(points: Sequence[Mapping[str, float]]) -> dict[str, npt.NDArray[np.float64]]:
+    """Returns the means of both returns over tenths of a curve; single episodes are noisy."""
+    both = [point for point in points if TRUE_RETURN in point and LEARNED_RETURN in point]
+    parts = np.array_split(np.arange(len(both)), min(10, max(1, len(both))))
+    return {
+        name: np.array([np.mean([both[i][name] for i in part]) for part in parts if len(part)])
+        for name in (TRUE_RETURN, LEARNED_RETURN)
+    }
 
 
 def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], float]) -> float:
@@ -81,7 +126,7 @@ def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], 
 
     The true return is followed from its highest point on; the gap is what is lost until the end,
     if the learned return is higher at the end than at that point. Returns are means over a tenth
-    of the curve, because single episodes are noisy.
+    of the curve.
 
     Args:
         points: Points of the learning curve, in order, each with both returns.
@@ -90,12 +135,7 @@ def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], 
     Returns:
         The difference of scores, at least 0; 0 for a curve of fewer than two points.
     """
-    both = [point for point in points if TRUE_RETURN in point and LEARNED_RETURN in point]
-    parts = np.array_split(np.arange(len(both)), min(10, max(1, len(both))))
-    true, learned = (
-        np.array([np.mean([both[i][name] for i in part]) for part in parts if len(part)])
-        for name in (TRUE_RETURN, LEARNED_RETURN)
-    )
+    true, learned = _tenths(points).values()
     if len(true) < 2:
         return 0.0
     best = int(true.argmax())

@@ -34,7 +34,7 @@ from imitbench.reward_board.optimization import (
     plan_optimizations,
     reoptimized_folder,
 )
-from imitbench.reward_board.outcomes import hacking_gap, optimization_scores
+from imitbench.reward_board.outcomes import hacking_gap, learned_score, optimization_scores
 from imitbench.rewards.reward_nets import BasicRewardNet
 from imitbench.rewards.storage import save_reward
 from imitbench.store.run_dir import RunDirectory
@@ -110,8 +110,12 @@ def test_policies_are_trained_anew_here_and_with_other_dynamics(
     scores = {
         (each["measure"], each["behavior"], each["tested_in"]): each["value"]
         for each in document["reward_scores"]["scores"]
-        if each["measure"] in ("score", "hacking_gap")
+        if each["measure"] in ("score", "hacking_gap", "learned_score")
     }
+    # The network is random, so it may prefer random actions to the expert.
+    undefined = document["reward_scores"]["without"]
+    followed = ("learned_score", "reoptimized_ppo", None)
+    assert ("learned_score" in undefined) != (scores.pop(followed, None) is not None)
     policies = ("learner", "reoptimized_ppo", "true_reward_ppo")
     assert scores.keys() == {
         *(("score", policy, env) for policy in policies for env in (None, OTHER)),
@@ -183,7 +187,7 @@ def test_references_that_define_no_scores_are_an_error(learned):
     path.write_text(json.dumps(document))
     policy = load_policy(learned.policy)
     with pytest.raises(InputError, match="define no scores; measure its reward without"):
-        optimization_scores(learned, Optimizations((), (), ()), policy)
+        optimization_scores(learned, Optimizations((), (), ()), policy, {"random": 0.0})
 
 
 def test_a_reward_that_changed_is_not_optimized(learned, tmp_path, suite):
@@ -314,3 +318,8 @@ def test_the_source_of_a_reward_is_imported_only_if_the_user_named_it(suite, lea
     [plan], found = plan_optimizations([learned], ONE, suite=str(suite))
     assert len(found) == 1
     assert plan.sources[stated.digest] == "where it is"
+
+
+def test_the_learned_score_is_that_of_the_end_of_the_training():
+    points = curve([0] * 20, range(20))  # the last tenth has a mean of 18.5
+    assert learned_score(points, random=8.5, expert=28.5) == pytest.approx(0.5)
