@@ -99,7 +99,8 @@ def build_report(
         acting: Ways of acting to show; `None` for both where the scores of both are known.
         rewards: Numbers about learned rewards of the completed runs.
         defining: Ids of the runs whose environments a section has; runs on others are left out of
-            it. `None` for all runs, which are also those of a section without any of these.
+            it. `None` for all runs, which are also those of a section without any of these. Other
+            runs of an anchor are left out on environments where it has some of these.
 
     Returns:
         The report; it has no sections if there are neither completed nor failed runs.
@@ -113,6 +114,9 @@ def build_report(
     failed = sorted(failures, key=lambda row: (
         row.suite, row.env, row.algo, row.seed, row.run_id, row.phase, row.error_type, row.message
     ))  # fmt: skip
+    needless = _needless_anchors([*rows, *failed], defining)
+    rows = [row for row in rows if row.run_id not in needless]
+    failed = [row for row in failed if row.run_id not in needless]
     sections = [
         section
         for suite in sorted({row.suite for row in rows} | {row.suite for row in failed})
@@ -131,6 +135,22 @@ def build_report(
     ]
     rest = [row for row in imported if not any(_fits(row, one.conditions) for one in sections)]
     return Report(method, tuple(sections), tuple(failed), spanning_tables(rest))
+
+
+def _needless_anchors(rows: Sequence[RunRow], defining: Collection[str] | None) -> set[str]:
+    """Returns the ids of runs of anchors that are left out, see `build_report`.
+
+    All submitters share the row of an anchor, so results that can have no rank must not change it.
+    """
+    if defining is None:
+        return set()
+
+    def cell(row: RunRow) -> tuple[str, str, str, str | None]:
+        return row.suite, row.env, row.algo, row.source
+
+    anchors = [row for row in rows if row.algo in ANCHORS]
+    filled = {cell(row) for row in anchors if row.run_id in defining}
+    return {row.run_id for row in anchors if row.run_id not in defining and cell(row) in filled}
 
 
 def _suite_sections(

@@ -212,3 +212,40 @@ def test_a_failed_anchor_is_counted_once_on_the_board(tmp_path):
         [row] = [row for row in part.rows if row.name == "random"]
         assert [failure.row.seed for failure in row.failures] == [0]
         assert row.result.failures == 1
+
+
+@pytest.mark.parametrize("unsound", [{"failed": ("seeds",)}, {"superseded_by": "later"}, {}])
+def test_an_anchor_is_that_of_results_that_can_have_a_rank_where_they_have_it(tmp_path, unsound):
+    """Later runs of `random` and `expert`, or further seeds, must not change that of others."""
+    write_submitted_runs(tmp_path / "runs", ("bc", "random", "expert"), seeds=5, failing=())
+    found = find_results(tmp_path / "runs")
+    [source] = found.sources
+
+    def later(run):
+        result = {"raw_return": run.result.raw_return - 100.0, "finished_at": "2027-01-01"}
+        return replace(run, result=run.result.model_copy(update=result))
+
+    runs = tuple(run for run in source.runs if run.spec.seed < 3 or run.spec.algo == "bc")
+    good = replace(source, name="good", runs=runs)
+    again = tuple(later(run) for run in source.runs)
+    bad = replace(source, name="bad", runs=again, **unsound)
+    board = build_board(replace(found, sources=(good, bad)), title="x", replicates=200)
+    [part] = board.sections
+    anchors = {row.name: (len(row.runs), row.submitters) for row in part.rows if not row.is_method}
+    shown = (3, ("good",)) if unsound else (5, ("bad",))
+    assert anchors == {"random": shown, "expert": shown}
+    [alone] = build_board(replace(found, sources=(bad,)), title="x", replicates=200).sections
+    assert {len(row.runs) for row in alone.rows if not row.is_method} == {5}
+
+
+def test_a_failed_anchor_of_results_without_a_rank_is_none_of_others(tmp_path):
+    for folder, failing in (("good", []), ("bad", [("random", "Pendulum-v1", 3)])):
+        write_submitted_runs(
+            tmp_path / folder, ("bc", "random"), seeds=4 if failing else 3, failing=failing
+        )
+    [good], [bad] = (find_results(tmp_path / name).sources for name in ("good", "bad"))
+    sources = (replace(good, name="good"), replace(bad, name="bad", failed=("seeds",)))
+    found = replace(find_results(tmp_path / "good"), sources=sources)
+    [part] = build_board(found, title="x", replicates=200).sections
+    [row] = [row for row in part.rows if row.name == "random"]
+    assert (row.result.failures, row.failures, row.checked) == (0, (), True)
