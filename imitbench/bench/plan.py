@@ -11,7 +11,7 @@ from typing import Literal
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import choose_processor, make_spec, reference_scores
-from imitbench.bench.supplement import check_source, collect_sets, with_own_sets
+from imitbench.bench.supplement import MissingSet, check_source, missing_sets, with_own_sets
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
     algorithm_names,
@@ -138,6 +138,17 @@ class Plan:
         folder = Path(self.request.folder)
         return artifacts.source_root(self.source, self.suite.origin.folder, folder)
 
+    @property
+    def missing_sets(self) -> list[MissingSet]:
+        """Sets of the mixture that have yet to be collected; other sources bring theirs.
+
+        Raises:
+            InputError: The policy of a set is missing.
+        """
+        if self.source != "bundled":
+            return []
+        return missing_sets(self.suite, self.environments, self.request.mixture or {})
+
     def check_extras(self) -> None:
         """Checks that the optional packages of the runs are installed.
 
@@ -193,6 +204,7 @@ def plan_request(
     *,
     algorithms: Sequence[AlgorithmCard] | None = None,
     suite: SuiteCard | None = None,
+    collect: bool = True,
 ) -> Plan:
     """Checks a request and plans it.
 
@@ -205,6 +217,7 @@ def plan_request(
         notify: Called with messages about downloads, and sets that are collected.
         algorithms: Cards of its algorithms, if they have been found already.
         suite: Card of its suite, if it has been found already.
+        collect: Whether sets that have yet to be collected are; a dry run collects none.
 
     Raises:
         InputError: Something requested does not exist, does not fit or cannot be fetched.
@@ -256,8 +269,8 @@ def plan_request(
         tuned=_tuned(cards, request, environments),
     )
     plan.check_extras()
-    if request.source == "bundled":
-        collect_sets(suite, environments, request.mixture or {}, notify)
+    for missing in plan.missing_sets if collect else []:
+        missing.collect(notify)
     return plan
 
 

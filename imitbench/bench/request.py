@@ -150,7 +150,11 @@ def environments_by_suite(
 
 
 def plan_requests(
-    requests: Sequence[SweepRequest], demos: DemoChoice, notify: Notify = silent
+    requests: Sequence[SweepRequest],
+    demos: DemoChoice,
+    notify: Notify = silent,
+    *,
+    collect: bool = True,
 ) -> list[Plan]:
     """Plans requests, each for several regimes.
 
@@ -158,6 +162,7 @@ def plan_requests(
         requests: As for `plan_request`; what they say of demonstrations is replaced.
         demos: How much of the demonstrations methods learn from.
         notify: Called with messages about downloads.
+        collect: As for `plan_request`.
 
     Returns:
         A plan for each request and regime; methods that use no demonstrations are only in the
@@ -167,18 +172,21 @@ def plan_requests(
         InputError: As `plan_request`, or no method takes demonstrations while several regimes
             are given, or no method applies to any environment.
     """
-    plans = [plan for request in requests for plan in _in_regimes(request, demos, notify)]
+    plans = [plan for request in requests for plan in _in_regimes(request, demos, notify, collect)]
     _check_some_run(plans)
     _warn_of_few_steps(plans, notify)
     _note_processors(plans[0], notify)
     return [part for plan in plans for part in _by_processor(plan)]
 
 
-def _in_regimes(request: SweepRequest, demos: DemoChoice, notify: Notify) -> list[Plan]:
+def _in_regimes(
+    request: SweepRequest, demos: DemoChoice, notify: Notify, collect: bool
+) -> list[Plan]:
     suite = find_suite(request.suite, Path(request.folder))
     request = request.model_copy(update={"own_sets": dict(demos.own_sets) or None})
     first, *others = (regime.recorded for regime in demos.of(suite))
-    plans = [plan_request(request.model_copy(update=first), notify, suite=suite)]
+    own = request.model_copy(update=first)
+    plans = [plan_request(own, notify, suite=suite, collect=collect)]
     cards = [card for card, _ in plans[0].algorithms if card.needs.demos]
     taught = [card.name for card in cards]
     if others and not taught:
@@ -189,7 +197,9 @@ def _in_regimes(request: SweepRequest, demos: DemoChoice, notify: Notify) -> lis
     for regime in others:
         update = {**regime, "algorithms": taught, "overrides": overrides}
         changed = request.model_copy(update=update)
-        plans.append(plan_request(changed, notify, algorithms=cards, suite=plans[0].suite))
+        plans.append(
+            plan_request(changed, notify, algorithms=cards, suite=plans[0].suite, collect=collect)
+        )
     return plans
 
 
@@ -270,7 +280,11 @@ def _check_some_run(plans: Sequence[Plan]) -> None:
 
 
 def plan_missing(
-    out: Path, notify: Notify = silent, plugins: PluginSelection | None = None
+    out: Path,
+    notify: Notify = silent,
+    plugins: PluginSelection | None = None,
+    *,
+    collect: bool = True,
 ) -> MissingRuns:
     """Plans the missing runs of the sweeps in a results folder again.
 
@@ -281,6 +295,7 @@ def plan_missing(
         out: Root of the results folder.
         notify: Called with messages about downloads.
         plugins: Plug-ins that the user named. Other plug-ins in the files are not imported.
+        collect: As for `plan_request`.
 
     Raises:
         InputError: The folder does not exist.
@@ -304,7 +319,7 @@ def plan_missing(
             left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
-            plan = plan_again(sweep.request, plugins, out, notify)
+            plan = plan_again(sweep.request, plugins, out, notify, collect=collect)
             _check_size(sweep, sweep.request)
             planned = {run.run_id for run in plan}
         except InputError as error:
@@ -328,7 +343,14 @@ def _check_size(sweep: SweepFile, request: SweepRequest) -> None:
         )
 
 
-def plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notify: Notify) -> Plan:
+def plan_again(
+    request: SweepRequest,
+    plugins: PluginSelection,
+    out: Path,
+    notify: Notify,
+    *,
+    collect: bool = True,
+) -> Plan:
     """Plans the request in a sweep file.
 
     Raises:
@@ -351,6 +373,7 @@ def plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notif
         notify,
         algorithms=[plugins.algorithm(name) for name in request.algorithms],
         suite=plugins.suite(request.suite),
+        collect=collect,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,40 +84,73 @@ def with_own_sets(
     return card.model_copy(update={"sets": {**card.sets, **own}})
 
 
-def collect_sets(
-    suite: SuiteCard,
-    environments: Mapping[str, EnvironmentCard],
-    mixture: Iterable[str],
-    notify: Notify,
-) -> None:
-    """Collects the sets of a mixture that their suite does not bundle, unless that is done.
+@dataclass(frozen=True)
+class MissingSet:
+    """A set that its suite does not bundle, and that has yet to be collected.
+
+    Attributes:
+        env: Id of the environment.
+        name: Name of the set.
+        folder: Where its trajectories will be.
+        policy: Folder of the stored policy, if that of a checkpoint acts.
+        spec: Environment of the suite's card.
+        recipe: The set on the card.
+    """
+
+    env: str
+    name: str
+    folder: Path
+    policy: Path
+    spec: EnvironmentSpec
+    recipe: PolicySet
+
+    def collect(self, notify: Notify = silent) -> None:
+        """Collects it. Several processes may do so at the same time.
+
+        Args:
+            notify: Called before it is collected.
+
+        Raises:
+            InputError: Its policy cannot be read, or the environment does not accept its arguments.
+        """
+        from imitbench.bench.collection import collect_into  # imports the simulators
+
+        notify(f"{self.env}: collecting set {self.name}, {self.recipe.trajectories} trajectories")
+        make_once(
+            self.folder, lambda: collect_into(self.folder, self.policy, self.spec, self.recipe)
+        )
+
+
+def missing_sets(
+    suite: SuiteCard, environments: Mapping[str, EnvironmentCard], mixture: Iterable[str]
+) -> list[MissingSet]:
+    """Returns the sets of a mixture that have yet to be collected.
 
     Args:
         suite: Card of the suite.
         environments: Cards of its environments, by id.
         mixture: Names of sets.
-        notify: Called before a set is collected.
 
     Raises:
-        InputError: The policy of a set is missing or cannot be read.
+        InputError: The policy of a set is missing.
     """
-    root = suite.origin.folder
+    root, found = suite.origin.folder, []
+    demos = ArtifactLocation(root, "demos", "bundled", "", suite=suite.name)
     for env_id, card in environments.items():
         for name in mixture:
             if name in card.sets and not card.sets[name].bundled:
-                demos = ArtifactLocation(root, "demos", "bundled", "", suite=suite.name)
-                locate_set(demos, card, name, env_id, root, notify)
+                folder = locate_set(demos, card, name, env_id, root).folder
+                if not folder.exists():
+                    recipe, spec = card.sets[name], EnvironmentSpec.of_card(env_id, card)
+                    policy = _stored_policy(demos, recipe)
+                    found.append(MissingSet(env_id, name, folder, policy, spec, recipe))
+    return found
 
 
 def locate_set(
-    demos: ArtifactLocation,
-    card: EnvironmentCard,
-    name: str,
-    env_id: str,
-    folder: Path,
-    notify: Notify = silent,
+    demos: ArtifactLocation, card: EnvironmentCard, name: str, env_id: str, folder: Path
 ) -> ArtifactLocation:
-    """Returns the location of a set of an environment, which is collected first if need be.
+    """Returns the location of a set of an environment, which may have yet to be collected.
 
     Args:
         demos: Location of the expert's demonstrations, to whose source the set belongs.
@@ -124,7 +158,6 @@ def locate_set(
         name: Name of the set.
         env_id: Id of the environment.
         folder: Folder of the suite, from which the set's own source counts.
-        notify: Called before a set is collected.
 
     Raises:
         InputError: The set has a source of its own, which is missing or cannot be read; or it is
@@ -138,24 +171,20 @@ def locate_set(
     home = recipe.home if demos.source == "bundled" else None
     if recipe.bundled or demos.source != "bundled":
         return dataclasses.replace(demos, repo=recipe.repo, home=home, package=None)
-    root = demos.root if home is None else suite_directory(home)
-    policy = root / "experts" / recipe.repo
+    policy = _stored_policy(demos, recipe)
     if recipe.policy == "checkpoint" and not policy.is_dir():
         raise InputError(
             f"{env_id}: set {name}: {policy}: no such policy; `imitbench demos collect --suite "
-            f"{suite} --set {name} --to {root / 'demos'}` trains it"
+            f"{suite} --set {name} --to {policy.parents[1] / 'demos'}` trains it"
         )
-    spec = EnvironmentSpec.of_card(env_id, card)
-    digest, cached = recipe_digest(policy, spec, recipe), collected_sets()
+    digest = recipe_digest(policy, EnvironmentSpec.of_card(env_id, card), recipe)
+    return ArtifactLocation(collected_sets(), "demos", COLLECTED, recipe.repo, digest, suite)
 
-    def collect() -> None:
-        from imitbench.bench.collection import collect_into  # imports the simulators
 
-        notify(f"{env_id}: collecting set {name}, {recipe.trajectories} trajectories")
-        collect_into(cached / digest, policy, spec, recipe)
-
-    make_once(cached / digest, collect)
-    return ArtifactLocation(cached, "demos", COLLECTED, recipe.repo, digest, suite)
+def _stored_policy(demos: ArtifactLocation, recipe: PolicySet) -> Path:
+    """Returns the folder of the policy of a set that is not bundled; it may not exist."""
+    root = demos.root if recipe.home is None else suite_directory(recipe.home)
+    return root / "experts" / recipe.repo
 
 
 def _own_location(name: str, source: str, suite: str) -> ArtifactLocation:
@@ -177,6 +206,10 @@ def _location_of(part: SupplementSpec, root: Path, suite: str) -> ArtifactLocati
     return ArtifactLocation.of_spec(root, "demos", part, suite)
 
 
+def _is_yet_to_collect(location: ArtifactLocation) -> bool:
+    return location.source == COLLECTED and not location.folder.exists()
+
+
 def pin_supplement(
     demos: ArtifactLocation,
     card: EnvironmentCard,
@@ -184,7 +217,7 @@ def pin_supplement(
     env_id: str,
     folder: Path,
 ) -> list[SupplementSpec]:
-    """Pins the sets of a mixture by content.
+    """Pins the sets of a mixture by content; one that has yet to be collected, by its recipe.
 
     Args:
         demos: Location of the expert's demonstrations, to whose source the sets belong.
@@ -215,13 +248,15 @@ def pin_supplement(
                     f"{env_id}: set {name}: {location.source} was recorded on {recorded}; choose a "
                     "set of this environment and version"
                 )
-        _check_spaces(demos, location, f"{env_id}: set {name}")
+        yet_to_collect = _is_yet_to_collect(location)
+        if not yet_to_collect:
+            _check_spaces(demos, location, f"{env_id}: set {name}")
         found.append(
             SupplementSpec(
                 source=location.source,
                 repo=location.repo,
                 revision=location.revision,
-                digest=_digest(location),
+                digest=str(location.revision) if yet_to_collect else _digest(location),
                 home=location.home,
                 name=name,
                 available=available,
@@ -234,6 +269,8 @@ def pin_supplement(
 def check_ranking(spec: RunSpec, root: Path) -> None:
     """Checks that the trajectories of a run have ranks, and not all the same.
 
+    Sets that have yet to be collected, as in a dry run, cannot be checked.
+
     Args:
         spec: Specification of a run with a supplement.
         root: As `ArtifactLocation.root`.
@@ -244,9 +281,11 @@ def check_ranking(spec: RunSpec, root: Path) -> None:
     demos = spec.demos
     assert demos is not None
     assert demos.supplement is not None
+    locations = [_location_of(part, root, spec.suite) for part in demos.supplement]
+    if any(map(_is_yet_to_collect, locations)):
+        return
     drawn = []
-    for part in demos.supplement:
-        location = _location_of(part, root, spec.suite)
+    for part, location in zip(demos.supplement, locations, strict=True):
         returns = _returns(location)[_rows(demos, part)]
         if np.isnan(returns).any():
             raise InputError(

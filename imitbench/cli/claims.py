@@ -119,6 +119,7 @@ def check(
         resolved,
         command=typed_command(),
         notify=make_notifier(quiet=quiet),
+        collect=not dry_run,
     )
     if dry_run:
         print_plans([planned.plan], resolved, out, json=json)

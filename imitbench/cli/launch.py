@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -176,6 +176,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     if not previews:  # the longest run is a lower bound for any number of workers
         total = max([0.0, *every, total / (options.jobs or 1)])
     not_applicable = [pair for plan in plans for pair in plan.not_applicable]
+    to_collect = {(one.env, one.name): one for plan in plans for one in plan.missing_sets}
     if json:
         documents = {name: preview.as_document() for name, preview in previews.items()}
         submission: dict[str, Any] = {options.executor: documents} if documents else {}
@@ -187,6 +188,10 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
                 "expected_seconds": total,
                 "hours": hours,
                 "not_applicable": [vars(pair) for pair in not_applicable],
+                "to_collect": [
+                    {"env": env, "set": name, "trajectories": one.recipe.trajectories}
+                    for (env, name), one in to_collect.items()
+                ],
                 **submission,
             }
         )
@@ -204,6 +209,8 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     )
     for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+    if to_collect:
+        note(f"collected before the first run: {_sets_in_words(to_collect)}")
     for what, kind in (("core-hours", "cpu"), ("GPU-hours", "gpu")):
         if shares := [f"{algo} {own[kind]:.2g}" for algo, own in hours.items() if own[kind]]:
             note(f"{what}: {sum(own[kind] for own in hours.values()):.2g} ({', '.join(shares)})")
@@ -217,6 +224,17 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
             f"{count(len(ahead[processor]), 'run')} as {count(preview.tasks, 'task')}{inside}, "
             f"about {duration(sum(ahead[processor]))} of one core in all"
         )
+
+
+def _sets_in_words(sets: Iterable[tuple[str, str]]) -> str:
+    """Describes sets, given by environment and name, such as `medium of Hopper-v5`."""
+    environments: dict[str, list[str]] = {}
+    for env, name in sets:
+        environments.setdefault(name, []).append(env)
+    return ", ".join(
+        f"{name} of {own[0] if len(own) == 1 else f'{len(own)} environments'}"
+        for name, own in environments.items()
+    )
 
 
 def _cells(

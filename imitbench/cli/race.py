@@ -148,15 +148,14 @@ def race(
         command=typed_command(),
         out=out,
         notify=make_notifier(quiet=quiet),
+        collect=not (dry_run or simulate),
     )
     for line in [] if quiet else planned.notes:
         note(line)
     if simulate:
         _simulate(planned, str(out) if scores is None else scores, out, draws or 200, json=json)
     elif dry_run:
-        if not json:
-            note("at most; a race ends as soon as all is decided:")
-        print_plans([planned.plan], resolved, out, json=json)
+        _print_plan(planned, resolved, out, json=json)
     else:
         _finish(planned, resolved, out, json=json, quiet=quiet)
 
@@ -169,6 +168,13 @@ def _named(new: list[str], baseline: list[str]) -> list[str]:
             f"--baseline {baseline[0]}"
         )
     return split_names("NEW", new)
+
+
+def _print_plan(planned: PlannedRace, options: RunOptions, out: Path, *, json: bool) -> None:
+    """Prints what the race may need."""
+    if not json:
+        note("at most; a race ends as soon as all is decided:")
+    print_plans([planned.plan], options, out, json=json)
 
 
 def _finish(

@@ -54,10 +54,10 @@ def resume(
     resolved = resolve(context.obj)
     plugins = PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite))
     notify = make_notifier(quiet=quiet)
-    missing = plan_missing(out, notify, plugins)
+    missing = plan_missing(out, notify, plugins, collect=not dry_run)
     for skipped in missing.left_out:
         note(f"skipped: {count(skipped.runs, 'run')} of `{skipped.command}`: {skipped.why}")
-    races = _Races(out, plugins, resolved, json=json, quiet=quiet)
+    races = _Races(out, plugins, resolved, json=json, quiet=quiet, collect=not dry_run)
     if not dry_run:
         races.carry_on()
     plans = [*missing.plans, *(races.plans if dry_run else [])]
@@ -78,7 +78,14 @@ class _Races:
     """The races of a results folder that are not over."""
 
     def __init__(
-        self, out: Path, plugins: PluginSelection, options: RunOptions, *, json: bool, quiet: bool
+        self,
+        out: Path,
+        plugins: PluginSelection,
+        options: RunOptions,
+        *,
+        json: bool,
+        quiet: bool,
+        collect: bool,
     ) -> None:
         from imitbench.race.driver import RaceStanding
         from imitbench.race.planning import plan_registered
@@ -92,7 +99,9 @@ class _Races:
         for race in read_races(out):
             try:
                 if not RaceStanding.read(out, race.design).over:
-                    planned = plan_registered(out, race, plugins, make_notifier(quiet=quiet))
+                    planned = plan_registered(
+                        out, race, plugins, make_notifier(quiet=quiet), collect=collect
+                    )
                     self._planned.append(planned)
             except InputError as error:
                 self.left_out += 1

@@ -87,7 +87,7 @@ def run(
         for name, environment in by_suite.items()
     ]
     notify = make_notifier(quiet=quiet)
-    plans = plan_requests(requests, demos, notify)
+    plans = plan_requests(requests, demos, notify, collect=not dry_run)
     if len(seed_list) > _MANY_SEEDS:  # a single seed is written with a comma
         notify(f"{len(seed_list):,} seeds, {min(seed_list)} to {max(seed_list)}")
     if dry_run:

@@ -56,6 +56,7 @@ def plan_check(
     *,
     command: str,
     notify: Notify = silent,
+    collect: bool = True,
 ) -> PlannedCheck:
     """Plans the runs of a check.
 
@@ -66,6 +67,7 @@ def plan_check(
         options: Execution options, as `imitbench.executors.registry.resolve` returns them.
         command: The command that the user typed, for provenance.
         notify: Called with messages to the user.
+        collect: As for `plan_request`.
 
     Raises:
         InputError: The claim is not comparable with runs of this package, or they cannot be made.
@@ -87,7 +89,8 @@ def plan_check(
         pack=options.pack,
         folder=str(Path.cwd()),
     )
-    [plan] = plan_requests([request], DemoChoice.parse(demos, None, claim.regime), notify)
+    choice = DemoChoice.parse(demos, None, claim.regime)
+    [plan] = plan_requests([request], choice, notify, collect=collect)
     claimed = claim.share if claim.share is not None else claim.score
     assert claimed is not None  # else it is not comparable
     design = ClaimDesign(

@@ -132,6 +132,7 @@ def plan_race(
     command: str,
     out: Path | None = None,
     notify: Notify = silent,
+    collect: bool = True,
 ) -> PlannedRace:
     """Plans a race.
 
@@ -143,6 +144,7 @@ def plan_race(
         command: The command that the user typed, for provenance.
         out: Results folder, where the same race may be registered; `None` for none.
         notify: Called with messages about downloads.
+        collect: As for `plan_request`.
 
     Raises:
         InputError: An option is out of range, or something requested does not exist, does not fit
@@ -161,7 +163,7 @@ def plan_race(
             "seeds": list(range(options.max_seeds)),
         }
     )
-    plan, left_out = _fitting(plan_request(request, notify, algorithms=every))
+    plan, left_out = _fitting(plan_request(request, notify, algorithms=every, collect=collect))
     pairs = [(m.name, b.name) for m in methods for b in others]
     acting, why = _acting(plan, every[0].name, options.acting)
     design = _design(plan, pairs, replace(options, acting=acting))
@@ -190,7 +192,12 @@ def _likely(plan: Plan, env: str) -> float | None:
 
 
 def plan_registered(
-    out: Path, race: RegisteredRace, plugins: PluginSelection, notify: Notify = silent
+    out: Path,
+    race: RegisteredRace,
+    plugins: PluginSelection,
+    notify: Notify = silent,
+    *,
+    collect: bool = True,
 ) -> PlannedRace:
     """Plans a registered race again.
 
@@ -199,6 +206,7 @@ def plan_registered(
         race: The race.
         plugins: Plug-ins that the user named; no others are imported.
         notify: Called with messages about downloads.
+        collect: As for `plan_request`.
 
     Raises:
         InputError: It cannot be planned, or would be another race today.
@@ -206,7 +214,7 @@ def plan_registered(
     request = read_request(out, race)
     if request is None:
         raise InputError(f"race {race.id}: its request is missing; type `{race.command}` again")
-    plan, left_out = _fitting(plan_again(request, plugins, out, notify))
+    plan, left_out = _fitting(plan_again(request, plugins, out, notify, collect=collect))
     registered = race.design
     names = [field.name for field in fields(RaceOptions)]
     options = RaceOptions(**{name: getattr(registered, name) for name in names})

@@ -1,21 +1,24 @@
 """Sets that a suite does not bundle are collected where a run needs them."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from imitbench.bench.plan import DemoChoice, plan_request
 from imitbench.bench.request import plan_requests
 from imitbench.bench.supplement import supplement_of_run
 from imitbench.cards.catalog import load_suite, suite_directory, suite_names
 from imitbench.cards.demonstrations import PolicySet
+from imitbench.cli.main import app
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.errors import InputError
 from imitbench.experts.demonstrations import collect_set, set_digest
 from imitbench.records.runs import RunSpec
-from imitbench.store.sweep_file import SweepRequest
+from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util.files import user_cache
 
 ENV = "Pendulum-v1"
@@ -96,6 +99,60 @@ def test_what_is_collected_is_told_once(suite):
     ]
     plan_request(request, told.append)
     assert len(told) == 2
+
+
+def test_a_dry_run_collects_nothing_and_knows_the_runs(suite, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "--algo", "trex", "--suite", str(suite), "--mixture", "medium:2,random:3"]
+
+    def dry_run(*options):
+        return CliRunner().invoke(app, [*words, "--seeds", "2", "--dry-run", *options])
+
+    answer = dry_run()
+    assert answer.exit_code == 0
+    told = "collected before the first run: medium of Pendulum-v1, random of Pendulum-v1"
+    assert told in answer.stderr
+    document = json.loads(dry_run("--json").stdout)
+    assert document["to_collect"] == [
+        {"env": ENV, "set": "medium", "trajectories": 3},
+        {"env": ENV, "set": "random", "trajectories": 4},
+    ]
+    assert [cell["runs"] for cell in document["cells"]] == [2]
+    assert not (user_cache() / "sets").exists()
+    request = SweepRequest(
+        algorithms=["trex"], suite=str(suite), environment=ENV, seeds=[0], folder=".", n_demos=1,
+        mixture={"medium": 2, "random": 1},
+    )  # fmt: skip
+    before = [run.run_id for run in plan_request(request, collect=False)]
+    assert before == [run.run_id for run in plan_request(request)]
+    assert "collected" not in dry_run().stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["race", "iswbc", "--baseline", "bc", "--n-demos", "1", "--mixture", "random:3"],
+        ["resume"],
+    ],
+)
+def test_other_dry_runs_collect_nothing_either(suite, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    named = ["--suite", str(suite), "--dry-run"]
+    if words == ["resume"]:
+        request = SweepRequest(
+            algorithms=["iswbc"], suite=str(suite), environment=ENV, seeds=[0], folder=".",
+            n_demos=1, mixture={"random": 2},
+        )  # fmt: skip
+        plan = plan_request(request)
+        estimate = plan.estimates(tmp_path).on_cards
+        SweepFile.of(tmp_path / "runs", [*plan], "x", plan.request, estimate).write(
+            tmp_path / "runs"
+        )
+        shutil.rmtree(user_cache() / "sets")
+    answer = CliRunner().invoke(app, [*words, *named])
+    assert answer.exit_code == 0, answer.output
+    assert "collected before the first run: random of Pendulum-v1" in answer.stderr
+    assert not (user_cache() / "sets").exists()
 
 
 def test_another_policy_is_another_set(suite):

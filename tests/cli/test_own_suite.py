@@ -87,8 +87,10 @@ def test_its_sets_need_not_be_stored(suite, env, tmp_path, monkeypatch):
              "--n-demos", "1", "--mixture", "random:2", "--out", tmp_path / "runs")  # fmt: skip
     ended = call_imitbench(*words, "--dry-run", cwd=tmp_path)
     assert ended.code == 0
+    assert f"collected before the first run: random of {env}" in ended.err
+    ended = call_imitbench(*words, cwd=tmp_path)
+    assert ended.code == 0
     assert f"{env}: collecting set random, 3 trajectories" in ended.err
-    assert call_imitbench(*words, cwd=tmp_path).code == 0
     [run] = (tmp_path / "runs").rglob("spec.json")
     [part] = json.loads(run.read_text())["demos"]["supplement"]
     assert part["digest"].startswith(card["sets"]["random"]["returns"]["revision"])
