@@ -490,6 +490,15 @@ class SuiteCard(LocatedCard):
             return False
         return bool(getattr(card, part) == getattr(self.environments[card.variant_of], part))
 
+    def has_own_set(self, env_id: str, name: str) -> bool:
+        """Whether an environment has a set that is neither another suite's nor another one's."""
+        card = self.environments[env_id]
+        recipe = card.sets.get(name)
+        if recipe is None or recipe.home is not None:
+            return False
+        base = card.variant_of
+        return base is None or self.environments[base].sets.get(name) != recipe
+
     @property
     def all_regimes(self) -> dict[str, Regime]:
         """The regimes of the suite by name, `full` first."""

@@ -403,15 +403,16 @@ def _collect_set(
     suite: str, env: list[str], name: str, to: Path | None, card: Path | None, json: bool
 ) -> None:
     from imitbench.bench.stopping import RunStoppedError
-    from imitbench.cards.catalog import select_trained
+    from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.experts.demonstrations import collect_set, set_digest
     from imitbench.experts.measurement import measure_set, update_set_returns
 
     suite_card = find_suite(suite)
     known = {set_name for own in suite_card.environments.values() for set_name in own.sets}
-    selected = select_trained(suite_card, env, "demos")
-    chosen = {env_id: own for env_id, own in selected.items() if name in own.sets}
+    selected = select_environments(suite_card, env)
+    # Random actions need no expert; what does says so when it is collected.
+    chosen = {key: own for key, own in selected.items() if suite_card.has_own_set(key, name)}
     if not chosen:
         raise InputError(
             f"--set {name}: the chosen environments of suite {suite_card.name} have no such set; "

@@ -171,6 +171,22 @@ def test_what_needs_an_expert_says_that_there_is_none(command, imitbench, refuse
     assert "the card names no expert" in refused(*command, "--suite", "./robot")
 
 
+def test_random_actions_are_collected_without_an_expert(imitbench, refused, table, tmp_path):
+    init(imitbench)
+    path = tmp_path / "robot/suite.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["environments"]["CartPole-v1"]["sets"] = {
+        "random": {"repo": "random-CartPole-v1", "trajectories": 3, "policy": "random"},
+        "medium": {"repo": "m", "trajectories": 3, "policy": "checkpoint", "env_steps": 100},
+    }
+    path.write_text(yaml.safe_dump(document))
+    words = ("demos", "collect", "--suite", "./robot", "--to", "robot/demos")
+    [row] = json.loads(imitbench(*words, "--set", "random", "--json").out)
+    assert (row["env"], row["trajectories"]) == ("CartPole-v1", 3)
+    assert (tmp_path / "robot/demos/random-CartPole-v1/data").is_dir()
+    assert "the suite's card names no expert" in refused(*words, "--set", "medium")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
