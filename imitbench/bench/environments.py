@@ -113,7 +113,7 @@ def check_variants(suite: SuiteCard, env_ids: Iterable[str]) -> None:
             continue
         base = suite.environments[card.variant_of]
         own, other = (
-            _spaces(EnvironmentSpec.of_card(*entry).evaluated)
+            spaces_of(EnvironmentSpec.of_card(*entry).evaluated)
             for entry in ((env_id, card), (card.variant_of, base))
         )
         for what, one, wanted in zip(("observations", "actions"), own, other, strict=True):
@@ -125,7 +125,8 @@ def check_variants(suite: SuiteCard, env_ids: Iterable[str]) -> None:
                 )
 
 
-def _spaces(spec: EnvironmentSpec) -> tuple[gym.Space[Any], gym.Space[Any]]:
+def spaces_of(spec: EnvironmentSpec) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Returns the spaces of observations and actions of an environment."""
     env = make_environment(spec)
     env.close()
     return env.observation_space, env.action_space

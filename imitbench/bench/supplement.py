@@ -227,13 +227,15 @@ def pin_supplement(
         folder: Folder of the suite.
 
     Raises:
-        InputError: A set is missing, too small, was recorded in another environment, or has other
-            spaces than the demonstrations.
+        InputError: A set is missing, too small, was recorded in another environment, has other
+            spaces than the demonstrations, or values that the environment does not have.
     """
     found = []
+    environment = EnvironmentSpec.of_card(env_id, card)
     for name, count in sorted(mixture.items()):
         location = locate_set(demos, card, name, env_id, folder)
-        available = card.sets[name].trajectories
+        available, source = card.sets[name].trajectories, card.sets[name].source
+        what = f"{env_id}: set {name}" + ("" if source is None else f" ({source})")
         if location.source not in ("bundled", COLLECTED):
             available = _count(location)
             if count > available:
@@ -243,14 +245,16 @@ def pin_supplement(
                 )
         if location.source.startswith(MINARI):
             recorded = minari_copy(location.source).environment_id
-            if recorded not in (None, EnvironmentSpec.of_card(env_id, card).gym_id):
+            if recorded not in (None, environment.gym_id):
                 raise InputError(
                     f"{env_id}: set {name}: {location.source} was recorded on {recorded}; choose a "
                     "set of this environment and version"
                 )
         yet_to_collect = _is_yet_to_collect(location)
         if not yet_to_collect:
-            _check_spaces(demos, location, f"{env_id}: set {name}")
+            _check_spaces(demos, location, what)
+        if source is not None:  # the others were recorded in the environment
+            _check_values(location, environment.model_dump_json(), what)
         found.append(
             SupplementSpec(
                 source=location.source,
@@ -371,8 +375,20 @@ def _check_spaces(demos: ArtifactLocation, location: ArtifactLocation, what: str
         if _kind(own) != _kind(theirs):
             raise InputError(
                 f"{what}: its {name} have shape and type {_kind(own)}, those of the "
-                f"demonstrations {_kind(theirs)}; a mixture has parts with the same spaces"
+                f"demonstrations {_kind(theirs)}; a mixture has parts with the same spaces: use "
+                "trajectories of this environment (`imitbench demos convert --env` fits some to it)"
             )
+
+
+@cache
+def _check_values(location: ArtifactLocation, environment: str, what: str) -> None:
+    """Checks a set against the spaces of an environment, whose specification is given as JSON."""
+    from imitbench.bench.environments import spaces_of  # imports the simulators
+    from imitbench.data.demonstration_checks import validate_demonstrations
+    from imitbench.data.demonstrations import read_demonstrations
+
+    spaces = spaces_of(EnvironmentSpec.model_validate_json(environment))
+    validate_demonstrations(read_demonstrations(location.folder), *spaces, where=what)
 
 
 def _kind(values: Any) -> str:

@@ -1,5 +1,7 @@
 """A mixture may have sets of the user: files as D4RL writes them, Minari's, or any data set."""
 
+import dataclasses
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -171,6 +173,26 @@ def test_mixtures_are_parsed(text, counts, sources):
 def test_malformed_mixtures_are_refused(text):
     with pytest.raises(ValueError, match=r"must be a set|named twice"):
         parse_mixture(text)
+
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_actions_that_the_environment_lacks_are_refused_before_the_first_run(tmp_path, value):
+    kept = read_demonstrations(ROOT / "demos" / "random-seals-CartPole-v0", rows=range(2))
+    acts = np.zeros_like(kept[1].acts)
+    acts[3] = value
+    other = dataclasses.replace(kept[1], acts=acts)
+    write_demonstrations(tmp_path / "cart", [kept[0], other])
+    request = SweepRequest(
+        algorithms=["iswbc"], suite="classic", environment="seals/CartPole-v0", seeds=[0],
+        folder=str(tmp_path), own_sets={"own": "cart"}, n_demos=1, mixture={"own": 1},
+    )  # fmt: skip
+    plan = plan_request(request)
+    if value == 1:
+        assert len(list(plan)) == 1
+        return
+    problem = r"^seals/CartPole-v0: set own \(.*/cart\), episode 1: actions hold 2 at step 3.*: use"
+    with pytest.raises(InputError, match=problem):
+        list(plan)
 
 
 def test_a_race_takes_sets_of_the_card_only():
