@@ -284,7 +284,8 @@ class DurationEstimates:
         return self.on_cards(run).total_s if known is None else known
 
 
-# Part of a training's time that a pack takes once, not for each seed (benchmarks/README.md).
+# Part of a training's time that a pack takes once, not for each seed (benchmarks/README.md). On the
+# core, this includes the environments, which are stepped together; beside a GPU, they take as long.
 _SHARED, _SHARED_ON_GPU = 0.6, 0.83
 
 
@@ -309,12 +310,13 @@ def training_seconds(
         on_gpu: Whether a GPU trains; the environments stay on the core.
     """
     work = _updates_per_step(hyperparameters) / _updates_per_step(algorithm.resolve({}))
-    shared = _SHARED_ON_GPU if on_gpu else _SHARED
-    work *= 1 - shared + shared / pack
-    if on_gpu:
-        work /= algorithm.gpu_speedup or 1.0
     training = budget.amount / 1000 * algorithm.seconds_per_1000 * work
-    return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
+    stepping = budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0
+    shared = _SHARED_ON_GPU if on_gpu else _SHARED
+    own = 1 - shared + shared / pack
+    if on_gpu:
+        return training * own / (algorithm.gpu_speedup or 1.0) + stepping
+    return (training + stepping) * own
 
 
 def _updates_per_step(hyperparameters: Mapping[str, Scalar]) -> float:

@@ -1,11 +1,15 @@
 """Variants in which only learned rewards are tested, and experts that another suite has."""
 
+from pathlib import Path
+
 import pytest
 from support.command import call_imitbench, refusal
 from support.plans import make_plan
 
 from imitbench.bench.environments import check_variants
 from imitbench.cards.catalog import load_suite, select_environments, select_trained
+from imitbench.cards.suite import SuiteCard
+from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError
 from imitbench.records.runs import ArtifactSpec, DemoSpec
 from imitbench.util.name_lists import matches_id
@@ -35,6 +39,16 @@ def test_each_test_environment_belongs_to_a_training_environment_whose_spaces_it
         assert card.demos == base.demos
         assert card.expert != base.expert
         assert card.references.expert.mean > card.references.random.mean
+
+
+def test_variants_are_as_fast_as_the_environments_that_they_change():
+    """Estimates of the work ahead rest on it; a speed measured on a busy machine is no fact."""
+    path = Path(__file__).parents[2] / "suites/transfer/suite.yaml"
+    environments = read_yaml_model(path, SuiteCard).environments
+    for name, card in environments.items():
+        if card.variant_of is not None:
+            same = environments[card.variant_of].steps_per_second
+            assert 0.7 < card.steps_per_second / same < 1.4, name
 
 
 def test_training_environments_have_the_references_of_the_tasks_that_they_equal():
