@@ -231,11 +231,13 @@ def _longest(equal: npt.NDArray[np.bool_], returns: Returns) -> int:
     if int(equal.sum()) < _IN_A_ROW:
         return 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]]).astype(int)))
+    starts, ends = edges[::2], edges[1::2]
     best = 0
-    for start, end in zip(edges[::2], edges[1::2], strict=True):
+    for which in np.flatnonzero(ends - starts >= _IN_A_ROW):
+        start, end = int(starts[which]), int(ends[which])
         if len(np.unique(returns[start:end])) >= _KINDS_IN_A_ROW:
-            best = max(best, int(end - start))
-    return best if best >= _IN_A_ROW else 0
+            best = max(best, end - start)
+    return best
 
 
 def _is_varied(returns: Returns) -> bool:
