@@ -57,9 +57,10 @@ def test_three_seeds_decide_over_environments_and_never_on_one():
     assert {found.seeds.more for found in verdict.environments} == {2}
 
 
+# Not with (1, 3), where three runs never decide, as the test above says.
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("environments", "runs"), [(1, 3), (1, 5), (3, 3), (5, 3), (5, 5)])
+@pytest.mark.parametrize(("environments", "runs"), [(1, 5), (3, 3), (5, 3), (5, 5)])
 def test_false_alarms_are_rare(shape, environments, runs):
     experiments = 400
     overall = anywhere = 0
