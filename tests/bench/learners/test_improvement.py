@@ -75,9 +75,10 @@ class ReachedError(Exception):
 
 
 def trains_until(reached, learner, budget):
-    """Trains a learner, and looks five times; returns whether it has reached enough.
+    """Trains a learner, and looks ten times; returns whether it has reached enough.
 
-    Budgets are generous, as processors round differently, and a training may be slow on one.
+    Budgets are generous, as processors round differently, and a training may be slow on one. Most
+    trainings end long before, and the more looks, the sooner.
     """
     spent = looks = 0
 
@@ -87,7 +88,7 @@ def trains_until(reached, learner, budget):
 
     def look():
         nonlocal looks
-        if spent >= (looks + 1) * budget.amount / 5:
+        if spent >= (looks + 1) * budget.amount / 10:
             looks += 1
             if reached():
                 raise ReachedError
