@@ -101,7 +101,11 @@ def evaluate_reward(
         without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
     fresh: list[RewardScore] = []
     if optimizations is not None:
-        returns = {name: learned_return(net, behaviors[name]) for name in behaviors}
+        returns = {
+            name: learned_return(net, episodes)
+            for name, episodes in behaviors.items()
+            if name in ("random", "expert")
+        }
         fresh, missing = optimization_scores(directory, optimizations, policy, returns)
         without |= missing
     return RewardScores(

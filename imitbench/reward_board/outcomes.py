@@ -88,15 +88,18 @@ def _followed(
     behavior: str, done: Sequence[RunDirectory], learned_returns: Mapping[str, float]
 ) -> tuple[list[RewardScore], str]:
     """Returns how far policies follow their reward, and why there is no learned score."""
-    gaps = {run: gap for run in done if (gap := hacking_gap_of(run)) is not None}
-    if not gaps:
+    curves = {run: points for run in done if _has_both(points := run.read_curve())}
+    if not curves:
         return [], ""
-    scores = [_mean("hacking_gap", behavior, None, list(gaps.values()))]
+    gaps = [
+        hacking_gap(points, run.read_result().references.score) for run, points in curves.items()
+    ]
+    scores = [_mean("hacking_gap", behavior, None, gaps)]
     ends = learned_returns["random"], learned_returns.get("expert", math.nan)
     if not has_scale(*ends):
         known = "expert" in learned_returns
         return scores, "the reward does not prefer the expert to random actions" if known else ""
-    shares = [learned_score(run.read_curve(), *ends) for run in gaps]
+    shares = [learned_score(points, *ends) for points in curves.values()]
     return [*scores, _mean("learned_score", behavior, None, shares)], ""
 
 
@@ -144,12 +147,9 @@ def hacking_gap(points: Sequence[Mapping[str, float]], score: Callable[[float], 
     return max(0.0, score(float(true[best])) - score(float(true[-1])))
 
 
-def hacking_gap_of(directory: RunDirectory) -> float | None:
-    """Returns the hacking gap of a run; `None` if its curve has no returns of whole episodes."""
-    points = directory.read_curve()
-    if not any(TRUE_RETURN in point and LEARNED_RETURN in point for point in points):
-        return None
-    return hacking_gap(points, directory.read_result().references.score)
+def _has_both(points: Sequence[Mapping[str, float]]) -> bool:
+    """Whether a curve has both returns of whole episodes."""
+    return any(TRUE_RETURN in point and LEARNED_RETURN in point for point in points)
 
 
 def _done(out: Path, fresh: FreshPolicies) -> tuple[list[RunDirectory], str]:
