@@ -217,7 +217,8 @@ def _shared(one: Returns, other: Returns) -> int:
 
 
 def _repeats_itself(returns: Returns) -> int:
-    if len(np.unique(returns)) == len(returns):
+    kinds = len(np.unique(returns))
+    if kinds == len(returns) or kinds < _KINDS_IN_A_ROW:
         return 0
     for shift in range(1, len(returns) - _IN_A_ROW + 1):
         again = _longest(returns[:-shift] == returns[shift:], returns[:-shift])

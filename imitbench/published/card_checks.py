@@ -43,6 +43,13 @@ def _tuned(name: str) -> Mapping[str, dict[str, Scalar]]:
     return load_tuned(load_algorithm(name)) or {}
 
 
+@cache
+def _defaults(name: str) -> Sequence[dict[str, Scalar]]:
+    """Returns all hyper-parameters of a bundled algorithm's card, then of its earlier versions."""
+    card = load_algorithm(name)
+    return [card.resolve({}), *card.earlier_values()]
+
+
 def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """Checks specifications and references of runs against the bundled cards.
 
@@ -145,7 +152,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
             except ValueError as error:
                 fail("algorithm", f"{name} {one_line(error)}")
     tuned = _tuned(card.name).get(spec.environment.id) if spec.tuned else None
-    bases = [tuned] if tuned is not None else [card.resolve({}), *card.earlier_values()]
+    bases = [tuned] if tuned is not None else _defaults(card.name)
     label, *earlier = (
         variant_label(
             card.changed(values, base), spec.device, tuned=tuned is not None, pack=spec.pack

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.published import verification
-from imitbench.published.alarms import Alarm, find_copies
+from imitbench.published.alarms import Alarm, find_alarms, find_copies
 from imitbench.published.card_checks import is_earlier
 from imitbench.published.disclosure import Disclosure, own_disclosures
 from imitbench.published.findings import Check, Findings, failed_checks
@@ -170,7 +170,7 @@ def _find_results(folder: Path) -> LoadedResults:
         alone = submissions == [folder]
         several = f"{len(submissions)} submission{'s' * (len(submissions) > 1)}"
         kind = "published results" if alone else several
-        sources = [read_source(path) for path in submissions]
+        sources = [read_source(path, with_alarms=True) for path in submissions]
         others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] not in "._"}
         others -= {EXTERNAL_FOLDER, verification.FOLDER, *(path.name for path in submissions)}
         if not alone:
@@ -199,15 +199,20 @@ def submission_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"*/{MANIFEST_FILE}"))
 
 
-def read_source(folder: Path) -> ResultsSource:
+def read_source(folder: Path, *, with_alarms: bool = False) -> ResultsSource:
     """Reads and checks a folder of published results.
+
+    Args:
+        folder: It.
+        with_alarms: Whether to look for signs of invented results, which takes a third of the time.
 
     Raises:
         InputError: The folder has no published results, or they contradict themselves.
     """
     submission = read_strictly(folder)
     findings = Findings()
-    alarms = tuple(check_runs(submission, findings))
+    raced = check_runs(submission, findings)
+    alarms = tuple(find_alarms(submission.published, raced)) if with_alarms else ()
     failed = tuple(failed_checks(findings.problems))
     return ResultsSource(
         folder.resolve().name,

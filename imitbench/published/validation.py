@@ -161,7 +161,8 @@ def validate(folder: Path) -> Validation:
             listed.add(PACKED_FILE)
         for name, what in _strays(folder, listed):
             findings.fail("files", one_line(name), what, "remove it, or export the results again")
-    alarms = check_runs(submission, findings)
+    raced = check_runs(submission, findings)
+    alarms = find_alarms(submission.published, raced)
     if not submission.runs:
         findings.fail("lines", MANIFEST_FILE, "there is no readable run")
     return Validation(
@@ -169,8 +170,12 @@ def validate(folder: Path) -> Validation:
     )
 
 
-def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
-    """Checks the readable content of a submission, and returns signs of invented results."""
+def check_runs(submission: Submission, findings: Findings) -> set[str]:
+    """Checks the readable content of a submission.
+
+    Returns:
+        Settings (`RunSpec.setting`) whose seeds follow from a race.
+    """
     for run in submission.runs:
         check_values(run.run, environment_of(run.run.spec), run.where, findings)
     check_against_cards(submission.runs, findings)
@@ -178,7 +183,7 @@ def check_runs(submission: Submission, findings: Findings) -> list[Alarm]:
     check_seeds(submission.runs, findings, raced)
     specs = (run.spec for run in submission.published)
     check_disclosures(submission.disclosures, specs, findings)
-    return find_alarms(submission.published, raced)
+    return raced
 
 
 def _strays(folder: Path, listed: set[str]) -> Iterator[tuple[str, str]]:

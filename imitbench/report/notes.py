@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from imitbench.records.runs import ReferenceRow, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import ANCHORS, DEMONSTRATIONS, AlgorithmResult, CellResult
 from imitbench.report.survival import survival_notes
 from imitbench.stats.normalization import normalize
+from imitbench.stats.significance import mean_interval
 
 ENOUGH_SEEDS = 10
 """Number of seeds from which percentile intervals have nearly their nominal coverage."""
@@ -170,9 +169,9 @@ def given_away(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[GivenS
     found = []
     for cell in result.covered:
         own = [row for row in rows if row.env == cell.environment and row.algo == result.algorithm]
-        mean, low, high = mean_interval([row.score for row in own], CONFIDENCE)
-        if low > GIVEN_AWAY:
-            found.append(GivenScore(cell.environment, mean, low, high))
+        score = mean_interval([row.score for row in own], level=CONFIDENCE)
+        if score.low > GIVEN_AWAY:
+            found.append(GivenScore(cell.environment, score.point, score.low, score.high))
     return found
 
 
@@ -188,26 +187,6 @@ def _control_notes(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> Iterato
             f"{text.marked_name(result)} scores {text.score(given.mean)} [{text.score(given.low)}, "
             f"{text.score(given.high)}] on {given.environment}: {why}."
         )
-
-
-def mean_interval(scores: Sequence[float], level: float) -> tuple[float, float, float]:
-    """Returns the mean of a few runs with Student's interval; NaN ends for fewer than two.
-
-    Args:
-        scores: One per run.
-        level: Confidence level, in (0, 1).
-
-    Source: Student (1908), "The probable error of a mean".
-    """
-    from scipy.stats import t
-
-    values = np.array(scores)
-    mean = float(values.mean()) if len(values) else math.nan
-    if len(values) < 2:
-        return mean, math.nan, math.nan
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    reach = float(t.ppf((1 + level) / 2, len(values) - 1)) * error
-    return mean, mean - reach, mean + reach
 
 
 def _scale_notes(references: Sequence[ReferenceRow]) -> Iterator[str]:

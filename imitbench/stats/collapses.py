@@ -7,6 +7,7 @@ little about these: ten runs without any leave it open whether 26 % of all runs 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 
@@ -82,15 +83,19 @@ def compare_collapses(first: Scores, second: Scores, *, level: float = 0.95) -> 
     Source: Fisher 1935; Gart 1970, "Point and Interval Estimation of the Common Odds Ratio in the
     Combination of 2 x 2 Tables with Fixed Marginals", for several environments.
     """
-    from scipy.stats import hypergeom
-
     one, other = matched(first, second)
     chances = np.ones(1)  # of each number of collapses of the first
     for x, y in zip(one.columns(), other.columns(), strict=True):
         both = int((x < COLLAPSE_SCORE).sum() + (y < COLLAPSE_SCORE).sum())
-        counts = np.arange(min(both, x.size) + 1)
-        chances = np.convolve(chances, hypergeom.pmf(counts, x.size + y.size, both, x.size))
+        chances = np.convolve(chances, _hypergeometric(x.size + y.size, both, x.size))
     ours, theirs = (Collapses.of(side.values, level) for side in (one, other))
     actual = chances[ours.collapsed]
     p_value = float(chances[chances <= actual * (1 + 1e-9)].sum())
     return CollapseComparison(ours, theirs, min(p_value, 1.0))
+
+
+def _hypergeometric(runs: int, collapsed: int, drawn: int) -> FloatArray:
+    """Returns the chances of 0, 1, … collapses among runs that are drawn without replacement."""
+    ways = comb(runs, drawn)
+    counts = range(min(collapsed, drawn) + 1)
+    return np.array([comb(collapsed, k) * comb(runs - collapsed, drawn - k) / ways for k in counts])

@@ -33,6 +33,7 @@ from imitbench.untrusted.limits import beyond, limits
 from imitbench.util.text_line import one_line
 
 _CURVE = pa.schema([("step", pa.int64()), ("metric", pa.string()), ("value", pa.float64())])
+_NO_CURVE = arrow_rows([], _CURVE)  # its own `empty_table` imports pandas
 EPISODES = pa.schema(
     [
         ("episode", pa.int64()),
@@ -134,7 +135,7 @@ def published_rows(run: PublishedRun, path: str | None) -> RunRows:
 
 def _published_curve(curve: LearningCurve | None) -> pa.Table:
     if curve is None:
-        return _CURVE.empty_table()
+        return _NO_CURVE
     metric = arrow_column([curve.metric] * curve.steps.size, pa.string())
     columns = [arrow_view(curve.steps), metric, arrow_view(curve.values)]
     return pa.table(columns, schema=_CURVE)

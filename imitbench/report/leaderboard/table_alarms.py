@@ -9,7 +9,8 @@ from typing import Literal
 from imitbench.report import text
 from imitbench.report.leaderboard.model import BoardRow, BoardSection
 from imitbench.report.model import StatisticsSettings
-from imitbench.report.notes import given_away, mean_interval
+from imitbench.report.notes import given_away
+from imitbench.stats.significance import mean_interval
 
 MARGIN = 0.05
 """A method is as good as the expert if its mean score is above 1 minus this, with confidence.
@@ -86,4 +87,4 @@ def _as_expert(row: BoardRow, env: str, level: float) -> bool:
     if cell.failures:
         return False
     scores = [run.row.score for run in row.runs if run.row.env == env]
-    return mean_interval(scores, level)[1] > 1.0 - MARGIN
+    return bool(scores) and mean_interval(scores, level=level).low > 1.0 - MARGIN
