@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
 from imitbench.records.bundled_cards import likely_score
 from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.data_formats import render_section
+from imitbench.report.leaderboard.data_formats import render_json, render_section
 from imitbench.report.leaderboard.site import write_site
-from imitbench.report.markdown import table
+from imitbench.report.markdown import laid_out, table
+from imitbench.report.reward_board import summary_table
 from imitbench.stats.normalization import normalize
 
 REPLICATES = 50_000
@@ -96,6 +98,17 @@ def test_methods_change_places_with_the_way_of_acting(board):
     quiet = sorted(methods, key=lambda row: -row.result.iqm_likely.point)
     assert {row.name: row.rank for row in methods}["bc"] == 4
     assert [row.name for row in quiet[:3]] == ["airl", "iq_learn[tuned,pack=5]", "bc"]
+
+
+def test_the_board_says_what_rewards_are_worth_over_environments(board):
+    document = json.loads(render_json(board))
+    [part] = [part for part in document["tables"] if part["reward_summaries"]]
+    summaries = {row["algorithm"]: row for row in part["reward_summaries"]}
+    assert summaries["airl[pack=5]"]["environments"] == 5
+    assert summaries["airl[pack=5]"]["rewards"] == 50
+    gain = summaries["ml_irl[pack=5]"]
+    assert 0 < gain["gain_low"] < gain["gain"] < gain["gain_high"]
+    assert summaries["csil[pack=5]"]["environments"] == 2
 
 
 def tables_of(board):
@@ -327,6 +340,16 @@ def state_only_table(board):
     return table(columns, body, names=2)
 
 
+def learned_rewards_table(board):
+    [part] = [part for part in board.of_suite("transfer") if part.section.reward_summaries]
+    whole = summary_table(part.section.reward_summaries)
+    left_out = {"On the true reward", "On the true reward elsewhere"}
+    kept = [n for n, column in enumerate(whole.columns) if column.heading not in left_out]
+    assert len(kept) == len(whole.columns) - len(left_out)
+    columns, *rows = [tuple(line[n] for n in kept) for line in (whole.columns, *whole.rows)]
+    return laid_out(replace(whole, columns=columns, rows=tuple(rows)))[0]
+
+
 def ablation(name, make_table=ablation_table):
     def make(board):
         del board  # it has no such runs
@@ -339,6 +362,7 @@ def ablation(name, make_table=ablation_table):
     ("page", "name", "make"),
     [
         ("docs/results.md", "demonstrations", demonstrations_table),
+        ("docs/results.md", "learned-rewards", learned_rewards_table),
         ("docs/results_tables.md", "tables", tables_of),
         ("docs/off_policy.md", "classic", off_policy_on_classic),
         ("docs/off_policy.md", "every", off_policy_on_seals),

@@ -29,8 +29,7 @@ from imitbench.util.torch_startup import start_torch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from imitbench.records.reward_scores import RewardProtocol
-    from imitbench.report.model import RewardBoardRow
+    from imitbench.records.reward_scores import RewardProtocol, RewardScoreRow
     from imitbench.reward_board.folder import EvaluatedRun
     from imitbench.reward_board.optimization import Optimizations
     from imitbench.rewards.pictures import RewardPicture
@@ -178,7 +177,7 @@ def measure_rewards(
         typer.Exit: Trainings were stopped, or failed.
     """
     from imitbench.cli.launch import complete
-    from imitbench.report.reward_board import inconclusive
+    from imitbench.report.reward_board import inconclusive, reward_board
     from imitbench.reward_board.folder import evaluate_runs, runs_with_rewards
     from imitbench.reward_board.optimization import plan_optimizations, reoptimized_folder
     from imitbench.store.collector import collect
@@ -213,8 +212,8 @@ def measure_rewards(
             found.append(evaluated)
             show(len(found), len(runs))
     collect(out)
-    for board in _boards(_by_conditions(found).values(), out):
-        if why := inconclusive(board):
+    for rows in _scored_policies(_by_conditions(found).values(), out):
+        if why := inconclusive(reward_board(rows)):
             note(why)
     return found
 
@@ -265,12 +264,12 @@ def _document(run: EvaluatedRun) -> dict[str, Any]:
 def _print_scores(found: Sequence[EvaluatedRun], out: Path) -> None:
     measured = [run for run in found if run.scores is not None]
     groups = _by_conditions(measured)
-    boards = _boards(groups.values(), out)
-    for (title, runs), board in zip(groups.items(), boards, strict=True):
+    scored = _scored_policies(groups.values(), out)
+    for (title, runs), rows in zip(groups.items(), scored, strict=True):
         if len(groups) > 1:
             print_text(title)
         _print_group(runs)
-        _print_policies(board)
+        _print_policies(rows)
     reasons = {why for run in measured if run.scores for why in run.scores.without.values()}
     for why in sorted(reasons):
         note(f"n/a: {why}")
@@ -310,23 +309,24 @@ def _print_group(measured: Sequence[EvaluatedRun]) -> None:
     )
 
 
-def _print_policies(board: Sequence[RewardBoardRow]) -> None:
-    """Prints the scores of the policies that belong to each reward, if any were trained."""
-    from imitbench.report.reward_board import CAPTION, reward_table
+def _print_policies(rows: Sequence[RewardScoreRow]) -> None:
+    """Prints the scores of the policies that belong to rewards, if any were trained."""
+    from imitbench.report import reward_board as board
     from imitbench.report.terminal import text_columns
 
-    table = reward_table(board)
-    if not table.rows:
-        return
-    print_table(text_columns(table.columns), [[cell.shown for cell in row] for row in table.rows])
-    print_text(f"\n{CAPTION}")
+    over = board.summary_table(board.reward_summaries(rows))
+    found = (board.reward_table(board.reward_board(rows)), board.CAPTION), (over, over.caption)
+    for table, caption in found:
+        if table.rows:
+            shown = [[cell.shown for cell in row] for row in table.rows]
+            print_table(text_columns(table.columns), shown)
+            print_text(f"\n{caption}")
 
 
-def _boards(
+def _scored_policies(
     groups: Iterable[Sequence[EvaluatedRun]], out: Path
-) -> list[tuple[RewardBoardRow, ...]]:
-    """Returns the reward board of each group of runs; empty if no policies were trained."""
-    from imitbench.report.reward_board import reward_board
+) -> list[list[RewardScoreRow]]:
+    """Returns the numbers about the rewards of each group; none if no policies were trained."""
     from imitbench.store import database
 
     wanted = [
@@ -338,10 +338,10 @@ def _boards(
         for runs in groups
     ]
     if not any(wanted):
-        return [() for _ in wanted]
+        return [[] for _ in wanted]
     with database.reader(out) as connection:
         rows = database.read_reward_scores(connection)
-    return [reward_board(row for row in rows if row.run_id in ids) for ids in wanted]
+    return [[row for row in rows if row.run_id in ids] for ids in wanted]
 
 
 @app.command("show")

@@ -28,7 +28,7 @@ from imitbench.report.html_markup import (
 from imitbench.report.html_tables import mark_spans, origin, provenance_table
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import Report, Section, Table, color_numbers
-from imitbench.report.reward_board import REWARDS
+from imitbench.report.reward_board import REWARDS, SUMMARY
 from imitbench.report.score_axis import AxisScale, zoomed
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.stats.bootstrap import Interval
@@ -97,7 +97,8 @@ def _header(report: Report, has_provenance: bool) -> Markup:
     for index, section in enumerate(report.sections):
         links.append(tag("a", section.title, href=f"#s{index}"))
         if section.rewards:
-            links.append(tag("a", "Reward board", href=f"#s{index}-{REWARDS}"))
+            first = SUMMARY if section.reward_summaries else REWARDS
+            links.append(tag("a", "Reward board", href=f"#s{index}-{first}"))
     links += [
         tag("a", f"Score by regime: {comparison.title}", href=f"#g{index}")
         for index, comparison in enumerate(report.regimes)
@@ -163,11 +164,10 @@ def _section(
         *(_drill(index, number, section) for number in range(len(section.environments))),
     ]
     for table in others:
+        parts.append(tag("h3", table.title, id=f"s{index}-{table.label}" if table.label else None))
         if table.label == REWARDS:
-            heading = tag("h3", table.title, id=f"s{index}-{REWARDS}")
-            parts += [heading, reward_chart(section.rewards), html_tables.laid_out(table)]
-        else:
-            parts += [tag("h3", table.title), html_tables.laid_out(table)]
+            parts.append(reward_chart(section.rewards))
+        parts.append(html_tables.laid_out(table))
     return block(f"s{index}", _heading(section), *parts)
 
 

@@ -14,7 +14,7 @@ from imitbench.report.html_charts import axis, strip
 from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Cell, ColumnKind, Section, Table
-from imitbench.report.reward_board import REWARDS
+from imitbench.report.reward_board import REWARDS, SUMMARY
 from imitbench.report.score_axis import AxisScale
 
 Key = float | str | None
@@ -136,6 +136,7 @@ _CLASSES = {
     "cells": "cells",
     "failures": "failures",
     REWARDS: "rewards",
+    SUMMARY: "rewards",
 }
 
 

@@ -339,6 +339,29 @@ class RewardBoardRow:
 
 
 @dataclass(frozen=True)
+class RewardSummary:
+    """The rewards of one algorithm over environments, which weigh equally.
+
+    Attributes:
+        algorithm: What learned them.
+        optimizer: What trained the fresh policies.
+        environments: Number of environments where rewards were learned.
+        rewards: Number of learned rewards.
+        scores: Means by what they are. Where the rewards were learned: `learner`, `reoptimized` and
+            `true_reward`, as in `RewardBoardRow.scores`. With other dynamics, each reward counting
+            with its mean over them: `unchanged`, the policies that came along; `transferred`,
+            policies that were trained there on the rewards; `gain`, the mean difference of the
+            second and the first of the same reward; and `true_reward_there`.
+    """
+
+    algorithm: str
+    optimizer: str
+    environments: int
+    rewards: int
+    scores: Mapping[str, Interval]
+
+
+@dataclass(frozen=True)
 class Section:
     """Comparable runs of one suite.
 
@@ -354,6 +377,7 @@ class Section:
         extra: Tables beside those that every section has.
         acting: Ways of acting by which algorithms are compared.
         rewards: What learned rewards are worth to policies that were trained on them.
+        reward_summaries: The same over environments; empty if rewards were learned in one only.
     """
 
     conditions: Conditions
@@ -366,6 +390,7 @@ class Section:
     extra: tuple[Table, ...] = ()
     acting: tuple[Acting, ...] = ("sampled",)
     rewards: tuple[RewardBoardRow, ...] = ()
+    reward_summaries: tuple[RewardSummary, ...] = ()
 
     @property
     def suite(self) -> str:

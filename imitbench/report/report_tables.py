@@ -29,7 +29,7 @@ from imitbench.report.model import (
     Table,
     make_columns,
 )
-from imitbench.report.reward_board import reward_table
+from imitbench.report.reward_board import reward_table, summary_table
 from imitbench.report.success_table import success_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.rank_changes import RankChanges
@@ -55,7 +55,13 @@ def section_tables(section: Section, report: Report) -> list[Table]:
         _by_environment(section, conditions),
         *section.extra,
         *filter(
-            _has_rows, (reward_table(section.rewards), _measures(section), _references(section))
+            _has_rows,
+            (
+                summary_table(section.reward_summaries),
+                reward_table(section.rewards),
+                _measures(section),
+                _references(section),
+            ),
         ),
     ]
 

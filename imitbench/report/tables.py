@@ -33,7 +33,7 @@ from imitbench.report.model import (
 )
 from imitbench.report.notes import section_notes
 from imitbench.report.report_tables import extra_tables, spanning_tables
-from imitbench.report.reward_board import reward_board
+from imitbench.report.reward_board import reward_board, reward_summaries
 from imitbench.stats.aggregates import (
     Statistic,
     interquartile_mean,
@@ -212,6 +212,7 @@ def _suite_sections(
         counted = _ordered(ranked, shown, environments)
         ids = {row.run_id for row in counted}
         sampled_only = [f"Only sampled actions are compared: {why}."] if why else []
+        learned = [row for row in rewards if is_in_group(row, conditions)]
         sections.append(
             Section(
                 conditions=conditions,
@@ -228,7 +229,8 @@ def _suite_sections(
                     method.episodes,
                 ),
                 acting=ways,
-                rewards=reward_board(row for row in rewards if is_in_group(row, conditions)),
+                rewards=reward_board(learned),
+                reward_summaries=reward_summaries(learned),
             )
         )
     return sections

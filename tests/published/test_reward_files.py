@@ -202,6 +202,7 @@ def test_the_site_has_the_reward_board(published, tmp_path):
     assert rows[THERE[0]]["reoptimized"] == pytest.approx(0.22)
     assert rows[None]["rewards"] == 3
     assert rows[None]["learner_low"] < rows[None]["learner"] < rows[None]["learner_high"]
+    assert table["reward_summaries"] == []  # all rewards are of one environment
     assert "Came along" in (site / "leaderboard.md").read_text()
 
 

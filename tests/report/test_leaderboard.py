@@ -514,8 +514,8 @@ def test_the_markdown_has_every_row_and_cell_and_escapes_names(site):
     following = iter(tables)
     for said in document["tables"]:
         overall, single, quiet = (next(following) for _ in range(3))
-        if said["reward_board"]:
-            assert len(next(following)) == 2 + len(said["reward_board"])
+        for part in filter(None, (said["reward_summaries"], said["reward_board"])):
+            assert len(next(following)) == 2 + len(part)
         assert len(overall) == len(single) == 2 + len(said["rows"])
         for row, line, cells in zip(said["rows"], overall[2:], single[2:], strict=True):
             assert row["score_iqm"] is None or score(row["score_iqm"]) in line

@@ -8,7 +8,14 @@ from imitbench.records.runs import RunRow
 from imitbench.report.html_charts import reward_chart
 from imitbench.report.html_page import render_html
 from imitbench.report.report_tables import section_tables
-from imitbench.report.reward_board import CAPTION, inconclusive, reward_board, reward_table
+from imitbench.report.reward_board import (
+    CAPTION,
+    inconclusive,
+    reward_board,
+    reward_summaries,
+    reward_table,
+    summary_table,
+)
 from imitbench.report.tables import build_report
 
 VALUES = {"learner": (0.9, 0.7), "reoptimized_ppo": (0.5, 0.3), "true_reward_ppo": (1.0, 1.0)}
@@ -75,6 +82,54 @@ def test_a_single_reward_has_no_interval(numbers, runs):
     assert [cell.shown for cell in reward_table([same]).rows[0]][4] == "0.900"
 
 
+def elsewhere(numbers, **changes):
+    """The same numbers about rewards of the same algorithm in another environment."""
+    return [
+        row.model_copy(
+            update={
+                "env": "CartPole",
+                "run_id": f"other {row.run_id}",
+                **(changes if row.measure == "score" else {}),
+            }
+        )
+        for row in numbers
+    ]
+
+
+def test_over_environments_rewards_count_with_their_mean_over_other_dynamics(numbers, runs):
+    assert reward_summaries(numbers) == ()
+    [summary] = reward_summaries([*numbers, *elsewhere(numbers, value=0.6)])
+    assert (summary.algorithm, summary.environments, summary.rewards) == ("airl", 2, 4)
+    points = {name: interval.point for name, interval in summary.scores.items()}
+    # On Pendulum 0.8, 0.4, 1.0, 0.1, (0.2 + 0.5) / 2 and (0.1 + 0.4) / 2; on CartPole all 0.6.
+    assert points == pytest.approx(
+        {"learner": 0.7, "reoptimized": 0.5, "true_reward": 0.8, "unchanged": 0.35,
+         "transferred": 0.475, "gain": 0.125}
+    )  # fmt: skip
+    learner = summary.scores["learner"]  # only Pendulum's two rewards differ, by 0.2
+    low, high = stats.t.interval(0.95, 1, 0.7, 0.1 / 2)
+    assert (learner.low, learner.high) == pytest.approx((low, high))
+    transferred = summary.scores["transferred"]  # 0.3 and 0.4 on Pendulum
+    low, high = stats.t.interval(0.95, 1, 0.475, 0.05 / 2)
+    assert (transferred.low, transferred.high) == pytest.approx((low, high))
+
+
+def test_algorithms_of_fewer_environments_are_summarized_last(numbers):
+    better = [row.model_copy(update={"algo": "best", "value": 2.0}) for row in numbers]
+    table = summary_table(reward_summaries([*numbers, *elsewhere(numbers), *better]))
+    assert [[cell.shown for cell in row[:2]] for row in table.rows] == [
+        ["airl", "2 of 2"],
+        ["best", "1 of 2"],
+    ]
+    assert "come last" in table.caption
+    alone = [row for row in [*numbers, *elsewhere(numbers)] if row.tested_in is None]
+    headings = [column.heading for column in summary_table(reward_summaries(alone)).columns]
+    assert "Re-optimized" in headings and "Transferred" not in headings
+    assert (
+        "come last" not in summary_table(reward_summaries([*numbers, *elsewhere(numbers)])).caption
+    )
+
+
 def test_optimizers_are_told_apart_where_there_are_several(numbers):
     other = [
         row.model_copy(update={"behavior": row.behavior.replace("ppo", "sac"), "value": 0.0})
@@ -101,6 +156,10 @@ def test_reports_have_the_board_where_policies_were_trained(numbers, runs, refer
     assert CAPTION in page.replace("&#x27;", "'")
     without = build_report(runs, [], references, replicates=200)
     assert "Reward board" not in render_html(without)
+    both = build_report(runs, [], references, rewards=[*numbers, *elsewhere(numbers)])
+    page = render_html(both)
+    assert 'href="#s0-rewards-overall">Reward board</a>' in page
+    assert page.count('id="s0-rewards-overall"') == page.count('id="s0-rewards"') == 1
     agreement = [row for row in numbers if row.measure == "epic"]
     assert (
         not build_report(runs, [], references, rewards=agreement, replicates=200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,10 +17,17 @@ from imitbench.report.leaderboard.answers import answer_of
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.leaderboard.row_facts import package_versions, values_text
 from imitbench.report.markdown import escape, laid_out, table
-from imitbench.report.model import CellResult, Report, RewardBoardRow, StatisticsSettings, Table
+from imitbench.report.model import (
+    CellResult,
+    Report,
+    RewardBoardRow,
+    RewardSummary,
+    StatisticsSettings,
+    Table,
+)
 from imitbench.report.regimes import regime_document
 from imitbench.report.report_tables import LIKELY, regime_tables
-from imitbench.report.reward_board import NUMBERS, reward_table
+from imitbench.report.reward_board import NUMBERS, SUMMARY_NUMBERS, reward_table, summary_table
 from imitbench.report.success_table import success_table
 from imitbench.stats.bootstrap import Interval
 from imitbench.untrusted.csv_text import csv_text
@@ -109,6 +116,7 @@ def _table(part: BoardSection, method: StatisticsSettings) -> dict[str, Any]:
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
         "reward_board": [_rewards(row) for row in section.rewards],
+        "reward_summaries": [_summary(summary) for summary in section.reward_summaries],
         "rows": [
             {
                 **_row(row, part),
@@ -183,12 +191,22 @@ def _rewards(row: RewardBoardRow) -> dict[str, Any]:
         "optimizer": row.optimizer,
         "tested_in": row.tested_in,
         "rewards": row.rewards,
-        **{
-            key: end
-            for name in NUMBERS
-            for key, end in _interval(name, row.scores.get(name)).items()
-        },
+        **_intervals(NUMBERS, row.scores),
     }
+
+
+def _summary(summary: RewardSummary) -> dict[str, Any]:
+    return {
+        "algorithm": summary.algorithm,
+        "optimizer": summary.optimizer,
+        "environments": summary.environments,
+        "rewards": summary.rewards,
+        **_intervals(SUMMARY_NUMBERS, summary.scores),
+    }
+
+
+def _intervals(names: Iterable[str], scores: Mapping[str, Interval]) -> dict[str, float | None]:
+    return {key: end for name in names for key, end in _interval(name, scores.get(name)).items()}
 
 
 def _cell(cell: CellResult) -> dict[str, Any]:
@@ -286,6 +304,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         "Mean return (mean score) of each environment.",
         *([table(("Algorithm", *environments), quiet, names=1), _QUIET] if quiet else []),
         *(_under("Success", success) if success.rows else []),
+        *(laid_out(summary_table(section.reward_summaries)) if section.reward_summaries else []),
         *(laid_out(reward_table(section.rewards)) if section.rewards else []),
         *(["\n".join(f"- {escape(note)}" for note in section.notes)] if section.notes else []),
     ]

@@ -19,7 +19,7 @@ from imitbench.report.leaderboard.page import interval, row_name
 from imitbench.report.leaderboard.regimes import regime_blocks
 from imitbench.report.leaderboard.row_facts import level_text, package_versions
 from imitbench.report.leaderboard.standings import CONTROLS, EXTERNAL, PARTIAL, ordered_groups
-from imitbench.report.reward_board import REWARDS, reward_table
+from imitbench.report.reward_board import REWARDS, reward_table, summary_table
 from imitbench.report.score_axis import AxisScale, marks
 from imitbench.report.success_table import success_table
 
@@ -196,8 +196,10 @@ def _table(part: BoardSection, board: Board) -> Markup:
         parts += [tag("h3", success.title), html_tables.laid_out(success)]
     if section.rewards:
         heading_there = tag("h3", "Reward board", id=_rewards_id(part))
+        over = summary_table(section.reward_summaries)
+        above = [html_tables.laid_out(over)] if over.rows else []
         drawn = html_tables.laid_out(reward_table(section.rewards))
-        parts += [heading_there, reward_chart(section.rewards), drawn]
+        parts += [heading_there, *above, reward_chart(section.rewards), drawn]
     full = [alarm.text for alarm in answer.alarms if alarm.kind == "saturated"]
     if len(full) > 1:
         summary = tag("summary", f"Who is as good as the expert on {len(full)} environments")
