@@ -109,6 +109,13 @@ def test_the_board_says_what_rewards_are_worth_over_environments(board):
     gain = summaries["ml_irl[pack=5]"]
     assert 0 < gain["gain_low"] < gain["gain"] < gain["gain_high"]
     assert summaries["csil[pack=5]"]["environments"] == 2
+    [said] = [sentence for sentence in part["answer"] if sentence.startswith("Rewards")]
+    more, less = said.split(" score more than the policies that came along")
+    assert "preference_comparisons (by 0.171 [0.100, 0.242])" in more
+    assert "ml_irl" in more and "iq_learn" in less
+    # Its interval is above 0, but it is one of many.
+    assert summaries["f_irl[pack=5]"]["gain_low"] > 0
+    assert "f_irl" not in said
 
 
 def tables_of(board):

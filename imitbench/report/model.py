@@ -352,6 +352,7 @@ class RewardSummary:
             with its mean over them: `unchanged`, the policies that came along; `transferred`,
             policies that were trained there on the rewards; `gain`, the mean difference of the
             second and the first of the same reward; and `true_reward_there`.
+        gain_p: p of Student's test that `gain` is 0; NaN if it could not be made.
     """
 
     algorithm: str
@@ -359,6 +360,7 @@ class RewardSummary:
     environments: int
     rewards: int
     scores: Mapping[str, Interval]
+    gain_p: float
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from imitbench.records.reward_scores import RewardScoreRow
 from imitbench.report import text
 from imitbench.report.model import Cell, Column, RewardBoardRow, RewardSummary, Table
 from imitbench.stats.bootstrap import Interval, no_interval
-from imitbench.stats.significance import mean_interval, welch_margins
+from imitbench.stats.significance import mean_interval, welch, welch_margins
 
 REWARDS = "rewards"
 """Label of the table."""
@@ -164,6 +164,7 @@ def _summary(
 ) -> RewardSummary:
     """Averages the cells of one algorithm, by environment and tested environment (or empty)."""
     scores: dict[str, Interval] = {}
+    gain_p = math.nan
     for elsewhere, names in enumerate(_SUMMARIZED):
         groups: dict[str, list[_Cell]] = {}
         for (env, tested_in), cell in cells.items():
@@ -175,6 +176,8 @@ def _summary(
             ]
             if found and all(found):
                 scores[name] = _over_environments(found)
+                if name == "gain":
+                    gain_p = _p_value(found)
         true = [[cell.true.point for cell in g if cell.true is not None] for g in groups.values()]
         if true and all(true):
             name = "true_reward_there" if elsewhere else "true_reward"
@@ -184,7 +187,7 @@ def _summary(
         for (_, tested_in), cell in cells.items()
         if not tested_in
     ]
-    return RewardSummary(algorithm, optimizer, len(own), sum(map(len, own)), scores)
+    return RewardSummary(algorithm, optimizer, len(own), sum(map(len, own)), scores, gain_p)
 
 
 def _over_tests(cells: Sequence[Mapping[str, float]]) -> list[float]:
@@ -200,6 +203,12 @@ def _over_environments(by_environment: Sequence[Sequence[float]]) -> Interval:
     margin = float(welch_margins(spread, sizes, level=_LEVEL)) / len(sizes)
     mean = float(np.mean([np.mean(values) for values in by_environment]))
     return Interval(mean, mean - margin, mean + margin, _LEVEL)
+
+
+def _p_value(by_environment: Sequence[Sequence[float]]) -> float:
+    """Returns p of the mean over environments being 0: it is compared with values of no spread."""
+    values = {str(index): found for index, found in enumerate(by_environment)}
+    return welch(values, {key: [0.0] * len(found) for key, found in values.items()}).p_value
 
 
 def _rank(summary: RewardSummary) -> tuple[int, float, str]:

@@ -1,6 +1,7 @@
 """What the board says on top follows from the tiers, and says no more than they do."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -19,7 +20,9 @@ from imitbench.report.leaderboard.standings import (
     headline_first,
     ordered_groups,
 )
+from imitbench.report.model import RewardSummary
 from imitbench.report.text import score
+from imitbench.stats.bootstrap import Interval
 
 GOOD, MIDDLE, BAD = (((level, 0.01),) * 3 for level in (0.9, 0.6, 0.2))
 WIDE = ((0.6, 0.3),) * 3
@@ -169,6 +172,42 @@ def test_no_sentence_names_a_leader_that_the_tiers_do_not_have(leading):
     answer = answer_of(changed(part, {"gail": 1, "airl": 1, "sqil": 1}), board.method)
     assert answer.compared[0].kind == "undecided"
     assert not any("lead" in each or "ahead" in each for each in answer.sentences)
+
+
+@pytest.mark.parametrize(
+    ("gains", "said"),
+    [
+        ({}, None),
+        (
+            {"gail": (0.2, 1e-4), "airl": (0.3, 0.01), "bc": (-0.1, 1e-3)},
+            "fresh policies on those of airl (by 0.300 [0.200, 0.400]) and gail (by 0.200 [0.100, "
+            "0.300]) score more than the policies that came along, on those of bc less.",
+        ),
+        # 0.03 alone is below 0.05, but it is the least of two.
+        (
+            {"gail": (0.2, 0.03), "airl": (0.1, 0.04)},
+            "on those of no method, fresh policies are shown to score more than the policies that "
+            "came along.",
+        ),
+        (
+            {"gail": (-0.2, 1e-3), "airl": (0.1, math.nan), "random": (0.5, 1e-9)},
+            "on those of no method, fresh policies are shown to score more than the policies that "
+            "came along; on those of gail they score less.",
+        ),
+    ],
+    ids=["nothing", "more", "several tests", "less"],
+)
+def test_rewards_are_told_that_are_worth_more_elsewhere_than_their_policies(leading, gains, said):
+    board, _ = leading
+    [part] = board.sections
+    summaries = tuple(
+        RewardSummary(algo, "ppo", 2, 20, {"gain": Interval(gain, gain - 0.1, gain + 0.1)}, p)
+        for algo, (gain, p) in gains.items()
+    )
+    section = replace(part.section, reward_summaries=summaries)
+    answer = answer_of(replace(part, section=section), board.method)
+    assert answer.rewards == (f"Rewards with other dynamics: {said}" if said else "")
+    assert (answer.rewards in answer.sentences) == bool(said)
 
 
 def test_long_enumerations_count_the_rest():

@@ -106,6 +106,8 @@ def test_over_environments_rewards_count_with_their_mean_over_other_dynamics(num
         {"learner": 0.7, "reoptimized": 0.5, "true_reward": 0.8, "unchanged": 0.35,
          "transferred": 0.475, "gain": 0.125}
     )  # fmt: skip
+    t = 0.125 / (0.05 / 2)  # the gains are 0.2 and 0.3 on Pendulum, and 0 on CartPole
+    assert summary.gain_p == pytest.approx(2 * stats.t.sf(t, 1))
     learner = summary.scores["learner"]  # only Pendulum's two rewards differ, by 0.2
     low, high = stats.t.interval(0.95, 1, 0.7, 0.1 / 2)
     assert (learner.low, learner.high) == pytest.approx((low, high))

@@ -6,6 +6,7 @@ of the next tier, in both ways of acting and after Holm's correction, see `docs/
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from imitbench.report.leaderboard.table_alarms import MARGIN, TableAlarm, table_
 from imitbench.report.model import StatisticsSettings
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.decided_pairs import PairOutcome
+from imitbench.stats.significance import holm, significance_at
 
 Kind = Literal["leader", "tied", "undecided", "circle", "alone"]
 """What a track decides: one method leads; several share the first of several tiers; nothing; some
@@ -66,6 +68,7 @@ class Answer:
         tracks: Answers of the tracks that have methods with a tier, in the order of tracks.
         alone: Sentence on the methods that nobody else of their track is compared with.
         provisional: Sentence on methods with too few seeds.
+        rewards: Sentences on learned rewards with other dynamics.
         coverage: Sentence on environments of the suite that the table lacks.
         saturated: Sentence on what cannot tell the best methods apart.
         all_saturated: Whether that is so on every environment.
@@ -78,6 +81,7 @@ class Answer:
     tracks: tuple[TrackAnswer, ...]
     alone: str
     provisional: str
+    rewards: str
     coverage: str
     saturated: str
     all_saturated: bool
@@ -92,7 +96,7 @@ class Answer:
     def sentences(self) -> list[str]:
         """All of it as sentences, the headline first."""
         tracks = [f"{TRACKS[track.track].capitalize()}: {track.text}" for track in self.compared]
-        rest = (self.alone, self.provisional, self.coverage, self.saturated)
+        rest = (self.alone, self.provisional, self.rewards, self.coverage, self.saturated)
         return [self.headline, *tracks, *filter(None, rest)]
 
 
@@ -130,6 +134,7 @@ def answer_of(part: BoardSection, method: StatisticsSettings) -> Answer:
         tracks=tracks,
         alone=_alone(tracks),
         provisional=provisional,
+        rewards=_rewards(part, method),
         coverage=_coverage(part),
         saturated=_saturated(part, alarms),
         all_saturated=saturated == environments,
@@ -195,6 +200,36 @@ def _coverage(part: BoardSection) -> str:
     if card is None or set(card.ordinary) <= {*own}:
         return ""
     return f"On {len(own)} of the {len(card.ordinary)} environments of the suite."
+
+
+def _rewards(part: BoardSection, method: StatisticsSettings) -> str:
+    """Says whose rewards are worth more or less than their policies, with other dynamics."""
+    said = {row.result.algorithm: row.said for row in part.rows if row.result.role == "method"}
+    several = len({summary.optimizer for summary in part.section.reward_summaries}) > 1
+    tested = {
+        f"{said[summary.algorithm]}{f', {summary.optimizer.upper()}' * several}": summary
+        for summary in part.section.reward_summaries
+        if summary.algorithm in said and not math.isnan(summary.gain_p)
+    }
+    if not tested:
+        return ""
+    p_values = holm({name: summary.gain_p for name, summary in tested.items()})
+    gains = {
+        name: tested[name].scores["gain"]
+        for name, p_value in p_values.items()
+        if p_value <= significance_at(method.level)
+    }
+    ordered = sorted(gains, key=lambda name: -gains[name].point)
+    more = [f"{name} (by {_amount(gains[name])})" for name in ordered if gains[name].point > 0]
+    less = [name for name in ordered if gains[name].point < 0]
+    than = "than the policies that came along"
+    if more:
+        found = f"fresh policies on those of {enumerated(more)} score more {than}"
+        found += f", on those of {enumerated(less)} less" if less else ""
+    else:
+        found = f"on those of no method, fresh policies are shown to score more {than}"
+        found += f"; on those of {enumerated(less)} they score less" if less else ""
+    return f"Rewards with other dynamics: {found}."
 
 
 def _track_answer(part: BoardSection, track: str, rows: Sequence[BoardRow]) -> TrackAnswer:

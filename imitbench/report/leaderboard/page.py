@@ -224,7 +224,7 @@ def answered(answer: Answer, *, headline: bool = True) -> list[Markup]:
     ]  # fmt: skip
     rest = [
         tag("li", sentence)
-        for sentence in (answer.alone, answer.provisional, answer.coverage)
+        for sentence in (answer.alone, answer.provisional, answer.rewards, answer.coverage)
         if sentence
     ]
     shown = [alarm for alarm in answer.alarms if alarm.kind != "saturated"]
