@@ -90,8 +90,9 @@ def main_metric(points: Sequence[Mapping[str, float]]) -> tuple[str, float] | No
     """Chooses the metric that says most about a training, and returns its latest value.
 
     That is the mean return of the episodes during training if the method logs it, else a loss, else
-    an accuracy, else the first metric. Points may lack metrics: no episode may have ended since
-    the last one.
+    an accuracy, else the first metric. The policy's own `loss` comes before that of a part, such as
+    `discriminator/loss`. Points may lack metrics: no episode may have ended since the last one, or
+    a part may not learn any more.
 
     Args:
         points: Points of a learning curve, in order; `step` is not a metric.
@@ -109,6 +110,7 @@ def is_known_metric(name: str) -> bool:
     return name.rpartition("/")[2] in _BEST_KNOWN
 
 
-def _rank(name: str) -> int:
-    last = name.rpartition("/")[2]
-    return _BEST_KNOWN.index(last) if last in _BEST_KNOWN else len(_BEST_KNOWN)
+def _rank(name: str) -> tuple[int, bool]:
+    part, _, last = name.rpartition("/")
+    known = last in _BEST_KNOWN
+    return _BEST_KNOWN.index(last) if known else len(_BEST_KNOWN), known and bool(part)

@@ -54,6 +54,8 @@ def left_s(out, expected=EXPECTED, **changes):
         ([{"a/accuracy": 0.5, "bc/loss": 1.0}], ("bc/loss", 1.0)),
         ([{"rollout/return_mean": 3.0, "loss": 1.0}, {"loss": 0.5}], ("rollout/return_mean", 3.0)),
         ([{"loss": 1.0}, {"loss": 0.5}], ("loss", 0.5)),
+        # A discriminator that is trained first, and then kept.
+        ([{"disc/loss": 0.7}, {"disc/loss": 0.2, "loss": 3.0}, {"loss": 2.0}], ("loss", 2.0)),
     ],
 )
 def test_the_main_metric_is_the_most_telling_one_of_all_points(points, expected):

@@ -81,7 +81,7 @@ function runChart(width, environment, groups, open) {
 
 // The metric that tells most about progress.
 function mostTelling(metrics) {
-  for (const pattern of [/return/, /score/, /reward/, /(^|\/)loss$/, /loss/]) {
+  for (const pattern of [/return/, /score/, /reward/, /^loss$/, /\/loss$/, /loss/]) {
     const found = metrics.find((name) => pattern.test(name));
     if (found !== undefined) return found;
   }
