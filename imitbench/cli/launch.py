@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imitbench.bench.plan import Plan
+    from imitbench.bench.plan import NotApplicable, Plan
     from imitbench.bench.summary import SweepSummary
     from imitbench.bench.sweep import SweepOutcome
     from imitbench.executors.options import RunOptions
@@ -44,6 +44,8 @@ def launch(
     from imitbench.bench.sweep import carry_out
     from imitbench.cli.output import typed_command
 
+    if not quiet:  # before runs that may take hours; the end says it again
+        _note_misfits(pair for plan in plans for pair in plan.not_applicable)
     with make_observer(quiet=quiet) as observer:
         outcome = carry_out(plans, options, out=out, command=typed_command(), observer=observer)
     summary = summarize_sweep(plans, out, outcome)
@@ -87,6 +89,13 @@ def complete(
     return outcome
 
 
+def _note_misfits(pairs: Iterable[NotApplicable]) -> None:
+    from imitbench.cli.output import note
+
+    for pair in pairs:
+        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+
+
 def _note_failures(outcome: SweepOutcome) -> None:
     from imitbench.cli.output import note
 
@@ -117,8 +126,8 @@ def _print(
     else:
         report = build_report(summary.scores, summary.failures, summary.references)
         print_fitted(partial(render_short, report))
-    for pair in summary.not_applicable:
-        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+    if quiet or outcome.done or outcome.failed:  # else the start of this output has said it
+        _note_misfits(summary.not_applicable)
     _note_failures(outcome)
     resume = "" if options.force else f", and so does `{command_for(out, 'resume')}`"
     if outcome.left:
@@ -207,8 +216,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
         ],
         [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
     )
-    for pair in not_applicable:
-        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+    _note_misfits(not_applicable)
     if to_collect:
         note(f"collected before the first run: {_sets_in_words(to_collect)}")
     for what, kind in (("core-hours", "cpu"), ("GPU-hours", "gpu")):

@@ -48,3 +48,17 @@ def test_logs_list_the_runs_with_their_ids(real_sweep, imitbench, tmp_path):
     assert rows[3]["run_id"] not in shown.out
     assert imitbench("logs", rows[0]["run_id"][:8], "--json").code == 0
     assert "`imitbench logs` lists the runs" in imitbench("status").err
+
+
+def test_what_is_left_out_is_told_before_the_first_run_and_with_the_results(imitbench, tmp_path):
+    command = (
+        "run", "--algo", "random", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", 1,
+        "--regime", "few-no-actions", "--budget", "quick", "--executor", "inline",
+    )  # fmt: skip
+    told = "not applicable: bc on Pendulum-v1: needs the demonstrator's actions, which this regime"
+    first = imitbench(*command, cwd=tmp_path)
+    assert first.code == 0, first.err
+    before, _, after = first.err.partition("[1/1] random on Pendulum-v1")
+    assert before.count(told) == after.count(told) == 1
+    assert imitbench(*command, cwd=tmp_path).err.count(told) == 1  # nothing was run
+    assert imitbench(*command, "--quiet", cwd=tmp_path).err.count(told) == 1
