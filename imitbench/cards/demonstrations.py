@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from imitbench.cards.algorithm import Card
+from imitbench.errors import did_you_mean
 
 SET_NAME = r"^[a-z][a-z0-9_-]*$"
 """Names of sets of trajectories besides the demonstrations, such as `medium`."""
@@ -190,10 +191,17 @@ class Regime(Card):
         """
         for name, count in self.mixture.items():
             if name not in sets:
-                return f"the suite card names no set {name} of this environment"
+                return _why_no_set(name, sets)
             if (why := sets[name].why_too_small(count)) is not None:
                 return why
         return None
+
+
+def _why_no_set(name: str, sets: Mapping[str, PolicySet]) -> str:
+    if name == "expert":
+        return "the demonstrations are the expert's part of a mixture; --n-demos says how many"
+    why = f"the suite card names no set {name} of this environment"
+    return f"{why}; {did_you_mean(name, sets)}" if sets else why
 
 
 def mixture_text(mixture: Mapping[str, int]) -> str:

@@ -561,7 +561,9 @@ def regime_mismatch(algorithm: AlgorithmCard, regime: Regime) -> str | None:
     """Returns why an algorithm cannot learn in a regime; `None` if it can."""
     needs = algorithm.needs
     if needs.whole_demos and regime.demo_every is not None:
-        return "needs demonstrations with all their steps; omit --demo-every"
+        return (
+            "needs demonstrations with all their steps; omit --demo-every, or name another regime"
+        )
     if needs.demos and needs.actions and regime.actions == "hidden":
         return "needs the demonstrator's actions, which this regime hides"
     if needs.supplement and not regime.mixture:

@@ -287,10 +287,22 @@ def test_an_environment_without_a_set_is_left_out_in_one_line():
     [plan] = requested(["bc"], "mixed", env=None)
     missing = {pair.env: pair.why for pair in plan.not_applicable}
     assert missing["seals/MountainCar-v0"] == (
-        "the suite card names no set medium of this environment"
+        "the suite card names no set medium of this environment; Accepted: random"
     )
     with pytest.raises(InputError, match="the suite card names no set medium"):
         requested(["bc"], "mixed", env="seals/MountainCar-v0")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("mediun", "names no set mediun of this environment; did you mean 'medium'"),
+        ("expert", "the demonstrations are the expert's part of a mixture; --n-demos says how"),
+    ],
+)
+def test_names_of_no_set_are_explained(name, why):
+    regime = Regime(n_demos=1, mixture={name: 1})
+    assert why in regime.why_impossible(load_suite("classic").environments["Pendulum-v1"].sets)
 
 
 def test_a_source_without_sets_is_refused():

@@ -104,7 +104,7 @@ def test_methods_that_need_whole_demonstrations_say_so():
     )
     assert {run.algo for run in plan} == {"bc"}
     assert {pair.why for pair in plan.not_applicable} == {
-        "needs demonstrations with all their steps; omit --demo-every"
+        "needs demonstrations with all their steps; omit --demo-every, or name another regime"
     }
 
 
