@@ -137,7 +137,7 @@ def cloning_weights(theirs: th.Tensor, others: th.Tensor, alpha: float, eta: flo
     """The weights that clone the expert and make the discriminator's task as hard as possible.
 
     Its loss depends on log pi, and the policy is corrected for the worst case of it: less weight on
-    the expert where d is unsure, more on what d takes for the expert in the supplement. As in the
+    the expert the surer d is, more on what d takes for the expert in the supplement. As in the
     public code, 1 is subtracted from both corrections, and the supplement counts only where d is
     at least one half.
 

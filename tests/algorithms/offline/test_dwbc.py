@@ -25,6 +25,11 @@ def test_weights_are_those_of_the_corrected_cloning():
     weights = cloning_weights(th.tensor([0.5, 0.9]), th.tensor([0.4, 0.8]), alpha=7.5, eta=0.5)
     expected = [7.5 - 2 - 1, 7.5 - 0.5 / 0.09 - 1, 0.0, 4.0]
     assert weights.tolist() == pytest.approx(expected, abs=1e-4)
+    # Of the expert less where d is sure, of others more.
+    surer = th.tensor([0.5, 0.7, 0.9])
+    theirs, others = cloning_weights(surer, surer, alpha=7.5, eta=0.5).chunk(2)
+    assert (theirs.diff() < 0).all()
+    assert (others.diff() > 0).all()
     extreme = th.tensor([0.1, 0.9])
     assert cloning_weights(extreme, extreme, alpha=6.6, eta=0.5).min() >= 0
 
