@@ -211,7 +211,12 @@ class CommandTask(BaseModel):
         action_space: In the format of `observation_space`.
         demos: Folder of parquet files with one row per episode: `obs` (length + 1 observations),
             `acts`, `terminal`; with `demos: jsonl` on the card, a text file with one line per
-            episode that has the same keys; `null` for none.
+            episode that has the same keys; `null` for none. Where a regime hides actions, each of
+            `acts` is empty.
+        supplement: Trajectories of mixed quality in the same form, if the card needs them; else
+            `null`.
+        ranks: Rank of each of these, in their order, 0 for the worst, if the card needs ranks; else
+            `null`.
         output: Folder for the policy; exists and is empty.
         checkpoints: Folder for checkpoint files, with those of an earlier attempt; `null` unless
             the card has `checkpoints: true`.
@@ -226,6 +231,8 @@ class CommandTask(BaseModel):
     observation_space: dict[str, Any]
     action_space: dict[str, Any]
     demos: str | None
+    supplement: str | None
+    ranks: list[int] | None
     output: str
     checkpoints: str | None
     device: str
@@ -251,21 +258,23 @@ class CommandLearner(Learner):
         self._output, self._kept = self._folder / "output", self._folder / "checkpoints"
         self._output.mkdir()
         self._kept.mkdir()
-        self._demos = self._write(demos) if demos else None
+        self._demos = self._write("demos", demos) if demos else None
+        others = task.supplement
+        self._supplement = None if others is None else self._write("others", others.trajectories)
         self._finished = False
         self._step = self._env_steps = 0
         self._files: dict[str, bytes] = {}
 
-    def _write(self, demos: Sequence[TrajectoryWithRew]) -> Path:
-        """Writes the demonstrations in the format of the card; returns the folder or file."""
-        folder = self._folder / "demos"
+    def _write(self, name: str, trajectories: Sequence[TrajectoryWithRew]) -> Path:
+        """Writes trajectories in the format of the card; returns the folder or file."""
+        folder = self._folder / name
         if self._recipe.demos == "parquet":
-            write_demonstrations(folder, [_without_rewards(demo) for demo in demos])
+            write_demonstrations(folder, [_without_rewards(each) for each in trajectories])
             return folder / "data"
-        path = folder / "demos.jsonl"
+        path = folder / f"{name}.jsonl"
         with atomic_stream(path) as stream:
-            for demo in demos:
-                row = TableRow(np.asarray(demo.obs), demo.acts, demo.terminal, None)
+            for each in trajectories:
+                row = TableRow(np.asarray(each.obs), each.acts, each.terminal, None)
                 stream.write(json_line(row).encode())
         return path
 
@@ -300,6 +309,7 @@ class CommandLearner(Learner):
 
     def _describe(self, budget: Budget) -> CommandTask:
         task, environment = self._task, self._task.environment
+        ranks = None if task.supplement is None else task.supplement.ranks
         home = None
         if environment.module_digest is not None:
             what = f"environment {environment.id}"
@@ -317,6 +327,8 @@ class CommandLearner(Learner):
             observation_space=space_to_json(task.observation_space),
             action_space=space_to_json(task.action_space),
             demos=None if self._demos is None else str(self._demos),
+            supplement=None if self._supplement is None else str(self._supplement),
+            ranks=None if ranks is None else ranks.tolist(),
             output=str(self._output),
             checkpoints=str(self._kept) if self._recipe.checkpoints else None,
             device=self._device,

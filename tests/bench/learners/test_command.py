@@ -6,18 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch as th
 from support.outside_method import write_outside_method
 
 from imitbench.bench.learners.command import ChildFailedError
+from imitbench.bench.training_setup import TrainingConfig
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.test_bed import MethodUnderTest, practice_test_bed
 from imitbench.errors import InputError
 from imitbench.policies.foreign import load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
+from imitbench.records.runs import Budget
 
 KINDS = ["layers", "torchscript", "onnx"]
 # Each program that is started takes seconds to load its own libraries.
@@ -107,6 +111,31 @@ def test_samples_have_the_standard_deviation_of_the_description(tmp_path):
     drawn, _ = policy.predict(np.zeros((4000, 1), np.float32))
     assert drawn.mean() == pytest.approx(0.3, abs=0.03)
     assert drawn.std() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_program_gets_the_supplement_and_ranks_that_its_card_needs(form, subject, tmp_path):
+    bed = practice_test_bed("box")
+    method = subject(further=f", demos: {form}")
+    budget = Budget(name="quick", unit="batches", amount=1)
+    config = TrainingConfig(bed.environment, bed.environment, budget, 0)
+    plain = method.set_up(bed, config)._describe(budget)
+    assert (plain.supplement, plain.ranks) == (None, None)
+    path = tmp_path / "method" / "card.yaml"
+    more = "demos: true, actions: false, supplement: true, ranking: true,"
+    path.write_text(path.read_text().replace("demos: true,", more))
+    learner = reread(method, path).set_up(bed, config)
+    task = learner._describe(budget)
+    assert task.ranks == bed.supplement.ranks.tolist()
+    assert task.supplement != task.demos
+    if form == "parquet":
+        rows = pq.read_table(task.supplement).to_pylist()
+    else:
+        rows = [json.loads(line) for line in Path(task.supplement).read_text().splitlines()]
+    for row, given in zip(rows, bed.supplement.trajectories, strict=True):
+        np.testing.assert_allclose(row["obs"], given.obs, rtol=1e-6)
+        assert row["acts"] == [[]] * len(given)
+        assert not any(row.get("rews", []))
 
 
 @SLOW
