@@ -52,7 +52,8 @@ LONGEST = 40
 LEGEND_COLUMNS = 4
 _COMPARING = ("intervals", "profiles", "improvement")
 _CURVE = "curve-"
-_OPEN = (_CURVE, "regimes-")
+_REGIMES = "regimes-"
+_OPEN = (_CURVE, _REGIMES)
 """Beginnings of names of figures that depend on the results."""
 
 _STYLE: dict[Any, Any] = {
@@ -215,8 +216,14 @@ def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDeta
     known = dict.fromkeys(name for section in report.sections for name in _names(section, details))
     known |= dict.fromkeys(plot.name for plot in _spanning_plots(report))
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
-            raise _no_such_figure(pattern, known)
+        if any(fnmatchcase(name, pattern) for name in known):
+            continue
+        if pattern.startswith(_REGIMES) and not report.regimes:
+            raise InputError(
+                f"--figure {pattern}: compares regimes that share all else, of which these results "
+                "have only one; draw intervals, or name further folders with --out"
+            )
+        raise _no_such_figure(pattern, known)
 
 
 def _plots(

@@ -9,6 +9,7 @@ import pytest
 from support import shown_results
 from support.shown_results import write_results
 
+from imitbench.errors import InputError
 from imitbench.published.results_sources import find_results
 from imitbench.report.data_formats import render_csv, render_json
 from imitbench.report.html_page import render_html
@@ -130,6 +131,14 @@ def test_the_figure_joins_results_on_the_same_environments(regime, report_of):
     hints = [title.text for title in groups[3].iter("title")]
     assert hints[0].startswith("short, 1: 0.525, from 0.5")
     assert hints[0].endswith(", 1 of 2 environments")
+
+
+def test_a_figure_of_regimes_needs_two(regime, report_of, report, tmp_path):
+    one = report_of(regime(FULL))
+    with pytest.raises(InputError, match=r"regimes-\*: compares regimes .* have only one; draw"):
+        write_plots(one, ReportDetails(), tmp_path, "svg", ["regimes-*"])
+    with pytest.raises(InputError, match=r"regimes-other: no such figure.*regimes-classic"):
+        write_plots(report, ReportDetails(), tmp_path, "svg", ["regimes-other"])
 
 
 def test_the_same_figure_is_a_file(report, tmp_path):
