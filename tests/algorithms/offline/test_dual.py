@@ -93,18 +93,21 @@ def leaving(actions):
     return episode(*zip((0, 1), actions, strict=True), last=1)
 
 
-def best_share():
+def best_share(reward_scale=1.0):
     """The share of action 1 in state 0 that is best for SMODICE with the KL divergence, by a grid.
 
     With gamma = 1/2 a policy with the share p is in state 0 for d = 1 / (1 + p) of the time. What
     it minimizes is the divergence of its choices there from the data's, 1 in 11, which counts d,
-    and that of its states from the expert's, half in each.
+    plus that of its states from the data's, 11 in 13, minus its reward, the logarithm of the
+    expert's half of the time in each state relative to the data's.
     """
     p = np.linspace(0.001, 0.999, 999)
     d = 1 / (1 + p)
     choices = d * (p * np.log(11 * p) + (1 - p) * np.log(1.1 * (1 - p)))
-    states = d * np.log(2 * d) + (1 - d) * np.log(2 * (1 - d))
-    return p[np.argmin(choices + states)]
+    data = np.array([11 / 13, 2 / 13])
+    states = d * np.log(d / data[0]) + (1 - d) * np.log((1 - d) / data[1])
+    rewards = d * np.log(0.5 / data[0]) + (1 - d) * np.log(0.5 / data[1])
+    return p[np.argmin(choices + states - reward_scale * rewards)]
 
 
 def test_smodice_leaves_as_often_as_the_states_of_the_expert_demand(make, probabilities):
@@ -117,6 +120,14 @@ def test_smodice_leaves_as_often_as_the_states_of_the_expert_demand(make, probab
     assert th.equal(first, second)  # the expert's actions have no influence
     assert float(first[0]) == pytest.approx(best_share(), abs=0.06)
     assert best_share() > 2 / 11  # the data have 1 in 11
+
+
+def test_the_scale_says_how_much_the_reward_counts_beside_the_divergence(make, probabilities):
+    trainer = make(SMODICE, [leaving((1, 0))], [LEAVE, *STAY], divergence="kl", reward_scale=3.0,
+                   clone_expert=False, disc_batches=100, **FREE)  # fmt: skip
+    found = settled(trainer, probabilities)
+    assert float(found[0]) == pytest.approx(best_share(3.0), abs=0.06)
+    assert best_share(3.0) - best_share(1 / 3) > 0.4  # what the inverse scale would give
 
 
 def test_until_the_discriminator_is_trained_the_policy_does_not_change(make):

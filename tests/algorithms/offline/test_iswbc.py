@@ -5,7 +5,7 @@ import pytest
 import torch as th
 
 from imitbench.algorithms.offline.iswbc import ISWBC
-from imitbench.algorithms.offline.weighted_cloning import DiscriminatorOptions
+from imitbench.algorithms.offline.weighted_cloning import CloningOptions, DiscriminatorOptions
 
 from .conftest import episode, settled
 
@@ -50,3 +50,12 @@ def test_small_weights_are_left_out(make):
     assert weights(trainer)[7:].tolist() == [0.0] * 8
     with pytest.raises(ValueError, match="threshold must be at least 0"):
         make(ISWBC, [EXPERT], [OTHERS], threshold=-0.1)
+
+
+def test_the_entropy_bonus_keeps_the_policy_from_certainty(make, probabilities):
+    """With equal weights log p + H(p) is greatest where the log-odds of p are 1 / p."""
+    always = episode((0, 1), (1, 1))
+    options = CloningOptions(batch_size=512, learning_rate=0.03, ent_weight=1.0)
+    trainer = make(ISWBC, [always], [always], discriminator=FREE, options=options)
+    found = settled(trainer, probabilities)
+    assert found.tolist() == pytest.approx([0.782] * 2, abs=0.03)
