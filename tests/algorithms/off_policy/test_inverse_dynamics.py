@@ -115,6 +115,38 @@ def test_changes_are_in_units_of_their_deviation_over_random_steps():
     np.testing.assert_allclose(fitted._scale[0, 0], changes.std(axis=0), rtol=0.01)
 
 
+def test_the_trainer_fixes_the_unit_of_changes_and_a_state_has_it(make, pendulum_demos):
+    given = {"options": small_options(learning_starts=30), "model_pretraining": 5}
+    trainer = make(LSIQObs, "Pendulum-v1", pendulum_demos, **given)
+    trainer.train(30)
+    obs, after = (trainer._replay.column(name, 0) for name in ("obs", "next_obs"))
+    th.testing.assert_close(trainer.inverse._scale[0, 0], (after - obs).std(dim=0))
+    again = make(LSIQObs, "Pendulum-v1", pendulum_demos, **given)
+    again.load_state_dict(trainer.state_dict())
+    expert = trainer.expert.take(np.arange(20)[None])
+    assert th.equal(again.inverse.actions(expert), trainer.inverse.actions(expert))
+
+
+def test_the_model_takes_a_step_in_every_so_many_updates(make, pendulum_demos):
+    trainer = make(
+        LSIQObs, "Pendulum-v1", pendulum_demos, model_interval=3,
+        options=small_options(learning_starts=20),
+    )  # fmt: skip
+    trainer.train(20)  # the first update
+    logged = [trainer._update().keys() for _ in range(6)]
+    assert ["inverse/loss" in names for names in logged] == [False, False, True] * 2
+
+
+@pytest.mark.parametrize("mode_only", [True, False])
+def test_in_the_absorbing_state_there_is_nothing_to_clone(mode_only, make, pendulum_demos):
+    trainer = make(OPOLO, "Pendulum-v1", pendulum_demos, allow_variable_horizon=True)
+    trainer.train(30)
+    first, both = (trainer.expert.take(np.arange(count)[None]) for count in (1, 2))
+    both.obs[0, 1] = th.eye(4)[-1]  # the mark alone
+    alone, found = (trainer.cloning_loss(each, mode_only=mode_only) for each in (first, both))
+    th.testing.assert_close(found, alone / 2)
+
+
 @pytest.mark.parametrize("kind", ["discrete", "box"])
 def test_bco_takes_the_actions_that_lead_through_the_experts_states(make, kind):
     options = small_options(
