@@ -67,6 +67,7 @@ class DualCloning(WeightedCloning):
 
     Attributes:
         discriminator: The discriminator of expert and union.
+        disc_batches: As given; may be replaced before training.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class DualCloning(WeightedCloning):
             raise ValueError(f"temperature must be positive, not {temperature}")
         super().__init__(**kwargs)
         self._divergence, self._temperature = divergence, temperature
-        self._disc_batches = disc_batches
+        self.disc_batches = disc_batches
         self._dual = dual or DualOptions()
         self.discriminator = self.make_discriminator(
             discriminator or DiscriminatorOptions(), use_actions=use_actions
@@ -101,8 +102,8 @@ class DualCloning(WeightedCloning):
         """Takes a step of the discriminator or of nu, or of both, and returns the weights."""
         del log_probs
         logged: dict[str, th.Tensor] = {}
-        alone = self._disc_batches is not None and self.n_batches < self._disc_batches
-        if alone or self._disc_batches is None:
+        alone = self.disc_batches is not None and self.n_batches < self.disc_batches
+        if alone or self.disc_batches is None:
             found = self.discriminator.update(batch, self.draw_expert())
             logged = {name: value.mean() for name, value in found.items()}
         if alone:

@@ -19,10 +19,10 @@ from imitbench.algorithms.offline.weighted_cloning import (
     WeightedCloning,
 )
 from imitbench.bench.curve import silent_logger
-from imitbench.bench.learner import Task
+from imitbench.bench.learner import Callback, Checkpoint, Task, no_checkpoint
 from imitbench.bench.learners.batch_learner import BatchLearner
 from imitbench.bench.learners.bc import BCLearner, make_clone_policy
-from imitbench.records.runs import EnvironmentSpec
+from imitbench.records.runs import Budget, EnvironmentSpec
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
@@ -168,6 +168,14 @@ class SMODICELearner(DualLearner):
 
     method = SMODICE
     arguments = ("divergence", "reward_scale", "disc_batches", "clone_expert")
+    trainer: SMODICE
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains; the discriminator alone gets no more than half of a small budget."""
+        self.trainer.disc_batches = min(self.options["disc_batches"], budget.amount // 2)
+        return super().train(budget, callback, checkpoint)
 
     def make_trainer(self, **shared: Any) -> WeightedCloning:
         """Creates the method."""
