@@ -107,8 +107,13 @@ def _compact(obs: Observation) -> Observation:
     return short if float(error.max(initial=0.0)) <= _PRECISION else obs
 
 
-def random_policy(spec: EnvironmentSpec) -> RandomPolicy:
+def random_policy(spec: EnvironmentSpec, seed: int) -> RandomPolicy:
     """Returns uniformly random actions in an environment.
+
+    Args:
+        spec: The environment.
+        seed: Seed of the collection. Spaces have generators of their own, which no other seed
+            reaches.
 
     Raises:
         InputError: The environment does not accept its arguments.
@@ -116,7 +121,9 @@ def random_policy(spec: EnvironmentSpec) -> RandomPolicy:
     with _arguments_accepted(spec):
         env = make_environment(spec)
     env.close()
-    return RandomPolicy(env.observation_space, env.action_space)
+    policy = RandomPolicy(env.observation_space, env.action_space)
+    policy.action_space.seed(derive_seed(seed, "random actions"))
+    return policy
 
 
 @contextmanager
@@ -144,7 +151,7 @@ def collect_into(folder: Path, policy: Path, spec: EnvironmentSpec, recipe: Poli
     """
     actor: BasePolicy
     if recipe.policy == "random":
-        actor = random_policy(spec)
+        actor = random_policy(spec, recipe.seed)
     else:
         actor = gate.checked(lambda: load_policy(policy), policy)
     chosen = sample_demonstrations(actor, spec, recipe.trajectories, seed=recipe.seed)

@@ -133,7 +133,7 @@ def collect_set(
     stored = Path("experts") / recipe.repo
     policy: BasePolicy
     if recipe.env_steps is None:
-        policy, who = random_policy(spec), "uniformly random actions"
+        policy, who = random_policy(spec, recipe.seed), "uniformly random actions"
     elif not recipe.bundled and (root / stored).is_dir():
         policy = gate.checked(lambda: load_policy(root / stored), root / stored)
         who = f"the stochastic policy `{recipe.repo}`"

@@ -50,7 +50,7 @@ def recipe_digest(policy: Path, environment: EnvironmentSpec, recipe: PolicySet)
     Raises:
         InputError: The policy is missing.
     """
-    actor = "random"
+    actor = "seeded random"  # "random" names sets whose actions no seed had determined
     if recipe.policy != "random":
         actor = digest_files(policy, content_files("model", policy, recipe.repo))
     return canonical_digest(

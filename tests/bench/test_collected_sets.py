@@ -73,6 +73,7 @@ def test_both_kinds_are_collected_and_pinned_by_their_recipe(suite):
     best = [found.trajectories[i] for i in np.argsort(found.ranks)[-2:]]
     policy = read_demonstrations(user_cache() / "sets" / parts["medium"].digest)
     acts = {each.acts.tobytes() for each in policy}
+    noise = read_demonstrations(user_cache() / "sets" / parts["random"].digest)
     assert {each.acts.tobytes() for each in best} <= acts
     # Another process finds what is there, and what it is made from gives the same again.
     kept = {part.digest: (user_cache() / "sets" / part.digest).stat().st_mtime_ns
@@ -84,6 +85,11 @@ def test_both_kinds_are_collected_and_pinned_by_their_recipe(suite):
     assert run_on(suite).run_id == run.run_id
     same = read_demonstrations(user_cache() / "sets" / parts["medium"].digest)
     assert {each.acts.tobytes() for each in same} == acts
+    again = read_demonstrations(user_cache() / "sets" / parts["random"].digest)
+    for one, other in zip(noise, again, strict=True):
+        np.testing.assert_array_equal(one.acts, other.acts)
+        np.testing.assert_array_equal(one.obs, other.obs)
+    assert len({each.acts.tobytes() for each in noise}) == 4
 
 
 def test_what_is_collected_is_told_once(suite):
