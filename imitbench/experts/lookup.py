@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from imitbench.bench.artifacts import MINARI, Part, locate_artifact
 from imitbench.bench.single_run import RECORD_FILE
 from imitbench.bench.spec import reference_scores
-from imitbench.cards.catalog import suite_names
+from imitbench.cards.catalog import suite_directory, suite_names
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
@@ -136,13 +136,15 @@ def find_expert(name: str) -> Path:
 
 
 def find_demos(name: str) -> Path:
-    """Returns demonstrations, given as a path or as the name of a bundled set.
+    """Returns trajectories, given as a path or as the name of a bundled set.
 
     Raises:
         InputError: `name` is neither, or is that of a set which its suite only names.
     """
     if Path(name).exists():
         return Path(name)
+    if (of_mixtures := _find_set(name)) is not None:
+        return of_mixtures
     found = _find_bundled(name, "demos", lambda card: card.demos.repo)
     folder, minari = found.demos, found.card.minari
     if minari is not None and not folder.is_dir():
@@ -151,6 +153,28 @@ def find_demos(name: str) -> Path:
             f"demos convert {MINARI}{minari} {name} --download`, and name the new folder"
         )
     return folder
+
+
+def _find_set(name: str) -> Path | None:
+    """Returns the folder of a set for mixtures; `None` if none has that name.
+
+    Raises:
+        InputError: Its suite does not bundle it.
+    """
+    for listed in _listed_environments(None):
+        for set_name, recipe in listed.card.sets.items():
+            if recipe.repo != name:
+                continue
+            home = listed.suite.origin.folder
+            folder = (home if recipe.home is None else suite_directory(recipe.home)) / "demos"
+            if not (folder / name).is_dir():
+                raise InputError(
+                    f"{name}: suite {listed.suite.name} does not bundle it; run `imitbench demos "
+                    f"collect --suite {listed.suite.name} --env {listed.env_id} --set {set_name}`, "
+                    "and name the new folder"
+                )
+            return folder / name
+    return None
 
 
 def _find_bundled(

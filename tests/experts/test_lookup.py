@@ -2,8 +2,9 @@
 
 import pytest
 
-from imitbench.cards.catalog import suite_names
-from imitbench.experts.lookup import find_same_environment, suites_of
+from imitbench.cards.catalog import suite_directory, suite_names
+from imitbench.errors import InputError
+from imitbench.experts.lookup import find_demos, find_same_environment, suites_of
 from imitbench.records.environments import EnvironmentSpec
 
 
@@ -17,3 +18,15 @@ def test_the_environment_of_a_run_is_found_in_its_suite(suite):
         assert EnvironmentSpec.of_card(listed.env_id, listed.card).evaluated == spec.evaluated
         altered = spec.evaluated.model_copy(update={"kwargs": {**spec.kwargs, "other": 1}})
         assert find_same_environment(altered, suite) is None
+
+
+def test_sets_for_mixtures_are_found_by_name_like_demonstrations():
+    own = suite_directory("classic") / "demos"
+    for name in ("sac-Pendulum-v1", "medium-Pendulum-v1", "random-seals-CartPole-v0"):
+        assert find_demos(name) == own / name
+    with pytest.raises(InputError) as told:
+        find_demos("medium-seals-Hopper-v1")
+    assert str(told.value) == (
+        "medium-seals-Hopper-v1: suite seals does not bundle it; run `imitbench demos collect "
+        "--suite seals --env seals/Hopper-v1 --set medium`, and name the new folder"
+    )
