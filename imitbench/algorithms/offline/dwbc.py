@@ -69,11 +69,14 @@ class DWBC(WeightedCloning):
         self._adam = Adam(self._net.vector, disc_learning_rate)
 
     def draw(self) -> npt.NDArray[np.int64]:
-        """Draws as many transitions of the expert as of the supplement, in this order."""
+        """Draws as many transitions of the expert as of the supplement, in this order.
+
+        Those inside the absorbing state are left out: they belong to neither.
+        """
         count, data = max(1, self.options.batch_size // 2), self.data
         theirs, others = (
             self.streams.indices([size], count)[0]
-            for size in (data.n_expert, data.union.sizes[0] - data.n_expert)
+            for size in (data.n_expert, data.size - data.n_expert)
         )
         return np.concatenate([theirs, data.n_expert + others])
 

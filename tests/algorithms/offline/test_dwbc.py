@@ -9,6 +9,7 @@ import torch as th
 
 from imitbench.algorithms.offline.demodice import DemoDICE
 from imitbench.algorithms.offline.dwbc import DWBC, cloning_weights, discriminator_loss
+from imitbench.algorithms.offline.iswbc import ISWBC
 from imitbench.algorithms.offline.weighted_cloning import CloningOptions
 
 from .conftest import episode, settled
@@ -59,7 +60,16 @@ def test_what_the_expert_never_does_has_weight_zero(make, probabilities):
     assert probabilities(trainer).min() > 0.95
 
 
-@pytest.mark.parametrize("method", [DWBC, DemoDICE])
+def test_episodes_that_end_early_add_nothing_to_what_is_compared(make):
+    """What follows the end would be a supplement of its own that no expert is ever in."""
+    ended = [dataclasses.replace(episode((1, 1)), terminal=True)] * 20
+    options = CloningOptions(batch_size=512, time_limit=10)
+    trainer = make(DWBC, [episode(*[(0, 1)] * 10)], ended, options=options)
+    assert trainer.data.union.sizes[0] > trainer.data.size
+    assert np.unique(trainer.draw()).tolist() == list(range(trainer.data.size))
+
+
+@pytest.mark.parametrize("method", [ISWBC, DemoDICE])
 def test_the_policy_never_sees_the_absorbing_state(make, method):
     """Nobody chooses an action there, and there is no observation."""
     short = episode((1, 1))
