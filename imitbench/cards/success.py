@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -33,14 +34,14 @@ class SuccessRule(Card):
         """Returns what a step says; `None` if its info has no such entry.
 
         Raises:
-            ValueError: The entry is no single number or truth value.
+            ValueError: The entry is no single number or truth value; NaN is none.
         """
         said = value = info.get(self.key)
         if value is None:
             return None
         if getattr(value, "size", 0) == 1:  # of an array or scalar of NumPy
             value = value.item()
-        if not isinstance(value, (bool, int, float)):
+        if not isinstance(value, (bool, int, float)) or math.isnan(value):
             raise ValueError(f"info['{self.key}'] is {said!r}, not a truth value")
         return bool(value)
 

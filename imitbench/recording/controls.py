@@ -48,6 +48,10 @@ _MEANT = {
     "FIRE": (" ",),
 }  # fmt: skip
 
+# Buttons of a gamepad with the standard layout: its cross, and the lower one on the right.
+_BUTTONS = {"ArrowUp": 12, "ArrowDown": 13, "ArrowLeft": 14, "ArrowRight": 15, " ": 0}
+_MOST_BUTTONS = 12  # before those of the cross
+
 Key = Annotated[str, Field(min_length=1, max_length=20)]
 
 
@@ -195,10 +199,22 @@ def _discrete(env: gym.Env[Any, Any], start: int, count: int) -> DiscreteControl
             for key in _MEANT.get(name, ()):
                 known[key] = start + number
         idle = start + meanings.index("NOOP") if "NOOP" in meanings else None
-        return DiscreteControls(keys={**known, **digits}, idle=idle)
-    keys, rest = _FEW.get(count, ({}, None))
-    arrows = {key: start + number for key, number in keys.items()}
-    return DiscreteControls(keys={**arrows, **digits}, idle=None if rest is None else start + rest)
+    else:
+        keys, rest = _FEW.get(count, ({}, None))
+        known = {key: start + number for key, number in keys.items()}
+        idle = None if rest is None else start + rest
+    numbered = {number: start + number for number in range(min(count, _MOST_BUTTONS))}
+    buttons = {_BUTTONS[key]: action for key, action in known.items()}
+    return DiscreteControls(keys={**known, **digits}, buttons=buttons or numbered, idle=idle)
+
+
+def out_of_reach(controls: Controls, space: gym.Space[Any]) -> list[int]:
+    """Returns the actions of a Discrete space that no key, no button and no rest gives."""
+    if not isinstance(controls, DiscreteControls) or not isinstance(space, spaces.Discrete):
+        return []
+    given = {*controls.keys.values(), *controls.buttons.values(), controls.idle}
+    every = range(int(space.start), int(space.start) + int(space.n))
+    return [action for action in every if action not in given]
 
 
 def read_controls(path: Path, space: gym.Space[Any]) -> Controls:
@@ -280,7 +296,9 @@ class ActionMapper:
         for number, axis in enumerate(self._controls.axes):
             self._held[number] = self._value(axis, number, inputs, seconds)
         assert isinstance(self._space, spaces.Box)
-        acts = self._held.astype(self._space.dtype).reshape(self._space.shape)
+        whole = np.issubdtype(self._space.dtype, np.integer)
+        acts = (np.rint(self._held) if whole else self._held).astype(self._space.dtype)
+        acts = acts.reshape(self._space.shape)
         return np.clip(acts, self._space.low, self._space.high)
 
     def _value(self, axis: AxisControl, number: int, inputs: Inputs, seconds: float) -> float:
@@ -361,7 +379,7 @@ def describe_controls(controls: Controls) -> list[dict[str, Any]]:
                 "what": f"action {action}" + (" (also without a key)" * (action == controls.idle)),
                 "keys": [key for key, value in controls.keys.items() if value == action],
                 "others": [
-                    f"button {button}"
+                    f"gamepad button {button}"
                     for button, value in controls.buttons.items()
                     if value == action
                 ],

@@ -14,9 +14,14 @@ from imitbench.bench.environments import make_environment
 from imitbench.cards.success import SuccessRule
 from imitbench.errors import InputError
 from imitbench.experts.video import check_rendering
-from imitbench.recording.controls import Controls, default_controls, read_controls
+from imitbench.recording.controls import (
+    Controls,
+    default_controls,
+    out_of_reach,
+    read_controls,
+)
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.util.text_line import one_line
+from imitbench.util.text_line import note, one_line
 
 SLOWEST_HZ, FASTEST_HZ = 10.0, 60.0
 """Range of the rate at which people can act."""
@@ -51,6 +56,8 @@ class RecordingTask:
 def controls_for(spec: EnvironmentSpec, path: Path | None) -> Controls:
     """Returns the controls of a file, or the default ones, for an environment.
 
+    Notes actions that the default ones cannot give: the person could miss them.
+
     Raises:
         InputError: The environment cannot be created, its observations cannot be stored, or there
             are no controls that fit.
@@ -60,7 +67,11 @@ def controls_for(spec: EnvironmentSpec, path: Path | None) -> Controls:
         _check_observations(env, spec.id)
         if path is not None:
             return read_controls(path, env.action_space)
-        return default_controls(env, spec.id)
+        controls = default_controls(env, spec.id)
+        if lacking := out_of_reach(controls, env.action_space):
+            shown = one_line(", ".join(map(str, lacking)), 60)
+            note(f"no key or button gives action {shown}; --controls names others")
+        return controls
     finally:
         env.close()
 

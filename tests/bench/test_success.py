@@ -84,6 +84,11 @@ def test_infos_are_read(said, means):
     assert SuccessRule(key="done", when="ever").read(said) is means
 
 
+def test_what_is_no_number_is_no_success():
+    with pytest.raises(ValueError, match="is nan, not a truth value"):
+        SuccessRule(key="done", when="ever").read({"done": float("nan")})
+
+
 MODULE = """
 import gymnasium as gym
 import numpy as np

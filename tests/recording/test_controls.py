@@ -7,7 +7,15 @@ from gymnasium import spaces
 from support.recording import action_of
 
 from imitbench.errors import InputError
-from imitbench.recording.controls import Inputs, default_controls, describe_controls, read_controls
+from imitbench.recording.controls import (
+    Inputs,
+    default_controls,
+    describe_controls,
+    out_of_reach,
+    read_controls,
+)
+from imitbench.recording.task import controls_for
+from imitbench.records.runs import EnvironmentSpec
 
 
 class Made(gym.Env):
@@ -30,6 +38,7 @@ def acts(space, inputs, **how):
 
 
 FORCE, PLACE = box(-2, 2, 2), box(0, 512, 2)
+WHOLE = spaces.Box(0, 5, (1,), np.int64)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +58,9 @@ FORCE, PLACE = box(-2, 2, 2), box(0, 512, 2)
         (PLACE, Inputs(keys=["ArrowRight", "ArrowUp"]), [281.6, 230.4]),  # moved by half a range/s
         (box(-1, 3, 1), Inputs(keys=["ArrowRight"]), [3]),
         (box(-3, -1, 1), Inputs(), [-1]),
+        # Whole numbers have equal parts of the picture, but for those at its edges.
+        (WHOLE, Inputs(pointer=(0.92, 0)), [5]),
+        (WHOLE, Inputs(pointer=(0.55, 0)), [3]),
     ],
 )
 def test_box_actions(space, inputs, expected):
@@ -93,6 +105,37 @@ def test_discrete_actions_begin_where_their_space_does_and_have_their_meanings()
         action_of(controls, space, Inputs(keys=keys)) for keys in ([], [" "], ["ArrowUp"], ["3"])
     ]
     assert found == [5, 6, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("count", "meanings", "button", "expected"),
+    [
+        (3, None, 15, 2),  # right on the cross of a gamepad
+        (4, None, 12, 3),
+        (6, None, 4, 4),
+        (3, ["NOOP", "FIRE", "UP"], 0, 1),
+        (3, ["NOOP", "FIRE", "UP"], 12, 2),
+    ],
+)
+def test_buttons_of_a_gamepad_have_actions(count, meanings, button, expected):
+    space = spaces.Discrete(count)
+    controls = default_controls(Made(space, meanings), "test")
+    assert action_of(controls, space, Inputs(buttons=[button])) == expected
+    [told] = [each for each in describe_controls(controls) if f"action {expected}" in each["what"]]
+    assert f"gamepad button {button}" in told["others"]
+
+
+def test_actions_without_an_input_are_told(capsys):
+    gym.register("test/Many-v0", lambda: Made(spaces.Discrete(14)), disable_env_checker=True)
+    space = spaces.Discrete(14)
+    assert out_of_reach(default_controls(Made(space), "test"), space) == [12, 13]
+    assert out_of_reach(default_controls(Made(FORCE), "test"), FORCE) == []
+    controls_for(EnvironmentSpec(id="test/Many-v0"), None)
+    assert (
+        "no key or button gives action 12, 13; --controls names others" in capsys.readouterr().err
+    )
+    few = spaces.Discrete(3)
+    assert out_of_reach(default_controls(Made(few, ["NOOP", "FIRE", "UP"]), "test"), few) == []
 
 
 @pytest.mark.parametrize(
