@@ -136,6 +136,7 @@ def test_a_mouse_records_an_episode_with_a_break_and_an_undo(opened, recording):
     page.until(f"state.steps > {steps}")  # the last place is held
     page.press("z", "state.phase === 'ready'")
     assert page.state("steps") > 0
+    assert page.page.inner_text("#hint") == "Press on the picture, or a key, to go on"
     page.drag(15, moves=8)
     page.press("Enter", "state.kept === 1")
     assert page.state("phase") == "ready"
@@ -148,6 +149,15 @@ def test_a_mouse_records_an_episode_with_a_break_and_an_undo(opened, recording):
     page.drag(5)
     page.press("Backspace", "state.steps === 0")
     assert page.state("kept") == 1
+
+
+def test_the_task_pauses_while_the_help_is_read(opened):
+    page = opened()
+    page.drag(5)
+    page.press("?", "state.phase === 'paused'")
+    assert page.page.evaluate("document.getElementById('help').open")
+    page.press("Escape", "!document.getElementById('help').open")
+    page.press("p", "state.phase === 'running'")
 
 
 def test_the_keyboard_moves_what_is_held(opened, recording):

@@ -127,6 +127,16 @@ async function perform(command) {
   }
 }
 
+function pauseIfRunning() {
+  release();
+  if (state?.yours && state.phase === "running") perform("pause");
+}
+
+function help() {
+  toggleHelp();
+  if (byId("help").open) pauseIfRunning(); // nobody acts while reading
+}
+
 const pageKeys = {
   Enter: () => perform("keep"),
   Backspace: () => perform("discard"),
@@ -134,7 +144,7 @@ const pageKeys = {
   z: () => perform("undo"),
   p: () => perform(state?.phase === "paused" ? "resume" : "pause"),
   c: () => { if (state?.round) perform("switch"); },
-  "?": toggleHelp,
+  "?": help,
 };
 
 const keyOf = (event) => (event.key.length === 1 ? event.key.toLowerCase() : event.key);
@@ -161,9 +171,7 @@ document.addEventListener("keyup", (event) => {
 });
 window.addEventListener("blur", release);
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) return;
-  release();
-  if (state?.yours && state.phase === "running") perform("pause");
+  if (document.hidden) pauseIfRunning();
 });
 
 for (const command of ["keep", "discard", "restart", "undo"]) {
@@ -172,7 +180,7 @@ for (const command of ["keep", "discard", "restart", "undo"]) {
 byId("pause").addEventListener("click", pageKeys.p);
 byId("switch").addEventListener("click", pageKeys.c);
 byId("finish").addEventListener("click", () => perform("finish"));
-byId("help-button").addEventListener("click", toggleHelp);
+byId("help-button").addEventListener("click", help);
 // After a click, Enter means keep, and not the same button again.
 document.addEventListener("click", (event) => {
   if (event.detail > 0 && event.target.closest("main button")) canvas.focus({ preventScroll: true });
@@ -229,7 +237,10 @@ function hint() {
   if (state.phase === "ready" && state.round?.policy) return "Press C to let the policy act, or act yourself";
   if (state.acting === "policy") return "The policy acts: take over where it fails";
   if (state.phase === "running" && state.round?.policy) return "You act: press C to give back";
-  if (state.phase === "ready") return about.mouse ? "Press on the picture, or a key, to begin" : "Press a key to begin";
+  if (state.phase === "ready") {
+    const then = state.steps ? "go on" : "begin"; // after an undo
+    return about.mouse ? `Press on the picture, or a key, to ${then}` : `Press a key to ${then}`;
+  }
   if (state.phase === "paused") return "Paused";
   if (state.phase === "ended") return "The episode has ended: keep or discard it";
   if (state.phase === "complete") return "All episodes are kept";
