@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 from imitbench.bench.environments import make_environment
 from imitbench.errors import InputError
@@ -75,12 +76,16 @@ def check_rendering(spec: EnvironmentSpec) -> RenderedEnvironment:
             environment = make_environment(rendered)
             environment.reset(seed=0)
             frame: Any = environment.render()
-        if getattr(frame, "ndim", 0) != 3:
-            raise TypeError("it does not render images")
+        if np.shape(frame)[2:] != (3,):
+            raise TypeError("it does not render images of three colors")
         return RenderedEnvironment(rendered, float(environment.metadata.get("render_fps") or 30))
     except Exception as error:  # drivers, missing libraries and environments raise any type
         if isinstance(error, gym.error.DependencyNotInstalled) and "pygame" in str(error):
             import_extra("pygame", "video", f"rendering {spec.id}")
+        if environment is None and _has_no_pictures(spec):
+            raise InputError(
+                f"{spec.id} cannot be rendered here: it has no render mode 'rgb_array'"
+            ) from error
         problem = one_line(str(error))[:200] or type(error).__name__
         raise InputError(
             f"{spec.id} cannot be rendered here ({problem}); MuJoCo needs MUJOCO_GL=egl "
@@ -89,6 +94,17 @@ def check_rendering(spec: EnvironmentSpec) -> RenderedEnvironment:
     finally:
         if environment is not None:
             environment.close()
+
+
+def _has_no_pictures(spec: EnvironmentSpec) -> bool:
+    """Whether an environment that cannot be made for rendering says so itself."""
+    try:
+        environment = make_environment(spec)
+    except InputError:
+        return False
+    modes = environment.metadata.get("render_modes")
+    environment.close()
+    return modes is not None and "rgb_array" not in modes
 
 
 def _render_without_display() -> None:

@@ -10,14 +10,17 @@ from support.recording_page import FIRST, RIGHT, Tab
 
 BAD = {
     "unknown environment": ("Nothing-v0", [], "environment Nothing-v0: cannot be created"),
-    "no rendering": ("seals/Parabola-v0", [], "--env seals/Parabola-v0 cannot be rendered here"),
+    "no rendering": (
+        "seals/Parabola-v0", [],
+        "--env seals/Parabola-v0 cannot be rendered here: it has no render mode 'rgb_array'",
+    ),
     "many numbers": ("Humanoid-v5", [], "--env Humanoid-v5: its actions have 17 numbers"),
     "other observations": ("Blackjack-v1", [], "its observations are a Tuple"),
     "rate": ("Pendulum-v1", ["--rate", "99"], "'--rate': Input should be less than or equal to 60"),
     "controls": ("Pendulum-v1", ["--controls", "none.yaml"], "none.yaml"),
     "success": ("Pendulum-v1", ["--success", "done:never"], "--success done:never: must be"),
     "folder": ("Pendulum-v1", ["--to", "full"], "--to full: holds 'notes', which is no part"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -5,6 +5,7 @@ import subprocess
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 from support.labelling import make_fragments
 
 from imitbench.data.types import TrajectoryWithRew
@@ -177,6 +178,13 @@ def test_traces_of_a_set_have_the_same_axes():
 def test_an_environment_that_cannot_be_rendered_is_told():
     with pytest.raises(InputError, match="cannot be rendered here"):
         check_rendering(find_environment("seals/Parabola-v0"))
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1), (8, 8, 4), (2, 8, 8, 3)])
+def test_pictures_of_another_kind_are_refused(shape, monkeypatch):
+    monkeypatch.setattr(PendulumEnv, "render", lambda _: np.zeros(shape, np.uint8))
+    with pytest.raises(InputError, match="does not render images of three colors"):
+        check_rendering(find_environment("Pendulum-v1"))
 
 
 def test_the_clips_are_h264_that_browsers_play(tmp_path):
