@@ -238,7 +238,10 @@ def _suite_sections(
 
 def _reference_rows(references: Sequence[ReferenceRow]) -> set[str]:
     """Returns the names of the rows that references fill where there are no runs."""
-    names = {RANDOM}
+    names = set()
+    # Where success is the score, references state none: a row would be empty without a run.
+    if not references or any(row.score_one != "success" for row in references):
+        names.add(RANDOM)
     if not references or any(row.score_one == "expert" for row in references):
         names.add(EXPERT)
     if any(row.demonstrations is not None for row in references):

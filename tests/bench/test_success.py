@@ -1,6 +1,7 @@
 """Success of episodes: judged by the card's rule, stored, scored and reported."""
 
 import json
+import shutil
 
 import gymnasium as gym
 import numpy as np
@@ -169,6 +170,16 @@ def test_reports_show_it_with_its_interval(ran):
     told = call_imitbench("compare", "bc", "--baseline", "random", cwd=ran).err
     assert "score = share of successful episodes" in told
     assert "of the expert" not in told
+
+
+def test_reports_have_no_empty_row_of_random_actions(ran, tmp_path):
+    shutil.copytree(ran / "runs" / "low" / "bc", tmp_path / "runs" / "low" / "bc")
+    told = call_imitbench("report", "--to", "report.md", cwd=tmp_path)
+    assert told.code == 0
+    shown = (tmp_path / "report.md").read_text()
+    assert "| bc |" in shown
+    assert "| random |" not in shown
+    assert "no reference" not in shown
 
 
 def test_published_runs_are_checked(ran, tmp_path):
