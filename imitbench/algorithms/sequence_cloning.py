@@ -7,7 +7,7 @@ everything else is the same for all. See `docs/methods/sequences.md` for the equ
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ from imitbench.util.torch_startup import one_thread
 
 # Largest weight of the earlier average, as in the diffusion policy's code.
 _MOST_KEPT = 0.9999
+# Batches from one offer to save the training to the next; one may take a second.
+_OFFERED_EVERY = 10
 
 
 class Windows:
@@ -211,29 +213,43 @@ class SequenceCloning(BaseImitationAlgorithm):
         settings = {"lr": self.options.learning_rate, "weight_decay": self.options.weight_decay}
         self._optimizer = th.optim.AdamW(self._parameters, **with_fused(th.optim.AdamW, settings))
         self.n_batches = 0
+        self._sums: dict[str, th.Tensor] = {}
+        self._summed = 0
 
     @property
     def policy(self) -> SequencePolicy:
         """The policy to act with: with averaged weights, if they are averaged."""
         return self._trained if self._average is None else self._average.policy
 
-    def train(self, n_batches: int) -> dict[str, float]:
+    def train(
+        self, n_batches: int, checkpoint: Callable[[], object] = lambda: None
+    ) -> dict[str, float]:
         """Continues training.
 
         Args:
             n_batches: Number of batches.
+            checkpoint: Called every few batches, when `state_dict` is complete; may raise to end
+                the training, which a later call continues.
 
         Returns:
-            Means over these batches of the loss and its parts.
+            Means of the loss and its parts over these batches, and over those of a call before that
+            was ended.
         """
-        sums: dict[str, th.Tensor] = {}
         self._trained.set_training_mode(True)
-        with one_thread():
-            for _ in range(n_batches):
-                for name, value in self._step().items():
-                    sums[name] = sums[name] + value if name in sums else value
-        self._trained.set_training_mode(False)
-        return {name: float(value) / n_batches for name, value in sums.items()}
+        try:
+            with one_thread():
+                for left in reversed(range(n_batches)):
+                    for name, value in self._step().items():
+                        sums = self._sums
+                        sums[name] = sums[name] + value if name in sums else value
+                    self._summed += 1
+                    if left and self.n_batches % _OFFERED_EVERY == 0:
+                        checkpoint()
+        finally:
+            self._trained.set_training_mode(False)
+        means = {name: float(value) / self._summed for name, value in self._sums.items()}
+        self._sums, self._summed = {}, 0
+        return means
 
     def _step(self) -> dict[str, th.Tensor]:
         policy = self._trained
@@ -259,6 +275,8 @@ class SequenceCloning(BaseImitationAlgorithm):
             "optimizer": self._optimizer.state_dict(),
             "rng": self._rng.bit_generator.state,
             "batches": self.n_batches,
+            "sums": self._sums,
+            "summed": self._summed,
         }
         if self._average is not None:
             state["average"] = self._average.policy.state_dict()
@@ -270,6 +288,10 @@ class SequenceCloning(BaseImitationAlgorithm):
         load_optimizer_state(self._optimizer, state["optimizer"])
         self._rng.bit_generator.state = state["rng"]
         self.n_batches = state["batches"]
+        device = self._parameters[0].device
+        # Earlier checkpoints lack them: they were always between two points of a curve.
+        self._sums = {name: value.to(device) for name, value in state.get("sums", {}).items()}
+        self._summed = state.get("summed", 0)
         if self._average is not None:
             self._average.policy.load_state_dict(state["average"])
 

@@ -117,6 +117,35 @@ def test_resumed_training_is_the_same_bit_for_bit(cls, options):
         assert th.equal(resumed.policy.state_dict()[key], value), key
 
 
+class StoppedError(Exception):
+    """Ends a training."""
+
+
+@ANY_POLICY
+def test_a_training_that_is_stopped_between_its_points_goes_on_to_the_same(cls, options):
+    demos = demonstrations()
+    whole, stopped, resumed = (trainer_of(small(cls, options, seed), demos) for seed in (0, 0, 1))
+    th.manual_seed(5)  # of dropout, which the harness restores
+    logged = whole.train(25)
+    states = []
+
+    def stop_at_the_second():
+        states.append((copy.deepcopy(stopped.state_dict()), th.get_rng_state()))
+        if len(states) == 2:
+            raise StoppedError
+
+    th.manual_seed(5)
+    with pytest.raises(StoppedError):
+        stopped.train(25, stop_at_the_second)
+    assert stopped.n_batches == 20
+    for state, generator in states:
+        resumed.load_state_dict(state)
+        th.set_rng_state(generator)
+        assert resumed.train(25 - state["batches"]) == logged
+        for key, value in whole.policy.state_dict().items():
+            assert th.equal(resumed.policy.state_dict()[key], value), key
+
+
 def test_chunks_longer_than_the_demonstrations_are_refused_in_one_line():
     for name, argument in (("act", "chunk"), ("diffusion", "horizon"), ("bc_rnn", "horizon")):
         with pytest.raises(InputError, match="longest demonstration has; choose at most 3") as said:

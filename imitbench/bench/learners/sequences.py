@@ -9,8 +9,8 @@ import numpy as np
 
 from imitbench.algorithms.sequence_cloning import SequenceCloning, SequenceOptions
 from imitbench.bench.curve import silent_logger
-from imitbench.bench.learner import Task
-from imitbench.bench.learners.batch_learner import BatchLearner
+from imitbench.bench.learner import Callback, Checkpoint, Task, no_checkpoint
+from imitbench.bench.learners.batch_learner import CURVE_POINTS, BatchLearner
 from imitbench.errors import InputError
 from imitbench.policies.sequences.act import ACTPolicy
 from imitbench.policies.sequences.base import SequencePolicy
@@ -20,6 +20,7 @@ from imitbench.policies.sequences.flow import FlowChunkPolicy
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.records.runs import Budget
 
 
 class SequenceLearner(BatchLearner):
@@ -31,6 +32,7 @@ class SequenceLearner(BatchLearner):
     """
 
     policy_class: ClassVar[type[SequencePolicy]]
+    trainer: SequenceCloning
 
     def setup(
         self,
@@ -63,6 +65,23 @@ class SequenceLearner(BatchLearner):
             device=device,
             custom_logger=silent_logger(),
         )
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains for `budget.amount` batches, and may be saved between two points of the curve.
+
+        A batch takes a tenth of a second or more, and a large budget has thousands between two.
+        """
+        trainer, total = self.trainer, budget.amount
+        stretch = max(1, total // CURVE_POINTS)
+        while trainer.n_batches < total:
+            # An attempt that was saved within a stretch goes on to its end.
+            due = stretch - trainer.n_batches % stretch
+            logged = trainer.train(min(due, total - trainer.n_batches), checkpoint)
+            callback(trainer.n_batches, logged)
+            checkpoint()
+        return 0
 
 
 class RecurrentLearner(SequenceLearner):
