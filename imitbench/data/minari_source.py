@@ -121,7 +121,9 @@ def find_minari(name: str, *, download: bool = False) -> Path:
     if not (folder / "data" / "metadata.json").is_file():
         if not download:
             raise InputError(_missing(name, root))
-        with _damage_of(f"{PREFIX}{name}"):
+        with _damage_of(
+            f"{PREFIX}{name}", "downloaded", "check the name and the connection, and try again"
+        ):
             _import_minari().download_dataset(name)
     _check_metadata(folder / "data" / "metadata.json", name)
     return folder
@@ -237,15 +239,23 @@ def _digest(folder: Path) -> str:
 
 
 @contextmanager
-def _damage_of(where: str) -> Iterator[None]:
-    """Turns any exception of Minari into an `InputError` of one line."""
+def _damage_of(
+    where: str, done: str = "read", fix: str = "write or fetch it again"
+) -> Iterator[None]:
+    """Turns any exception of Minari into an `InputError` of one line.
+
+    Args:
+        where: Name of the data set.
+        done: What is done with it.
+        fix: What helps if that fails, unless a package is missing.
+    """
     try:
         yield
     except InputError:
         raise
     except Exception as error:
         missing = isinstance(error, ImportError)
-        fix = "pip install 'minari[hdf5]'" if missing else "write or fetch it again"
+        fix = "pip install 'minari[hdf5]'" if missing else fix
         raise InputError(
-            f"{where}: cannot be read ({type(error).__name__}: {one_line(error)}): {fix}"
+            f"{where}: cannot be {done} ({type(error).__name__}: {one_line(error)}): {fix}"
         ) from error

@@ -101,6 +101,19 @@ def test_the_message_about_a_missing_data_set_names_the_nearest_and_a_fix(played
     assert "--download" in line
 
 
+def test_a_download_that_fails_is_told_as_such(datasets_path, monkeypatch):
+    def fail(_name):
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(pytest.importorskip("minari"), "download_dataset", fail)
+    with pytest.raises(InputError) as raised:
+        find_minari("test/none-v0", download=True)
+    assert str(raised.value) == (
+        "minari:test/none-v0: cannot be downloaded (ConnectionError: no route to host): check the "
+        "name and the connection, and try again"
+    )
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/../../b", "/etc", "a//b", "a\nb", ".hidden"])
 def test_invalid_names_are_refused(datasets_path, name):
     assert "not the name of a Minari data set" in refusal(find_minari, name)
