@@ -122,8 +122,8 @@ class BoxControls(_Strict):
     """Controls of a Box space.
 
     Attributes:
-        mouse: Whether the pointer counts while a button is pressed, or whenever it is over the
-            picture.
+        mouse: Whether the pointer counts while a button is pressed, or from the first press of an
+            episode on.
         axes: One for each number of the action, in order.
     """
 
