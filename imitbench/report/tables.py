@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -178,12 +178,7 @@ def _suite_sections(
         environments = _environments([*runs, *anchors, *failing], conditions, defining)
         runs = [row for row in runs if row.env in environments]
         failed = Counter((row.algo, row.env) for row in failing if row.env in environments)
-        inside = sorted(
-            {row for row in references if row.env in environments},
-            key=lambda row: (
-                row.env, _natural(row.version), row.random, row.expert, row.model_dump_json()
-            ),
-        )  # fmt: skip
+        inside = _references_of(environments, references)
         shown = [*runs, *anchors]
         ran = {row.algo for row in shown} | {algo for algo, _ in failed}
         fixed = _reference_rows(inside)
@@ -234,6 +229,19 @@ def _suite_sections(
             )
         )
     return sections
+
+
+def _references_of(
+    environments: Collection[str], references: Iterable[ReferenceRow]
+) -> list[ReferenceRow]:
+    """Returns the different references of environments, in the same order for the same rows."""
+    found = {row for row in references if row.env in environments}
+    return sorted(
+        found,
+        key=lambda row: (
+            row.env, _natural(row.version), row.random, row.expert, row.model_dump_json()
+        ),
+    )  # fmt: skip
 
 
 def _reference_rows(references: Sequence[ReferenceRow]) -> set[str]:
