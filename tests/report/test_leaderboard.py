@@ -214,6 +214,21 @@ def scored(part, name):
     return row.result.iqm.point
 
 
+def test_a_method_that_is_given_ranks_has_a_track_of_its_own(tmp_path):
+    write_results(tmp_path / "runs", seeds=1, skills={"bc": ((0.5, 0.01),) * 3}, failing=())
+    [part] = build(tmp_path / "runs", tmp_path / "site").sections
+    [row] = [row for row in part.rows if row.name == "bc"]
+
+    def track(algo):
+        implementation = load_algorithm(algo).implementation
+        spec = row.specs[0].model_copy(update={"algo": algo, "implementation": implementation})
+        run = dataclasses.replace(row.runs[0], run=dataclasses.replace(row.runs[0].run, spec=spec))
+        return dataclasses.replace(row, runs=(run,)).track
+
+    assert track("trex") == "given ranks"
+    assert track("drex") == "offline"  # by the budget of these runs; it makes its ranks itself
+
+
 def test_methods_that_cannot_be_told_apart_share_a_tier_of_their_track(tmp_path):
     good, bad = ((0.95, 0.01),) * 3, ((0.2, 0.01),) * 3
     skills = {"bc": bad, "dagger": good, "sqil": good, "gail": bad}

@@ -13,6 +13,7 @@ from imitbench.cards.demonstrations import restrictions
 from imitbench.published.claim_outcomes import ComparedClaim
 from imitbench.published.disclosure import Disclosure, other_values
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.bundled_cards import card_of
 from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, RunSpec, ScoreRow
 from imitbench.report import text
@@ -36,12 +37,13 @@ _TRACK_OF: Mapping[BudgetUnit, str] = {
     "replay_steps": "replay",
     "env_steps": "on-policy",
 }
-"""Tracks by the unit of budgets, for methods that neither see the reward nor ask the expert."""
+"""Tracks by the unit of budgets, for methods that need nothing else that tells good from bad."""
 
 TRACKS: Mapping[str, str] = {
     "offline": "offline methods",
     "replay": "replay methods",
     "on-policy": "on-policy methods",
+    "given ranks": "methods that are given ranks",
     "asks the expert": "methods that ask the expert",
     "sees the reward": "methods that see the reward",
 }
@@ -205,6 +207,9 @@ class BoardRow:
             return "sees the reward"
         if spec.demos is None and spec.expert is not None:
             return "asks the expert"
+        card = card_of(spec)
+        if card is not None and card.needs.ranking:  # by true returns
+            return "given ranks"
         return _TRACK_OF.get(spec.budget.unit, "")
 
     @property
