@@ -260,7 +260,7 @@ class RunSpec(AbbreviatedRecord):
         name = f"{self.algo_label} on {self.environment.id}, seed {self.seed}"
         if self.reward is not None:
             _, algo, _, run_id = self.reward.run.split("/")
-            name += f", reward of {algo} {run_id}"
+            name = f"{name.replace('_true_reward', '', 1)}, reward of {algo} {run_id}"
         return one_line(name, 300)
 
 

@@ -134,6 +134,7 @@ def test_policies_are_trained_anew_here_and_with_other_dynamics(
         assert spec.uses_reward == (spec.reward is None)
         named = f", reward of airl {learned.read_spec().run_id}" if spec.reward else ""
         assert spec.label.endswith(f"seed {spec.seed}{named}")
+        assert spec.label.startswith("ppo_true_reward") == (spec.reward is None)
         has_learned = any("rollout/learned_return_mean" in each for each in directory.read_curve())
         assert has_learned == (spec.reward is not None)
     assert len(found) == 4
