@@ -49,24 +49,35 @@ class _Row:
 def check_seeds(
     runs: Sequence[LocatedRun], findings: Findings, raced: Collection[str] = ()
 ) -> None:
-    """Checks that every algorithm has the same seeds on every environment of its suite.
+    """Checks that every algorithm has the same seeds on every environment.
 
-    Environments of the suite without a run are noted, which is not a problem.
+    Environments and seeds are those of all runs of the suite with the same budget: tables never
+    mix budgets. Environments of the suite without a run are noted, which is not a problem.
 
     Args:
         runs: The runs, with file and line.
         findings: Receives problems and notes.
         raced: Settings (`RunSpec.setting`) of runs whose seeds follow from a race.
     """
-    suites: dict[str, list[RunSpec]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[RunSpec]] = defaultdict(list)
+    environments: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        if run.run.spec.setting not in raced:
-            suites[run.run.spec.suite].append(run.run.spec)
-    for suite, specs in sorted(suites.items()):
-        _check_suite(suite, specs, findings)
+        spec = run.run.spec
+        if spec.setting not in raced:
+            groups[spec.suite, spec.budget.name].append(spec)
+            environments[spec.suite].add(spec.environment.id)
+    for (suite, _), specs in sorted(groups.items()):
+        _check_budget(suite, specs, findings)
+    for suite, found in sorted(environments.items()):
+        card = bundled_suite(suite)
+        absent = sorted(card.ordinary.keys() - found) if card else []
+        if absent:
+            where = one_line(suite, 60)
+            findings.note("seeds", where, f"nothing was run on {', '.join(absent)}")
 
 
-def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> None:
+def _check_budget(suite: str, specs: Sequence[RunSpec], findings: Findings) -> None:
+    """Checks the runs of a suite with one budget."""
     where = one_line(suite, 60)
     algorithms = {_Row.of(spec): spec.algo for spec in specs}
     cells = Counter((_Row.of(spec), spec.environment.id, spec.seed) for spec in specs)
@@ -88,10 +99,6 @@ def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> No
                 plural = "s" * (len(lacking) > 1)
                 what = f"{row} on {one_line(env, 60)}: no run of seed{plural} {named}{more}"
                 findings.fail("seeds", where, what, _FIX)
-    card = bundled_suite(suite)
-    absent = sorted(card.ordinary.keys() - everywhere) if card else []
-    if absent:
-        findings.note("seeds", where, f"nothing was run on {', '.join(absent)}")
 
 
 def _applies(suite: str, algo: str, env: str) -> bool:

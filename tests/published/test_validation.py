@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from support.command import call_imitbench
 from support.published import change, edit_line, publish, sign
+from support.runs import make_spec
 from support.submissions import write_submitted_runs
 
 from imitbench.cards.catalog import load_suite
 from imitbench.errors import InputError
-from imitbench.published.findings import CHECKS, MEANINGS
-from imitbench.published.validation import validate
-from imitbench.records.runs import RunSpec
+from imitbench.published.findings import CHECKS, MEANINGS, Findings
+from imitbench.published.submission import LocatedRun
+from imitbench.published.validation import check_seeds, validate
+from imitbench.records.published import PublishedRun
+from imitbench.records.runs import Budget, RunSpec
 
 RUNS, FAILURES = "runs/classic.jsonl", "failures/classic.jsonl"
 BC, GAIL = 0, 3  # lines: three runs of bc, two of gail, three of random
@@ -324,6 +327,24 @@ def test_all_problems_are_reported_together(submission):
     set_spec(BC + 1, **budget(10))(submission)
     (submission / "stray").write_text("")
     assert set(validate(submission).failed) == {"scores", "values", "budget", "files"}
+
+
+def test_seeds_and_environments_are_those_of_a_budget():
+    def problems(*specs):
+        findings = Findings()
+        check_seeds([LocatedRun("line", PublishedRun(spec)) for spec in specs], findings)
+        return [str(problem) for problem in findings.problems]
+
+    here, there = "Pendulum-v1", "seals/CartPole-v0"
+    quick = [make_spec(env=env, seed=seed) for env in (here, there) for seed in (0, 1)]
+    part = Budget(name="default/4", unit="batches", amount=1000)
+    fewer = make_spec(env=here, budget=part)
+    assert problems(*quick, fewer) == []
+    [problem] = problems(*quick[:-1], fewer)
+    assert f"on {there}: no run of seed 1" in problem
+    more = [make_spec(algo="gail", env=here, seed=seed, budget=part) for seed in (0, 1)]
+    [problem] = problems(*quick, fewer, *more)
+    assert f"bc (budget default/4) on {here}: no run of seed 1" in problem
 
 
 def test_a_failed_run_on_record_counts_for_its_seed(submission):
