@@ -172,13 +172,17 @@ def _summary(
                 groups.setdefault(env, []).append(cell)
         for name, value in names.items():
             found = [
-                _over_tests([cell.values.get(value, {}) for cell in g]) for g in groups.values()
+                _over_tests([cell.values.get(value, {}) for cell in group])
+                for group in groups.values()
             ]
             if found and all(found):
                 scores[name] = _over_environments(found)
                 if name == "gain":
                     gain_p = _p_value(found)
-        true = [[cell.true.point for cell in g if cell.true is not None] for g in groups.values()]
+        true = [
+            [cell.true.point for cell in group if cell.true is not None]
+            for group in groups.values()
+        ]
         if true and all(true):
             name = "true_reward_there" if elsewhere else "true_reward"
             scores[name] = no_interval(float(np.mean([np.mean(points) for points in true])), _LEVEL)
