@@ -17,7 +17,7 @@ from imitbench.records.reward_scores import RewardScoreRow
 from imitbench.report import text
 from imitbench.report.model import Cell, Column, RewardBoardRow, RewardSummary, Table
 from imitbench.stats.bootstrap import Interval, no_interval
-from imitbench.stats.significance import mean_interval, welch, welch_margins
+from imitbench.stats.significance import mean_interval, welch
 
 REWARDS = "rewards"
 """Label of the table."""
@@ -176,9 +176,9 @@ def _summary(
                 for group in groups.values()
             ]
             if found and all(found):
-                scores[name] = _over_environments(found)
+                scores[name], p_value = _over_environments(found)
                 if name == "gain":
-                    gain_p = _p_value(found)
+                    gain_p = p_value
         true = [
             [cell.true.point for cell in group if cell.true is not None]
             for group in groups.values()
@@ -200,19 +200,15 @@ def _over_tests(cells: Sequence[Mapping[str, float]]) -> list[float]:
     return [float(np.mean([values[run_id] for values in cells])) for run_id in shared]
 
 
-def _over_environments(by_environment: Sequence[Sequence[float]]) -> Interval:
-    """Returns the mean over environments, which are fixed and weigh equally."""
-    sizes = np.array([len(values) for values in by_environment])
-    spread = np.array([np.var(v, ddof=1) if len(v) > 1 else np.nan for v in by_environment])
-    margin = float(welch_margins(spread, sizes, level=_LEVEL)) / len(sizes)
-    mean = float(np.mean([np.mean(values) for values in by_environment]))
-    return Interval(mean, mean - margin, mean + margin, _LEVEL)
+def _over_environments(by_environment: Sequence[Sequence[float]]) -> tuple[Interval, float]:
+    """Returns the mean over environments, which are fixed and weigh equally, and p of its being 0.
 
-
-def _p_value(by_environment: Sequence[Sequence[float]]) -> float:
-    """Returns p of the mean over environments being 0: it is compared with values of no spread."""
+    The test is Welch's, against values of 0 without spread.
+    """
     values = {str(index): found for index, found in enumerate(by_environment)}
-    return welch(values, {key: [0.0] * len(found) for key, found in values.items()}).p_value
+    zeros = {key: [0.0] * len(found) for key, found in values.items()}
+    test = welch(values, zeros, level=_LEVEL)
+    return Interval(test.difference, test.low, test.high, _LEVEL), test.p_value
 
 
 def _rank(summary: RewardSummary) -> tuple[int, float, str]:

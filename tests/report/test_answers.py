@@ -210,6 +210,22 @@ def test_rewards_are_told_that_are_worth_more_elsewhere_than_their_policies(lead
     assert (answer.rewards in answer.sentences) == bool(said)
 
 
+def test_rewards_of_two_rows_with_one_name_are_told_apart(leading):
+    board, _ = leading
+    [part] = board.sections
+    [gail] = [row for row in part.rows if row.name == "gail"]
+    packed = replace(gail, result=replace(gail.result, algorithm="gail[pack=5]"))
+    assert packed.said == gail.said
+    summaries = tuple(
+        RewardSummary(algo, "ppo", 2, 20, {"gain": Interval(gain, gain, gain)}, 1e-4)
+        for algo, gain in (("gail", 0.2), ("gail[pack=5]", -0.3))
+    )
+    section = replace(part.section, reward_summaries=summaries)
+    answer = answer_of(replace(part, rows=(*part.rows, packed), section=section), board.method)
+    assert "on those of gail (by 0.200 " in answer.rewards
+    assert answer.rewards.endswith(", on those of gail[pack=5] less.")
+
+
 def test_long_enumerations_count_the_rest():
     names = [f"m{number}" for number in range(MOST_NAMES + 3)]
     assert enumerated(names[:2]) == "m0 and m1"

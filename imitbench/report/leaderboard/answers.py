@@ -7,7 +7,7 @@ of the next tier, in both ways of acting and after Holm's correction, see `docs/
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -205,11 +205,14 @@ def _coverage(part: BoardSection) -> str:
 def _rewards(part: BoardSection, method: StatisticsSettings) -> str:
     """Says whose rewards are worth more or less than their policies, with other dynamics."""
     said = {row.result.algorithm: row.said for row in part.rows if row.result.role == "method"}
-    several = len({summary.optimizer for summary in part.section.reward_summaries}) > 1
+    shared = Counter(said.values())
+    names = {key: name if shared[name] == 1 else key for key, name in said.items()}
+    summaries = part.section.reward_summaries
+    several = len({summary.optimizer for summary in summaries}) > 1
     tested = {
-        f"{said[summary.algorithm]}{f', {summary.optimizer.upper()}' * several}": summary
-        for summary in part.section.reward_summaries
-        if summary.algorithm in said and not math.isnan(summary.gain_p)
+        f"{names[summary.algorithm]}{f', {summary.optimizer.upper()}' * several}": summary
+        for summary in summaries
+        if summary.algorithm in names and not math.isnan(summary.gain_p)
     }
     if not tested:
         return ""
