@@ -59,25 +59,15 @@ def check_seeds(
         findings: Receives problems and notes.
         raced: Settings (`RunSpec.setting`) of runs whose seeds follow from a race.
     """
-    groups: dict[tuple[str, str], list[RunSpec]] = defaultdict(list)
-    environments: dict[str, set[str]] = defaultdict(set)
+    suites: dict[str, list[RunSpec]] = defaultdict(list)
     for run in runs:
-        spec = run.run.spec
-        if spec.setting not in raced:
-            groups[spec.suite, spec.budget.name].append(spec)
-            environments[spec.suite].add(spec.environment.id)
-    for (suite, _), specs in sorted(groups.items()):
-        _check_budget(suite, specs, findings)
-    for suite, found in sorted(environments.items()):
-        card = bundled_suite(suite)
-        absent = sorted(card.ordinary.keys() - found) if card else []
-        if absent:
-            where = one_line(suite, 60)
-            findings.note("seeds", where, f"nothing was run on {', '.join(absent)}")
+        if run.run.spec.setting not in raced:
+            suites[run.run.spec.suite].append(run.run.spec)
+    for suite, specs in sorted(suites.items()):
+        _check_suite(suite, specs, findings)
 
 
-def _check_budget(suite: str, specs: Sequence[RunSpec], findings: Findings) -> None:
-    """Checks the runs of a suite with one budget."""
+def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> None:
     where = one_line(suite, 60)
     algorithms = {_Row.of(spec): spec.algo for spec in specs}
     cells = Counter((_Row.of(spec), spec.environment.id, spec.seed) for spec in specs)
@@ -85,20 +75,28 @@ def _check_budget(suite: str, specs: Sequence[RunSpec], findings: Findings) -> N
         if runs > 1:
             what = f"{row} on {one_line(env, 60)}: {runs} runs of seed {seed}"
             findings.fail("seeds", where, what, "publish one of them")
-    everywhere = {spec.environment.id for spec in specs}
-    seeds = {spec.seed for spec in specs}
-    if len(algorithms) * len(everywhere) * len(seeds) > _MOST_RUNS:
+    environments: dict[str, set[str]] = defaultdict(set)
+    seeds: dict[str, set[int]] = defaultdict(set)
+    for spec in specs:
+        environments[spec.budget.name].add(spec.environment.id)
+        seeds[spec.budget.name].add(spec.seed)
+    budgets = [(row.conditions.budget or "", row) for row in algorithms]
+    if sum(len(environments[budget]) * len(seeds[budget]) for budget, _ in budgets) > _MOST_RUNS:
         findings.fail("seeds", where, f"more than {_MOST_RUNS} runs would be required", _FIX)
         return
-    for row, algo in sorted(algorithms.items(), key=str):
-        for env in sorted(everywhere):
-            lacking = sorted(seed for seed in seeds if (row, env, seed) not in cells)
-            if lacking and _applies(suite, algo, env):
+    for budget, row in sorted(budgets, key=lambda pair: str(pair[1])):
+        for env in sorted(environments[budget]):
+            lacking = sorted(seed for seed in seeds[budget] if (row, env, seed) not in cells)
+            if lacking and _applies(suite, algorithms[row], env):
                 named = ", ".join(str(seed) for seed in lacking[:10])
                 more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
                 plural = "s" * (len(lacking) > 1)
                 what = f"{row} on {one_line(env, 60)}: no run of seed{plural} {named}{more}"
                 findings.fail("seeds", where, what, _FIX)
+    card = bundled_suite(suite)
+    absent = sorted(card.ordinary.keys() - set().union(*environments.values())) if card else []
+    if absent:
+        findings.note("seeds", where, f"nothing was run on {', '.join(absent)}")
 
 
 def _applies(suite: str, algo: str, env: str) -> bool:

@@ -347,6 +347,18 @@ def test_seeds_and_environments_are_those_of_a_budget():
     assert f"bc (budget default/4) on {here}: no run of seed 1" in problem
 
 
+def test_the_runs_that_seeds_require_are_bounded_over_all_budgets(monkeypatch):
+    monkeypatch.setattr("imitbench.published.validation._MOST_RUNS", 5)
+    specs = [
+        make_spec(seed=seed, budget=Budget(name=name, unit="batches", amount=10))
+        for name in ("quick", "default") for seed in range(3)
+    ]  # fmt: skip
+    findings = Findings()
+    check_seeds([LocatedRun("line", PublishedRun(spec)) for spec in specs], findings)
+    [problem] = findings.problems
+    assert "more than 5 runs would be required" in str(problem)
+
+
 def test_a_failed_run_on_record_counts_for_its_seed(submission):
     assert json.loads((submission / FAILURES).read_text())["spec"]["seed"] == 1
     assert validate(submission).of_check("seeds") == []
