@@ -31,9 +31,10 @@ test-slurm:  ## on a SLURM cluster of one node, which is started: Debian, as roo
 	$(INSTALL) test
 	$(BIN)/python -m pytest -m slurm
 
+SCREENSHOTS ?= screenshots
 test-browser:  ## HTML reports and the search of the documentation in Chromium, which must be installed
 	$(INSTALL) browser docs
-	IMITBENCH_SCREENSHOTS=screenshots IMITBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser
+	IMITBENCH_SCREENSHOTS=$(SCREENSHOTS) IMITBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser
 
 # Torch has the version of constraints.txt: its old wheels need gigabytes of CUDA libraries.
 LOWEST ?= .venv-lowest

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from support.browser import screenshot_place
+from support.browser import keep_picture
 from support.labelling import FAKE_CLIP, QUESTION, make_fragments, write_small_set
 
 from imitbench.algorithms.preference_comparisons.answer_queue import QueueGatherer, read_answers
@@ -169,21 +169,21 @@ def test_the_last_pair_ends_the_page_and_undo_still_works(opened, server):
     assert len(page.own_answers(server)) == total - 1
 
 
-def test_it_fits_a_phone_in_the_dark_and_answers_to_touch(opened, server, tmp_path):
+def test_it_fits_a_phone_in_the_dark_and_answers_to_touch(opened, server):
     page = opened(width=360, height=740, color_scheme="dark", has_touch=True, is_mobile=True)
     assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     background = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == "rgb(15, 19, 24)"
-    page.page.screenshot(path=screenshot_place(tmp_path) / "label-phone-dark.png")
+    keep_picture(page.page, "label-phone-dark")
     page.page.locator("#choose-right").tap()
     page.await_done(1)
     assert [answer.choice for answer in page.own_answers(server)] == ["right"]
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (360, 640)])
-def test_all_buttons_are_in_the_window(opened, tmp_path, width, height):
+def test_all_buttons_are_in_the_window(opened, width, height):
     page = opened(width=width, height=height, color_scheme="light")
-    page.page.screenshot(path=screenshot_place(tmp_path) / f"label-{width}.png")
+    keep_picture(page.page, f"label-{width}")
     lowest = "Math.max(...[...document.querySelectorAll('button')].map((button) =>"
     assert page.page.evaluate(f"{lowest} button.getBoundingClientRect().bottom))") <= height
     shown = page.page.locator("#left video").bounding_box()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.browser import audit, screenshot_place
+from support.browser import audit, keep_picture
 from support.recording import STEPS, store_of, task_of
 from support.recording_page import Training
 
@@ -225,19 +225,19 @@ def test_the_second_tab_is_told_and_can_take_over(opened):
     first.until("state.steps === 0")
 
 
-def test_it_fits_a_phone_in_the_dark_and_answers_to_touch(opened, tmp_path):
+def test_it_fits_a_phone_in_the_dark_and_answers_to_touch(opened):
     page = opened(width=360, height=740, color_scheme="dark", has_touch=True, is_mobile=True)
     assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     page.page.locator("#picture").tap()
     page.until("state.steps > 3")
-    page.page.screenshot(path=screenshot_place(tmp_path) / "record-phone-dark.png")
+    keep_picture(page.page, "record-phone-dark")
     page.page.locator("#keep").tap()
     page.until("state.kept === 1")
 
 
-def test_all_buttons_are_in_the_window_and_have_names(opened, tmp_path):
+def test_all_buttons_are_in_the_window_and_have_names(opened):
     page = opened(width=1280, height=720, color_scheme="light")
-    page.page.screenshot(path=screenshot_place(tmp_path) / "record-1280.png")
+    keep_picture(page.page, "record-1280")
     lowest = "Math.max(...[...document.querySelectorAll('main button')].map((button) =>"
     assert page.page.evaluate(f"{lowest} button.getBoundingClientRect().bottom))") <= 720
     page.press("?", "byId('help').open")
@@ -268,7 +268,7 @@ def test_a_person_corrects_a_policy(chromium, tmp_path):
     page.point(0.6, 0.6)
     page.until(f"state.steps > {page.state('steps') + 3}")
     assert page.state("acting") == "policy"
-    page.page.screenshot(path=screenshot_place(tmp_path) / "coaching-phone.png")
+    keep_picture(page.page, "coaching-phone")
     assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     assert audit(page.page) == []
     page.page.locator("#switch").tap()

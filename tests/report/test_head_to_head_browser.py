@@ -4,7 +4,7 @@ import shlex
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support.browser import Watched
+from support.browser import Watched, take_picture
 from support.command import call_imitbench
 from support.published import publish
 from support.shown_results import SKILLS, write_results
@@ -188,7 +188,7 @@ def test_the_page_fits_and_is_kept_as_a_picture(opened, tmp_path, width, scheme)
     watched.page.get_by_text("The same as a table").click()
     assert watched.overflow() == 0
     picture = tmp_path / "head-to-head.png"
-    watched.page.screenshot(path=picture, full_page=True)
+    take_picture(watched.page, picture, full_page=True)
     assert picture.stat().st_size > 50_000
 
 

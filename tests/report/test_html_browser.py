@@ -1,7 +1,7 @@
 """The HTML report in a real Chromium."""
 
 import pytest
-from support.browser import Watched
+from support.browser import Watched, take_picture
 from support.pages import ODD, write_report
 from support.shown_results import SKILLS
 
@@ -48,7 +48,7 @@ def test_it_opens_whole_and_is_kept_as_a_picture(opened, tmp_path):
     assert watched.page.locator("h1").inner_text() == "Report"
     drill_into(watched, "Pendulum-v1")
     picture = tmp_path / "report.png"
-    watched.page.screenshot(path=picture, full_page=True)
+    take_picture(watched.page, picture, full_page=True)
     assert picture.stat().st_size > 50_000
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.browser import Watched
+from support.browser import Watched, take_picture
 from support.pages import ODD, SUITE, TABLES, write_board
 
 pytestmark = pytest.mark.browser
@@ -52,7 +52,7 @@ def test_it_opens_whole_and_is_kept_as_a_picture(opened, tmp_path):
     assert watched.page.title() == "classic · Board"
     assert shown_tables(watched) == TABLES
     picture = tmp_path / "leaderboard.png"
-    watched.page.screenshot(path=picture, full_page=True)
+    take_picture(watched.page, picture, full_page=True)
     assert picture.stat().st_size > 50_000
 
 

@@ -1,10 +1,7 @@
 """All kinds of pages in Chromium: widths, themes, paper, keyboard, and an audit with axe-core."""
 
-import os
-from pathlib import Path
-
 import pytest
-from support.browser import Watched, audit
+from support.browser import Watched, audit, keep_picture
 from support.pages import SUITE, TABLES, write_board, write_report
 
 pytestmark = pytest.mark.browser
@@ -44,14 +41,6 @@ def opened(chromium, pages):
         watched.page.close()
 
 
-def keep(watched, name):
-    """Keeps a picture where IMITBENCH_SCREENSHOTS says."""
-    folder = os.environ.get("IMITBENCH_SCREENSHOTS")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        watched.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-
 def cut_off(watched):
     """Returns what sticks out of the window, other than inside an area that scrolls."""
     return watched.page.evaluate(
@@ -72,7 +61,7 @@ def test_nothing_is_cut_at_any_width_in_either_theme(opened, kind):
             watched.page.set_viewport_size({"width": width, "height": 900})
             assert watched.overflow() <= 0, (width, theme)
             assert cut_off(watched) == [], (width, theme)
-            keep(watched, f"{kind}-{width}-{theme}")
+            keep_picture(watched.page, f"{kind}-{width}-{theme}", full_page=True)
 
 
 @pytest.mark.parametrize("kind", ["landing", "suite"])
@@ -227,7 +216,7 @@ def test_paper_has_whole_tables_and_no_controls(opened):
     for hidden in (".theme", "nav", ".filters", "a.link"):
         assert page.locator(hidden).first.is_hidden(), hidden
     assert page.locator("table.board").first.is_visible()
-    keep(watched, "suite-print")
+    keep_picture(watched.page, "suite-print", full_page=True)
 
 
 def test_curves_open_with_the_returns_of_the_references(opened):

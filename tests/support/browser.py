@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PICTURE_TRIES = 5
 
 
 def chromium():
@@ -21,11 +22,23 @@ def chromium():
     pytest.skip(reason)
 
 
-def screenshot_place(otherwise):
-    """Returns the folder that IMITBENCH_SCREENSHOTS names, or another one."""
-    place = Path(os.environ.get("IMITBENCH_SCREENSHOTS") or otherwise)
-    place.mkdir(parents=True, exist_ok=True)
-    return place
+def keep_picture(page, name, **options):
+    """Keeps a picture in the folder that IMITBENCH_SCREENSHOTS names; without it, none is taken."""
+    if folder := os.environ.get("IMITBENCH_SCREENSHOTS"):
+        take_picture(page, Path(folder) / f"{name}.png", **options)
+
+
+def take_picture(page, path, **options):
+    """Writes a picture of a page; on a busy machine, Chromium may need several tries."""
+    from playwright.sync_api import Error
+
+    for tries_left in reversed(range(PICTURE_TRIES)):
+        try:
+            page.screenshot(path=path, **options)  # makes the folder
+            return
+        except Error as error:
+            if not tries_left or "Unable to capture screenshot" not in error.message:
+                raise
 
 
 @contextmanager
