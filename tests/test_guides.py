@@ -1,30 +1,21 @@
 """All code of the guides to the Python API and to `imitbench train` runs, at a smaller size."""
 
-import json
 import re
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from scipy import stats
 from support.command import call_imitbench, run_script
 from support.command_lines import root_command, with_options
-from support.evaluation import short_evaluation, short_training
-from support.plain_sets import write_lerobot
 from typer.testing import CliRunner
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cli.main import app
-from imitbench.data.sources import open_trajectories
-from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.version import __version__
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -119,60 +110,8 @@ def test_the_guide_to_own_demonstrations_leads_to_a_report(tmp_path, monkeypatch
             assert "score 1 of the demonstrations" in done.stdout
 
 
-@pytest.mark.slow
-def test_the_recipe_for_keypoints_of_pusht_fits_the_environment(tmp_path, monkeypatch):
-    """The set is written here, by LeRobot's rules, since it cannot be downloaded."""
-    pytest.importorskip("gym_pusht")
-    monkeypatch.chdir(tmp_path)
-    [(title, program)] = [found[1:] for found in BLOCK.findall(text_of("pusht.md")) if found[1]]
-    Path(title).write_text(program)
-    monkeypatch.syspath_prepend(tmp_path)
-    env = gym.make("keypoints:PushTKeypoints-v0")
-    made = episodes_at_random(env, (12, 20))
-    numbers = np.concatenate([each.obs[:-1] for each in made])
-    write_lerobot(Path("pusht_keypoints"), [replace(each, obs=each.obs[:, :2]) for each in made])
-    [file] = Path("pusht_keypoints/data").rglob("*.parquet")
-    block = pa.array(numbers[:, 2:].tolist(), pa.list_(pa.float32(), 16))
-    pq.write_table(pq.read_table(file).append_column("observation.environment_state", block), file)
-    [commands] = [code for code in blocks("pusht.md", "bash") if "pusht_keypoints" in code]
-    for line in commands.replace("\\\n", " ").splitlines():
-        words = shlex.split(line)
-        if words[0] in ("hf", "export"):
-            continue
-        done = CliRunner().invoke(app, words[1:], standalone_mode=False)
-        assert done.exception is None, (line, done.exception)
-    converted = open_trajectories(Path("keypoints_demos")).read()
-    np.testing.assert_allclose(np.concatenate([each.obs[:-1] for each in converted]), numbers)
-    card = Path("my_keypoints/suite.yaml")
-    [line] = re.findall(r"`(success: .*?)`", text_of("pusht.md"))
-    card.write_text(card.read_text().replace("    horizon:", f"    {line}\n    horizon:"))
-    words = shlex.split("run --algo bc --suite ./my_keypoints --seeds 1 --executor inline --json")
-    with short_evaluation(), short_training(batches=5):
-        done = CliRunner().invoke(app, words, standalone_mode=False)
-    assert done.exception is None, done.exception
-    [score] = json.loads(done.stdout)["scores"]
-    assert score["success_rate"] == 0.0
-
-
 def text_of(page):
     return (DOCS / page).read_text()
-
-
-def episodes_at_random(env, lengths):
-    """The beginnings of episodes with random actions."""
-    env.action_space.seed(0)
-    made = []
-    for seed, length in enumerate(lengths):
-        obs, acts, rewards = [env.reset(seed=seed)[0]], [], []
-        for _ in range(length):
-            acts.append(env.action_space.sample())
-            seen, reward, *_ = env.step(acts[-1])
-            obs.append(seen)
-            rewards.append(reward)
-        made.append(
-            TrajectoryWithRew(np.array(obs), np.array(acts), None, True, np.array(rewards, float))
-        )
-    return made
 
 
 # Smaller runs of pages that `read` carries out.

@@ -13,6 +13,7 @@ import numpy as np
 
 from imitbench.bench.hidden_parts import hide_actions
 from imitbench.cards.catalog import read_card_of_suite, suite_directory
+from imitbench.cards.demonstrations import Conversion, HubDemos
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import find_policy
@@ -58,6 +59,7 @@ class ArtifactLocation:
         suite: Name of the suite, for messages.
         home: Bundled suite in whose folder it is, in place of `root`.
         package: Data of an installed package that it is, in place of files.
+        conversion: How a set of LeRobot on the hub is converted.
     """
 
     root: Path
@@ -68,21 +70,27 @@ class ArtifactLocation:
     suite: str = ""
     home: str | None = None
     package: str | None = None
+    conversion: Conversion | None = None
 
     @classmethod
     def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> ArtifactLocation:
         """Returns the location of an artifact of a run's specification."""
         return cls(
-            root, part, spec.source, spec.repo, spec.revision, suite, spec.home, spec.package
-        )
+            root, part, spec.source, spec.repo, spec.revision, suite, spec.home, spec.package,
+            spec.conversion,
+        )  # fmt: skip
 
     @property
     def folder(self) -> Path:
         """Folder of its files; it may not exist."""
         if self.package is not None:
             return copy_of_package_data(self.package)
+        if self.source == HUB and self.conversion is not None and self.fetched.is_dir():
+            from imitbench.data.lerobot_conversions import converted_copy
+
+            return converted_copy(self.fetched, self.conversion)
         if self.source == HUB:
-            return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
+            return self.fetched
         if self.source.startswith(MINARI) and self.part == "demos":
             return self.root
         if self.source == MINARI_SETS and self.part == "demos":
@@ -91,6 +99,11 @@ class ArtifactLocation:
             return self.root / str(self.revision)
         root = self.root if self.home is None else suite_directory(self.home)
         return root / self.part / self.repo
+
+    @property
+    def fetched(self) -> Path:
+        """Folder of the repository in the hub's cache; it may not exist."""
+        return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
 
     def files(self) -> list[Path]:
         """Returns the files that are read.
@@ -245,7 +258,10 @@ def locate_artifact(
                 f"suite {suite}: {hub.repo}: its commit is not known; run "
                 f"`imitbench suites pin {suite}`"
             )
-        return ArtifactLocation(root, part, source, hub.repo, hub.revision, suite)
+        conversion = hub.conversion if isinstance(hub, HubDemos) else None
+        return ArtifactLocation(
+            root, part, source, hub.repo, hub.revision, suite, conversion=conversion
+        )
     if source.startswith(MINARI) and part == "demos":
         return ArtifactLocation(root, part, source, source.removeprefix(MINARI), suite=suite)
     if source == MINARI_SETS and part == "demos":
@@ -335,6 +351,7 @@ def pin_demos(
         digest=digest_of(location),
         home=location.home,
         package=location.package,
+        conversion=location.conversion,
         available=available,
         count=count or available,
         every=every,
@@ -500,6 +517,11 @@ def digest_of(location: ArtifactLocation) -> str:
     if location.source == COLLECTED:  # nor of these files, but they must be there
         location.files()
         return str(location.revision)
+    if location.conversion is not None:
+        from imitbench.data.lerobot_conversions import digest_of_conversion
+
+        location.files()
+        return digest_of_conversion(location.fetched, location.conversion)
     return digest_files(location.folder, location.files())
 
 

@@ -61,6 +61,11 @@ PackageData = Annotated[str, Field(pattern=r"^(lasa:\w+|pusht:images)$")]
 `pusht:images`, the demonstrations of suite `pusht` as its simulator draws them."""
 
 
+Conversion = Literal["pusht_keypoints"]
+"""How frames of LeRobot become demonstrations of an environment: `pusht_keypoints` turns points of
+PushT's block into its position and angle."""
+
+
 class HubSource(Card):
     """A repository on a Hugging Face hub.
 
@@ -72,6 +77,17 @@ class HubSource(Card):
 
     repo: str = Field(pattern=r"^[\w-][\w.-]*/[\w-][\w.-]*$")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+
+
+class HubDemos(HubSource):
+    """Demonstrations on a Hugging Face hub.
+
+    Attributes:
+        conversion: For a set of LeRobot whose recordings are not what the environment shows: how
+            they are converted; `null` for a set that this package wrote.
+    """
+
+    conversion: Conversion | None = None
 
 
 class DemoSet(Card):
@@ -94,7 +110,7 @@ class DemoSet(Card):
     deterministic: bool = False
     home: str | None = None
     package: PackageData | None = None
-    hub: HubSource | None = None
+    hub: HubDemos | None = None
 
 
 class PolicySet(Card):

@@ -133,7 +133,7 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
     from imitbench.hub.suite_sources import suite_sources
 
     known = {
-        source.hub.repo: source.hub.revision
+        source.hub.repo: source
         for name in suite_names()
         for source in suite_sources(load_suite(name).environments, [kind])
     }
@@ -142,7 +142,16 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -
         if not full:
             raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
         [repo] = full[:1]
-    return pull(kind, repo, revision=revision or known.get(repo), notify=notify)
+    if repo not in known:
+        return pull(kind, repo, revision=revision, notify=notify)
+    listed = known[repo]
+    return pull(
+        kind,
+        repo,
+        revision=revision or listed.hub.revision,
+        conversion=listed.conversion,
+        notify=notify,
+    )
 
 
 def prefetch(

@@ -40,6 +40,28 @@ def is_lerobot(names: Sequence[str]) -> bool:
     return {_EPISODE, _ACTION} <= set(names)
 
 
+def lerobot_files(folder: Path) -> list[Path]:
+    """Returns the Parquet files of a folder of LeRobot, in the order of their numbers.
+
+    Raises:
+        InputError: There are none, or a link leads out of the folder.
+    """
+    files = sorted(
+        (folder / "data").rglob("*.parquet"),
+        key=lambda file: natural(file.relative_to(folder).as_posix()),
+    )
+    for file in files:
+        require_ordinary(file, inside=folder)
+    if not files:
+        videos = any((folder / "videos").rglob("*.mp4"))
+        raise InputError(
+            f"{folder}: has videos only, which are not read: fetch its data/**/*.parquet, too"
+            if videos
+            else f"{folder}: no file data/**/*.parquet in it: write or fetch it again"
+        )
+    return files
+
+
 class LeRobotSource(EpisodeSource):
     """A folder of LeRobot, or one of its Parquet files.
 
@@ -59,22 +81,7 @@ class LeRobotSource(EpisodeSource):
 
     def __init__(self, path: Path, obs: Sequence[str] = ()) -> None:
         self.where = str(path)
-        if path.is_file():
-            self._files = [path]
-        else:
-            self._files = sorted(
-                (path / "data").rglob("*.parquet"),
-                key=lambda file: natural(file.relative_to(path).as_posix()),
-            )
-            for file in self._files:
-                require_ordinary(file, inside=path)
-        if not self._files:
-            videos = any((path / "videos").rglob("*.mp4"))
-            raise InputError(
-                f"{path}: has videos only, which are not read: fetch its data/**/*.parquet, too"
-                if videos
-                else f"{path}: no file data/**/*.parquet in it: write or fetch it again"
-            )
+        self._files = [path] if path.is_file() else lerobot_files(path)
         with opened_parquet(self._files[0]) as parquet:
             schema = parquet.schema_arrow
             if not is_lerobot(schema.names):

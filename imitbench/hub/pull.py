@@ -7,6 +7,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from imitbench.cards.demonstrations import Conversion
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock, LockedItem
 from imitbench.hub.repo_card import CARD_FILE
@@ -20,18 +21,22 @@ from imitbench.util.hub_errors import Notify
 
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 
-
 LEROBOT_FILE = "meta/info.json"
 """File by which data sets of LeRobot are told from ours."""
 
+_LEROBOT_FILES = ("data/*.parquet", CARD_FILE, LEROBOT_FILE)  # in subfolders, too
 
-def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
+
+def files_to_fetch(kind: RepoKind, repo: str, conversion: Conversion | None = None) -> list[str]:
     """Returns patterns of the files to fetch, without videos and training logs.
 
     Args:
         kind: `model` for an expert, `dataset` for demonstrations.
         repo: Name of the repository, `owner/name`.
+        conversion: How a set of LeRobot will be converted.
     """
+    if conversion is not None:
+        return list(_LEROBOT_FILES)
     if kind == "dataset":
         return ["data/train-*.parquet", CARD_FILE, LEROBOT_FILE]
     return [*policy_file_names(repo), SETTINGS_FILE, *_FURTHER_FILES]
@@ -41,7 +46,7 @@ class PulledArtifact(LockedItem):
     """An expert or demonstrations in the cache.
 
     Attributes:
-        folder: Folder of its files in the cache; must not be changed.
+        folder: Folder of its files in the cache, or of the converted copy; must not be changed.
     """
 
     folder: Path
@@ -61,6 +66,7 @@ def pull(
     repo: str,
     *,
     revision: str | None = None,
+    conversion: Conversion | None = None,
     lock: HubLock | None = None,
     notify: Notify = hub_client.silent,
 ) -> PulledArtifact:
@@ -70,6 +76,8 @@ def pull(
         kind: `model` for an expert, `dataset` for demonstrations.
         repo: Name of the repository, `owner/name`.
         revision: Branch, tag or commit; when `None`, that of the lock or the latest.
+        conversion: How demonstrations of LeRobot become those of an environment; `None` for a
+            repository in the layout of this package.
         lock: Earlier fetches, whose content must not have changed.
         notify: Called with messages about downloads and pauses.
 
@@ -81,13 +89,17 @@ def pull(
     if locked is not None and revision is None:
         revision = locked.revision
     fetched = hub_client.fetch(
-        repo, files=files_to_fetch(kind, repo), kind=kind, revision=revision, notify=notify
+        repo,
+        files=files_to_fetch(kind, repo, conversion),
+        kind=kind,
+        revision=revision,
+        notify=notify,
     )
     try:
-        files = content_files(kind, fetched.folder, repo)
+        files, digest = _content(kind, fetched.folder, repo, conversion)
     except InputError as error:
         where = f"{hub_client.repo_path(kind, repo)} at {fetched.commit[:12]}"
-        if kind == "dataset" and (fetched.folder / LEROBOT_FILE).is_file():
+        if kind == "dataset" and conversion is None and (fetched.folder / LEROBOT_FILE).is_file():
             raise InputError(
                 f"{where}: a set of LeRobot, whose recordings may not be what the environment "
                 f"shows; fetch it by `hf download {repo} --repo-type dataset --local-dir FOLDER`, "
@@ -100,12 +112,29 @@ def pull(
         repo=repo,
         revision=fetched.commit,
         folder=fetched.folder,
-        digest=digest_files(fetched.folder, files),
+        digest=digest,
         size=content_bytes(files),
     )
     if locked is not None and locked.revision == pulled.revision:
         _check_against(locked, pulled)
-    return pulled
+    if conversion is None:
+        return pulled
+    from imitbench.data.lerobot_conversions import converted_copy
+
+    return pulled.model_copy(update={"folder": converted_copy(fetched.folder, conversion)})
+
+
+def _content(
+    kind: RepoKind, folder: Path, repo: str, conversion: Conversion | None
+) -> tuple[list[Path], str]:
+    """Returns the files of a repository that are read, and their digest in records of runs."""
+    if conversion is None:
+        files = content_files(kind, folder, repo)
+        return files, digest_files(folder, files)
+    from imitbench.data.lerobot_conversions import digest_of_conversion
+    from imitbench.data.lerobot_source import lerobot_files
+
+    return lerobot_files(folder), digest_of_conversion(folder, conversion)
 
 
 def copy_out(pulled: PulledArtifact, parent: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.cards.catalog import rewrite_suite_card
-from imitbench.cards.demonstrations import HubSource
+from imitbench.cards.demonstrations import Conversion, HubDemos, HubSource
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock
@@ -34,6 +34,11 @@ class SuiteSource:
     env_id: str
     kind: RepoKind
     hub: HubSource
+
+    @property
+    def conversion(self) -> Conversion | None:
+        """How its demonstrations are converted; `None` if they are not."""
+        return self.hub.conversion if isinstance(self.hub, HubDemos) else None
 
 
 def suite_sources(
@@ -73,7 +78,12 @@ def pull_sources(
     for source in sources:
         try:
             found = pull(
-                source.kind, source.hub.repo, revision=source.hub.revision, lock=lock, notify=notify
+                source.kind,
+                source.hub.repo,
+                revision=source.hub.revision,
+                conversion=source.conversion,
+                lock=lock,
+                notify=notify,
             )
         except UnreachableError as error:
             raise InputError(

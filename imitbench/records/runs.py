@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
-from imitbench.cards.demonstrations import SET_NAME, PackageData, Regime
+from imitbench.cards.demonstrations import SET_NAME, Conversion, PackageData, Regime
 from imitbench.cards.suite import ScoreOne
 from imitbench.records.environments import POSITIONS_KEYS as POSITIONS_KEYS
 from imitbench.records.environments import AbbreviatedRecord as AbbreviatedRecord
@@ -58,9 +58,10 @@ class ArtifactSpec(AbbreviatedRecord):
             only then.
         package: Data of an installed package that they are, in place of files; serialized only
             then.
+        conversion: How a set of LeRobot on the hub was converted; serialized only then.
     """
 
-    optional: ClassVar[tuple[str, ...]] = ("home", "package")
+    optional: ClassVar[tuple[str, ...]] = ("home", "package", "conversion")
 
     source: str
     repo: str
@@ -68,6 +69,7 @@ class ArtifactSpec(AbbreviatedRecord):
     digest: str
     home: str | None = None
     package: PackageData | None = None
+    conversion: Conversion | None = None
 
 
 class SupplementSpec(ArtifactSpec):
@@ -98,7 +100,7 @@ class DemoSpec(ArtifactSpec):
         supplement: Sets of a mixture by increasing name, offered besides the demonstrations.
     """
 
-    optional = ("home", "package", "every", "actions", "supplement")
+    optional = (*ArtifactSpec.optional, "every", "actions", "supplement")
 
     available: Size
     count: Size

@@ -5,8 +5,10 @@ import shutil
 import numpy as np
 import pytest
 from support.plain_sets import write_lerobot
+from support.pusht import KEYPOINTS_REPO, write_keypoints
 
 from imitbench.cards.catalog import suite_directory
+from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock
@@ -101,3 +103,38 @@ def test_a_set_of_lerobot_is_refused_with_the_way_to_convert_it(hub, client, tmp
     hub.add_folder("dataset", "lerobot/pusht", tmp_path / "pusht")
     with pytest.raises(InputError, match=r"a set of LeRobot, .*hf download lerobot/pusht --repo-"):
         pull("dataset", "lerobot/pusht")
+
+
+@pytest.fixture
+def keypoints(hub, tmp_path, monkeypatch):
+    """The hub with a set of LeRobot that suite `pusht` names; returns its demonstrations."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own-cache"))
+    made = write_keypoints(tmp_path / "set")
+    hub.add_folder("dataset", KEYPOINTS_REPO, tmp_path / "set")
+    return made
+
+
+def test_a_set_of_lerobot_on_a_card_is_pulled_in_our_layout(keypoints, tmp_path):
+    with pytest.raises(InputError, match="a set of LeRobot"):  # leaves a part of it in the cache
+        pull("dataset", KEYPOINTS_REPO)
+    pulled = pull("dataset", KEYPOINTS_REPO, conversion="pusht_keypoints")
+    for folder in (pulled.folder, copy_out(pulled, tmp_path / "to")):
+        copied = read_demonstrations(folder)
+        assert [len(each) for each in copied] == [len(each) for each in keypoints]
+        np.testing.assert_allclose(copied[0].obs[:-1], keypoints[0].obs[:-1], atol=1e-3)
+
+
+def test_a_lock_detects_a_changed_set_of_lerobot(keypoints):
+    old = pull("dataset", KEYPOINTS_REPO, conversion="pusht_keypoints")
+    lock = HubLock().with_items([old.as_locked()])
+    assert pull("dataset", KEYPOINTS_REPO, conversion="pusht_keypoints", lock=lock) == old
+    wrong = HubLock().with_items([old.as_locked().model_copy(update={"digest": "0" * 64})])
+    with pytest.raises(InputError, match="differs from the lock"):
+        pull("dataset", KEYPOINTS_REPO, conversion="pusht_keypoints", lock=wrong)
+
+
+def test_a_repository_without_frames_is_no_set_of_lerobot(hub):
+    hub.add("dataset", KEYPOINTS_REPO, {"README.md": b""})
+    with pytest.raises(InputError, match="not a repository of demonstrations") as caught:
+        pull("dataset", KEYPOINTS_REPO, conversion="pusht_keypoints")
+    assert "\n" not in str(caught.value)

@@ -6,6 +6,7 @@ import pytest
 from support.hub import serve_hub
 from support.observer import Recorder
 from support.plans import make_plan
+from support.pusht import KEYPOINTS_REPO, write_keypoints
 
 from imitbench.bench.spec import reference_scores
 from imitbench.bench.sweep import run_sweeps
@@ -83,6 +84,54 @@ def test_experts_of_others_reach_their_published_returns(shared_dir, tmp_path):
     assert returns["expert", "seals/CartPole-v0"] == 500
     assert returns["bc", "seals/CartPole-v0"] > 490
     assert returns["expert", "Pendulum-v1"] == pytest.approx(-190, abs=30)
+
+
+@pytest.fixture
+def keypoints(hub, tmp_path):
+    """Puts a set of LeRobot on the hub, by the rules of its format."""
+    write_keypoints(tmp_path / "set")
+    hub.add_folder("dataset", KEYPOINTS_REPO, tmp_path / "set")
+
+
+@pytest.mark.slow
+def test_methods_learn_from_a_set_of_lerobot(imitbench, keypoints, hub, tmp_path):
+    pytest.importorskip("gym_pusht")
+
+    def learned(out, **variables):
+        return numbers(
+            imitbench(
+                "run", "--algo", "bc", "--suite", "pusht", "--source", "hub", "--seeds", 1,
+                "--n-demos", 3, "--budget", "quick/100", "--out", out, "--json", **variables,
+            )
+        )  # fmt: skip
+
+    first = learned("first")
+    [spec] = [json.loads(path.read_text()) for path in tmp_path.glob("first/**/spec.json")]
+    commit = hub.resolve("dataset", KEYPOINTS_REPO, "main")
+    stated = {name: spec["demos"][name] for name in ("source", "repo", "revision", "conversion")}
+    assert stated == {
+        "source": "hub",
+        "repo": KEYPOINTS_REPO,
+        "revision": commit,
+        "conversion": "pusht_keypoints",
+    }
+    assert (spec["demos"]["count"], spec["demos"]["available"]) == (3, 6)
+    assert imitbench("prefetch", "--suite", "pusht").code == 0
+    hub.stop()
+    assert learned("second", HF_HUB_OFFLINE="1") == first
+
+
+def test_demonstrations_of_lerobot_can_be_copied_and_named(imitbench, keypoints):
+    pytest.importorskip("gym_pusht")
+    pulled = imitbench("demos", "pull", "--suite", "pusht", "--to", "pulled/demos")
+    assert pulled.code == 0, pulled.err
+    planned = imitbench(
+        "run", "--algo", "bc", "--suite", "pusht", "--source", "path:pulled", "--seeds", 1,
+        "--dry-run", "--json",
+    )  # fmt: skip
+    assert planned.code == 0, planned.err
+    [cell] = json.loads(planned.out)["cells"]
+    assert cell["runs"] == 1
 
 
 @pytest.fixture

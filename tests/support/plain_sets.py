@@ -77,19 +77,27 @@ def write_robomimic(path, trajectories, *, next_obs=True, sensors=("arm", "gripp
                 demo[f"{part}/camera"] = np.zeros((len(t), 4, 4, 3), np.uint8)
 
 
-def write_lerobot(folder, trajectories, *, files=1):
-    """Frames as LeRobot stores them; `files` files with consecutive episodes."""
+WHOLE_STATE = {"observation.state": slice(None)}
+
+
+def write_lerobot(folder, trajectories, *, files=1, recordings=WHOLE_STATE, number="float64"):
+    """Frames as LeRobot stores them; `files` files with consecutive episodes.
+
+    `recordings` names the recordings, with the numbers of the observation that each has.
+    """
     (folder / "meta").mkdir(parents=True)
     (folder / "meta" / "info.json").write_text(json.dumps({"codebase_version": "v3.0", "fps": 10}))
     for place, part in enumerate(np.array_split(np.arange(len(trajectories)), files)):
         chosen = [trajectories[number] for number in part]
         lengths = [len(t) for t in chosen]
+        numbers = np.concatenate([t.obs[:-1] for t in chosen])
         table = pa.table(
             {
-                "observation.state": pa.array(
-                    [row.tolist() for t in chosen for row in t.obs[:-1]],
-                    pa.list_(pa.float64(), trajectories[0].obs.shape[1]),
-                ),
+                **{
+                    name: pa.array(list(part), pa.list_(pa.type_for_alias(number), part.shape[1]))
+                    for name, columns in recordings.items()
+                    for part in [numbers[:, columns]]
+                },
                 "observation.images.top": pa.array(["x.png"] * sum(lengths)),
                 "action": pa.array([np.atleast_1d(a).tolist() for t in chosen for a in t.acts]),
                 "next.reward": np.concatenate([t.rews for t in chosen]),
