@@ -87,14 +87,15 @@ def remove_orphans(out: Path) -> None:
 
 
 def group_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:
-    """Groups consecutive runs of the same cell.
+    """Groups consecutive runs of the same cell, which optimize the same learned reward, if any.
 
     Args:
-        runs: Runs, sorted so that those of a cell are consecutive.
+        runs: Runs, sorted so that those of a cell, and in it those of a reward, are consecutive.
         size: Largest number of runs in a group; runs that are trained in packs are in groups of
             that size instead.
     """
-    for _, cell in groupby(runs, key=lambda run: (run.algo_label, run.environment.id)):
+    # A reward that cannot be read fails its pack, which must not have the runs of another reward.
+    for _, cell in groupby(runs, key=lambda run: (run.algo_label, run.environment.id, run.reward)):
         left = list(cell)
         while left:
             count = left[0].pack or size

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from imitbench.bench.environments import make_environment
 from imitbench.bench.frozen_reward import pin_reward, reward_of_run
+from imitbench.bench.job import group_runs
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.off_policy import TrueRewardLearner
 from imitbench.cards.catalog import load_algorithm
@@ -174,6 +175,16 @@ def test_sac_is_for_continuous_actions_and_seeds_are_its_own(suite, learned):
     assert learned.read_spec().seed not in {run.seed for run in runs}
     assert {run.budget.name for run in runs} == {"quick"}
     assert len(found) == 1
+
+
+def test_a_pack_has_policies_of_one_reward(tmp_path, suite):
+    """Whatever the number of policies on the true reward."""
+    runs = [write_run(tmp_path / "out", suite, seed) for seed in (0, 1)]
+    protocol = OptimizationProtocol(policies=3, true_policies=4)
+    [plan], _ = plan_optimizations(runs, protocol, suite=str(suite))
+    packs = [{(run.environment.id, run.reward) for run in pack} for pack in group_runs(plan, 1)]
+    assert all(len(pack) == 1 for pack in packs)
+    assert len(packs) == 2 * (2 + 2)  # the true reward has a pack of three and one of one
 
 
 def test_an_environment_that_the_suite_lacks_is_an_error(learned):
