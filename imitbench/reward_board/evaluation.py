@@ -18,6 +18,7 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.frozen_reward import frozen
 from imitbench.bench.learners.reward_agreement import held_out_trajectories, rewards_by_episode
 from imitbench.bench.seeding import derive_seed
+from imitbench.cards.wrappers import RandomStart
 from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.tabular import TabularModel
@@ -200,6 +201,9 @@ def _distances(
     env = make_environment(spec.environment)
     equations, table = equations_of(env), _small_table(env)
     env.close()
+    # Both are of the task itself: of the observations that it makes, and the actions that it gets.
+    if any(not isinstance(wrapper, RandomStart) for wrapper in spec.environment.active_wrappers):
+        equations = table = None
     if table is not None:
         exact = tabular_distances(net.predict, table, protocol.discount)
         return _distance_scores(exact)
