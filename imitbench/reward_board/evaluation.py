@@ -187,8 +187,7 @@ def _agreement(
     shortest = min(len(learned) for episodes in parts.values() for learned, _ in episodes)
     length = min(protocol.fragment_length, max(1, shortest // 2))
     found = agreement(parts, length, derive_seed(spec.seed, "reward board, pairs"))
-    scores = [RewardScore.model_validate(vars(estimate)) for estimate in found]
-    return scores, undefined_measures(parts, found)
+    return _as_scores(found, undefined_measures(parts, found))
 
 
 def _distances(
@@ -205,8 +204,7 @@ def _distances(
     if any(not isinstance(wrapper, RandomStart) for wrapper in spec.environment.active_wrappers):
         equations = table = None
     if table is not None:
-        exact = tabular_distances(net.predict, table, protocol.discount)
-        return _distance_scores(exact)
+        return _as_scores(*tabular_distances(net.predict, table, protocol.discount))
     if equations is None:
         why = _CLOSED_FORM.format(env=spec.environment.id)
         return [], {"epic": why, "dard": why}
@@ -217,7 +215,7 @@ def _distances(
     steps = Steps(
         assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
     )
-    found = distances(
+    found, without = distances(
         net.predict,
         equations.reward_fn,
         equations.move,
@@ -227,7 +225,7 @@ def _distances(
         samples=protocol.samples,
         seed=derive_seed(spec.seed, "reward board, distances"),
     )
-    return _distance_scores(found)
+    return _as_scores(found, without)
 
 
 def _evenly(episodes: Sequence[TrajectoryWithRew], number: int) -> list[TrajectoryWithRew]:
@@ -244,9 +242,7 @@ def _small_table(env: gym.Env[Any, Any]) -> TabularModel | None:
     return model if model.transitions.size <= _MOST_TRANSITIONS else None
 
 
-def _distance_scores(found: Sequence[Estimate]) -> tuple[list[RewardScore], dict[str, str]]:
-    """Returns distances, and why others are undefined."""
-    known = {estimate.measure for estimate in found}
-    constant = "a reward is constant in the compared steps, or becomes so without its shaping"
-    without = {name: constant for name in ("epic", "dard") if name not in known}
+def _as_scores(
+    found: Sequence[Estimate], without: dict[str, str]
+) -> tuple[list[RewardScore], dict[str, str]]:
     return [RewardScore.model_validate(vars(estimate)) for estimate in found], without

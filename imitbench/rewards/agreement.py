@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from imitbench.data.tabular import TabularModel
 from imitbench.rewards.distances import (
+    ConstantRewardError,
     Steps,
     canonical_distance,
     canonical_rewards,
@@ -107,7 +107,7 @@ def agreement(
 def undefined_measures(
     behaviors: Mapping[str, Sequence[Part]], found: Sequence[Estimate]
 ) -> dict[str, str]:
-    """Returns the correlations that `agreement` omits for all behaviors together, with reasons.
+    """Returns the measures that `agreement` omits for all behaviors together, with reasons.
 
     Args:
         behaviors: As for `agreement`.
@@ -116,10 +116,16 @@ def undefined_measures(
     known = {estimate.measure for estimate in found if estimate.behavior == ALL}
     rewards = zip(*(part for episodes in behaviors.values() for part in episodes), strict=True)
     constant = [np.ptp(np.concatenate(side)) == 0 for side in rewards]
-    why = "returns of whole episodes do not differ"
+    whole, part = (
+        "returns of whole episodes do not differ",
+        "true returns of fragments do not differ",
+    )
     if any(constant):
-        why = f"the {'learned' if constant[0] else 'true'} reward is the same in every step"
-    return {name: why for name in _CORRELATIONS.values() if name not in known}
+        whole = f"the {'learned' if constant[0] else 'true'} reward is the same in every step"
+    if constant[1]:
+        part = "the true reward is the same in every step"
+    reasons = dict.fromkeys(_CORRELATIONS.values(), whole) | {"pair_accuracy": part}
+    return {name: why for name, why in reasons.items() if name not in known}
 
 
 def correlation(parts: Sequence[Part], *, ranks: bool = True) -> tuple[float, float, float] | None:
@@ -230,7 +236,7 @@ def distances(
     discount: float,
     samples: int,
     seed: int,
-) -> list[Estimate]:
+) -> tuple[list[Estimate], dict[str, str]]:
     """EPIC and DARD distance of a reward from the true one.
 
     Args:
@@ -241,11 +247,11 @@ def distances(
         episode: Number of the episode of each transition.
         discount: Discount factor of the shaping that is removed.
         samples: Number of transitions that are compared, and of states and actions over which the
-            means of canonical forms are taken.
+            means of EPIC's canonical form are taken; those of DARD's are over its square root.
         seed: Seed of these draws.
 
     Returns:
-        Both distances; one that is undefined, because a reward is constant, is omitted.
+        Both distances, as far as they are defined; and why one is not, by its measure.
     """
     rng = np.random.default_rng(seed)
     at = rng.choice(len(steps), size=min(samples, len(steps)), replace=False)
@@ -255,17 +261,21 @@ def distances(
     few = actions[: max(1, round(samples**0.5))]
     both = reward_fn, truth
     plain = [step_rewards(fn, compared) for fn in both]
-    epic = [canonical_rewards(fn, compared, states, actions, discount) for fn in both]
-    dard = [dard_rewards(fn, compared, move, actions=few, discount=discount) for fn in both]
+    with np.errstate(invalid="ignore"):  # rewards that are not finite are told below
+        epic = [canonical_rewards(fn, compared, states, actions, discount) for fn in both]
+        dard = [dard_rewards(fn, compared, move, actions=few, discount=discount) for fn in both]
     numbers = np.unique(episode[at], return_inverse=True)[1]
-    found = [
-        _distance("epic", (epic[0], epic[1]), (plain[0], plain[1]), numbers),
-        _distance("dard", (dard[0], dard[1]), (plain[0], plain[1]), numbers),
-    ]
-    return [distance for distance in found if distance is not None]
+    return _defined(
+        {
+            "epic": lambda: _distance("epic", (epic[0], epic[1]), (plain[0], plain[1]), numbers),
+            "dard": lambda: _distance("dard", (dard[0], dard[1]), (plain[0], plain[1]), numbers),
+        }
+    )
 
 
-def tabular_distances(reward_fn: RewardFn, model: TabularModel, discount: float) -> list[Estimate]:
+def tabular_distances(
+    reward_fn: RewardFn, model: TabularModel, discount: float
+) -> tuple[list[Estimate], dict[str, str]]:
     """Exact EPIC and DARD distance of a reward from the true one of a tabular environment.
 
     The transitions that are compared are, for EPIC, those of independent states and actions, all
@@ -277,8 +287,7 @@ def tabular_distances(reward_fn: RewardFn, model: TabularModel, discount: float)
         discount: Discount factor of the shaping that is removed.
 
     Returns:
-        Both distances, whose intervals are points; one that is undefined, because a reward is
-        constant, is omitted.
+        As `distances`; the intervals are points.
     """
     shape = model.states, model.actions, model.states
     state, action, following = (grid.ravel() for grid in np.indices(shape))
@@ -286,18 +295,34 @@ def tabular_distances(reward_fn: RewardFn, model: TabularModel, discount: float)
     none = np.zeros(state.size, dtype=bool)
     learned = np.asarray(reward_fn(known[state], action, known[following], none), np.float64)
     both = learned.reshape(shape), model.rewards
-    measures: dict[Measure, Callable[[], float]] = {
-        "epic": partial(epic_tabular, *both, discount),
-        "dard": partial(dard_tabular, *both, discount, model.transitions),
-    }
-    found = []
-    for measure, compute in measures.items():
+
+    def exact(measure: Measure, value: float) -> Estimate:
+        return Estimate(measure, ALL, value, value, value)
+
+    return _defined(
+        {
+            "epic": lambda: exact("epic", epic_tabular(*both, discount)),
+            "dard": lambda: exact("dard", dard_tabular(*both, discount, model.transitions)),
+        }
+    )
+
+
+def _defined(
+    measures: Mapping[str, Callable[[], Estimate]],
+) -> tuple[list[Estimate], dict[str, str]]:
+    """Returns what can be computed of a learned and the true reward, and why the rest cannot."""
+    found, without = [], {}
+    for name, compute in measures.items():
         try:
-            value = compute()
-        except ValueError:  # a reward is constant
-            continue
-        found.append(Estimate(measure, ALL, value, value, value))
-    return found
+            found.append(compute())
+        except ConstantRewardError as error:
+            without[name] = (
+                f"the {('learned', 'true')[error.side]} reward is constant in the compared steps, "
+                "or becomes so without its shaping"
+            )
+        except ValueError:
+            without[name] = "the learned reward is not finite for some pairs of states"
+    return found, without
 
 
 def _distance(
@@ -305,11 +330,14 @@ def _distance(
     forms: tuple[Floats, Floats],
     before: tuple[Floats, Floats],
     episode: npt.NDArray[np.int64],
-) -> Estimate | None:
-    """Returns a distance of canonical rewards with its interval; `None` if one side is constant.
+) -> Estimate:
+    """Returns a distance of canonical rewards with its interval.
 
     Sparse rewards are constant in some of the drawn sets of episodes; these have no say in the
     interval.
+
+    Raises:
+        ValueError: See `canonical_distance`.
     """
     parts = int(episode.max()) + 1
 
@@ -317,13 +345,10 @@ def _distance(
         times = np.bincount(drawn, minlength=parts)
         try:
             return canonical_distance(forms, times[episode], before)
-        except ValueError:
+        except ConstantRewardError:
             return float("nan")
 
-    try:
-        value = canonical_distance(forms, before=before)
-    except ValueError:
-        return None
+    value = canonical_distance(forms, before=before)
     low, high = _interval(of, parts)
     return Estimate(measure, ALL, value, float(low), float(high))
 

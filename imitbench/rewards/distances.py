@@ -52,6 +52,18 @@ class Steps:
         return len(self.acts)
 
 
+class ConstantRewardError(ValueError):
+    """A reward has no spread, so that it has no distance from another one.
+
+    Attributes:
+        side: Which of both rewards: 0 or 1.
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__("a reward is constant, or becomes so without its shaping: no distance")
+        self.side = side
+
+
 def pearson_distance(one: Array, other: Array, weights: Array | None = None) -> float:
     """Distance by Pearson's correlation.
 
@@ -87,7 +99,7 @@ def canonical_distance(
         A number in [0, 1].
 
     Raises:
-        ValueError: See `pearson_distance`.
+        ValueError: See `pearson_distance`; a `ConstantRewardError` if one side is constant.
     """
     x, y = (np.asarray(side, np.float64) for side in sides)
     w = np.ones(x.shape) if weights is None else np.asarray(weights, np.float64)
@@ -96,21 +108,21 @@ def canonical_distance(
     counted = w > 0
     w = w[counted] / w[counted].sum()
     x, y = (
-        _standardized(side[counted], w, float(np.abs(given).max(initial=0.0)))
-        for side, given in zip((x, y), before or (x, y), strict=True)
+        _standardized(values[counted], w, float(np.abs(given).max(initial=0.0)), side)
+        for side, (values, given) in enumerate(zip((x, y), before or (x, y), strict=True))
     )
     # Equal to sqrt((1 - correlation) / 2), and exact where the correlation is close to 1.
     return float(min(1.0, np.sqrt(w @ np.square(x - y)) / 2))
 
 
-def _standardized(values: Floats, weights: Floats, scale: float) -> Floats:
+def _standardized(values: Floats, weights: Floats, scale: float, side: int) -> Floats:
     if not np.isfinite(values).all():
         raise ValueError("rewards must be finite")
     centred = values - weights @ values
     deviation = float(np.sqrt(weights @ np.square(centred)))
     # Learned rewards have the precision of float32.
     if deviation <= 1e-7 * scale:
-        raise ValueError("a reward is constant, or becomes so without its shaping: no distance")
+        raise ConstantRewardError(side)
     return np.asarray(centred / deviation)
 
 

@@ -1,6 +1,7 @@
 """Agreement of two rewards: known answers, intervals over whole episodes, and distances."""
 
 import itertools
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -18,6 +19,7 @@ from imitbench.rewards.agreement import (
     distances,
     pair_accuracy,
     tabular_distances,
+    undefined_measures,
 )
 from imitbench.rewards.distances import Steps, dard_tabular, epic_tabular
 from imitbench.rewards.reward_nets import BasicRewardNet
@@ -57,6 +59,24 @@ def test_what_is_constant_is_left_out():
     assert found == []
     found = agreement({"expert": [(0 * learned, true) for learned, true in parts()]}, 5, seed=0)
     assert {each.measure: each.value for each in found} == {"pair_accuracy": 0.5}
+
+
+def test_what_is_left_out_has_a_reason():
+    """Episodes of other lengths have other returns by a constant reward; fragments do not."""
+    given = {"expert": [(learned[:n], 1 + 0 * true[:n]) for n, (learned, true) in
+                        enumerate(parts(), start=10)]}  # fmt: skip
+    found = agreement(given, 5, seed=0)
+    assert {each.measure for each in found} == {"pearson_return", "spearman_return"}
+    why = "the true reward is the same in every step"
+    left_out = ("pearson_step", "spearman_step", "pair_accuracy")
+    assert undefined_measures(given, found) == dict.fromkeys(left_out, why)
+    periodic = {"expert": [(learned, np.tile([0.0, 1.0], 15)) for learned, _ in parts()]}
+    found = agreement(periodic, 2, seed=0)
+    assert undefined_measures(periodic, found) == {
+        "pearson_return": "returns of whole episodes do not differ",
+        "spearman_return": "returns of whole episodes do not differ",
+        "pair_accuracy": "true returns of fragments do not differ",
+    }
 
 
 def test_correlations_of_returns_need_three_episodes():
@@ -148,11 +168,12 @@ def pendulum():
 
 def of(reward_fn, pendulum):
     _, steps, episode, equations = pendulum
-    found = distances(
+    found, without = distances(
         reward_fn, equations.reward_fn, equations.move, steps, episode,
         discount=GAMMA, samples=128, seed=0,
     )  # fmt: skip
-    return {each.measure: each for each in found}
+    assert without.keys() == {"epic", "dard"} - {each.measure for each in found}
+    return {each.measure: each for each in found} | without
 
 
 def potential(obs):
@@ -184,7 +205,34 @@ def test_the_distance_of_a_random_network_is_between(pendulum):
 
 
 def test_a_reward_that_is_only_shaping_has_no_distance(pendulum):
-    assert of(lambda *step: GAMMA * potential(step[2]) - potential(step[0]), pendulum) == {}
+    why = "the learned reward is constant in the compared steps, or becomes so without its shaping"
+    found = of(lambda *step: GAMMA * potential(step[2]) - potential(step[0]), pendulum)
+    assert found == {"epic": why, "dard": why}
+
+
+def test_the_true_reward_can_be_the_one_without_a_distance(pendulum):
+    _, steps, episode, equations = pendulum
+
+    def gone(obs, acts, next_obs, dones):
+        return np.zeros(len(obs))
+
+    def wrong(obs, acts, next_obs, dones):
+        return np.where(dones, 0.0, np.inf)  # only steps between other states are not finite
+
+    def of_true(reward_fn, truth):
+        return distances(
+            reward_fn, truth, equations.move, replace(steps, dones=np.ones(len(steps), bool)),
+            episode, discount=GAMMA, samples=64, seed=0,
+        )  # fmt: skip
+
+    found, without = of_true(equations.reward_fn, gone)
+    assert found == []
+    assert {each.partition(" is ")[0] for each in without.values()} == {"the true reward"}
+    found, without = of_true(wrong, equations.reward_fn)
+    assert found == []
+    assert {each.partition(" for ")[0] for each in without.values()} == {
+        "the learned reward is not finite"
+    }
 
 
 def test_a_true_reward_that_few_episodes_reach_has_a_distance(pendulum):
@@ -198,7 +246,7 @@ def test_a_true_reward_that_few_episodes_reach_has_a_distance(pendulum):
     def near(obs, acts, next_obs, dones):
         return goal(obs, acts, next_obs, dones) + 0.1 * obs[:, 0]
 
-    found = distances(
+    found, _ = distances(
         near, goal, equations.move, steps, episode, discount=GAMMA, samples=len(steps), seed=0
     )
     assert [each.measure for each in found] == ["epic", "dard"]
@@ -226,7 +274,7 @@ def test_distances_of_tables_are_exact(make_env):
         return rewards[states(obs)] + acts
 
     def found(reward):
-        return by_measure(tabular_distances(reward, model, GAMMA))
+        return by_measure(tabular_distances(reward, model, GAMMA)[0])
 
     for measure, estimate in found(shaped).items():
         assert estimate.value == pytest.approx(0, abs=1e-6), measure
@@ -236,4 +284,6 @@ def test_distances_of_tables_are_exact(make_env):
     exact = dard_tabular(table, rewards, GAMMA, model.transitions)
     assert same["dard", ALL].value == pytest.approx(exact)
     assert same["epic", ALL].low == same["epic", ALL].high == same["epic", ALL].value > 0.1
-    assert found(lambda obs, *_: np.ones(len(obs))) == {}
+    found, without = tabular_distances(lambda obs, *_: np.ones(len(obs)), model, GAMMA)
+    assert found == []
+    assert {each.partition(" is ")[0] for each in without.values()} == {"the learned reward"}
