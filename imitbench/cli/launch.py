@@ -34,7 +34,8 @@ def launch(
         out: Results folder.
         json: Whether the summary is one JSON document.
         quiet: Whether to hide progress.
-        also: Called when all runs are done; returns further entries of that document.
+        also: Called after the sweep, which may have been stopped; returns further entries of that
+            document.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.

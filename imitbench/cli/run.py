@@ -11,7 +11,7 @@ import typer
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import launch, print_plans
 from imitbench.cli.options import option
-from imitbench.cli.output import make_notifier
+from imitbench.cli.output import count, make_notifier, note
 from imitbench.cli.record_options import with_options_of
 from imitbench.executors.options import RunOptions
 from imitbench.records.selection import Selection
@@ -125,14 +125,28 @@ class _RewardBoard:
             only={spec.run_id for plan in self.plans for spec in plan},
         )
 
+    def is_due(self) -> bool:
+        """Whether all runs are done; says so if they are not, but stopped, failed or queued."""
+        from imitbench.store.run_dir import RunDirectory
+
+        runs = [RunDirectory.of(self.out, spec) for plan in self.plans for spec in plan]
+        left = sum(not run.is_done for run in runs)
+        if left:
+            note(
+                f"no reward board yet: {left} of {count(len(runs), 'run')} are not done; the same "
+                "command continues"
+            )
+        return not left
+
     def document(self) -> dict[str, Any]:
-        """Returns what was measured, for the JSON document."""
+        """Returns what was measured, for the JSON document; nothing before all runs are done."""
         from imitbench.cli.rewards import documents
 
-        return {"rewards": documents(self.measure())}
+        return {"rewards": documents(self.measure())} if self.is_due() else {}
 
     def show(self) -> None:
-        """Measures, and prints the tables."""
+        """Measures, and prints the tables, once all runs are done."""
         from imitbench.cli.rewards import print_rewards
 
-        print_rewards(self.measure(), self.out, json=False)
+        if self.is_due():
+            print_rewards(self.measure(), self.out, json=False)

@@ -5,7 +5,11 @@ import json
 import threading
 
 import pytest
+from support.short_suite import write_short_suite
+from typer.testing import CliRunner
 
+from imitbench.bench import sweep
+from imitbench.cli import rewards
 from imitbench.cli.main import app
 from imitbench.errors import InputError
 
@@ -62,3 +66,23 @@ def test_what_is_left_out_is_told_before_the_first_run_and_with_the_results(imit
     assert before.count(told) == after.count(told) == 1
     assert imitbench(*command, cwd=tmp_path).err.count(told) == 1  # nothing was run
     assert imitbench(*command, "--quiet", cwd=tmp_path).err.count(told) == 1
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize("outcome", [{"left": 2}, {"queued": 2}])
+def test_no_reward_board_before_all_runs_are_done(tmp_path, monkeypatch, form, outcome):
+    """Neither after Ctrl-C nor while runs wait in a queue are policies trained on rewards."""
+    write_short_suite(tmp_path / "short")
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(sweep, "carry_out", lambda *_, **__: sweep.SweepOutcome(**outcome))
+    monkeypatch.setattr(rewards, "measure_rewards", lambda *_, **__: pytest.fail("measured"))
+    done = CliRunner().invoke(
+        app,
+        ["run", "--algo", "random", "--suite", str(tmp_path / "short"), "--seeds", "2",
+         "--out", str(tmp_path / "out"), "--reward-board", *form],
+    )  # fmt: skip
+    assert done.exit_code == (130 if "left" in outcome else 0), done.output
+    if form:
+        assert "rewards" not in json.loads(done.stdout)
+    if form or "queued" in outcome:
+        assert "no reward board yet: 2 of 2 runs are not done" in done.stderr
