@@ -35,8 +35,11 @@ LEAST: Mapping[str, float] = {
 }
 """Measures of agreement with the true reward, each with its least value; the greatest is 1."""
 
-_REOPTIMIZED = tuple(f"reoptimized_{name}" for name in get_args(Optimizer))
-_FRESH = (*_REOPTIMIZED, *(f"true_reward_{name}" for name in get_args(Optimizer)))
+_KINDS = ("reoptimized", "true_reward")
+_REOPTIMIZED, _OF_TRUE = (
+    tuple(f"{kind}_{name}" for name in get_args(Optimizer)) for kind in _KINDS
+)
+_FRESH = (*_REOPTIMIZED, *_OF_TRUE)
 _ROUNDING = 1e-9
 _USUAL_TRUE_POLICIES = 3
 _Text = Annotated[str, Field(max_length=1000)]
@@ -69,8 +72,11 @@ class OptimizationProtocol(Record):
 
     def covers(self, other: OptimizationProtocol) -> bool:
         """Whether the policies that are trained so include at least all of the other's."""
-        same = other.model_copy(update={"true_policies": self.true_policies})
-        return self == same and self.true_policies >= other.true_policies
+        return (
+            set(other.optimizers) <= set(self.optimizers)
+            and self.policies == other.policies
+            and self.true_policies >= other.true_policies
+        )
 
 
 class RewardProtocol(Record):
@@ -197,6 +203,44 @@ class RewardScores(Record):
     without: dict[_Text, _Text] = Field(default_factory=dict, max_length=1000)
     scores: tuple[RewardScore, ...] = Field(max_length=1000)
     imitbench: str
+
+    def with_policies_of(self, earlier: RewardScores) -> RewardScores:
+        """Adds the numbers about policies that only an earlier measurement of the reward has.
+
+        A measurement without policies, or of those of another optimizer, does not withdraw what was
+        measured of others.
+
+        Args:
+            earlier: The earlier one. It must have followed the same protocol, but for what trains
+                policies; otherwise nothing is added.
+        """
+        new, old = self.protocol.optimization, earlier.protocol.optimization
+        alike = earlier.protocol.model_copy(update={"optimization": new}) == self.protocol
+        if old is None or not alike:
+            return self
+        if new is not None and new.model_copy(update={"optimizers": old.optimizers}) != old:
+            return self
+        trained = () if new is None else new.optimizers
+        added = [name for name in old.optimizers if name not in trained]
+        kept = [
+            score
+            for score in earlier.scores
+            if score.optimizer in added or (new is None and score.measure == "score")
+        ]
+        # Reasons are by policy and environment; that of a learned score is of any optimizer.
+        about = (*(f"{kind}_{name} in " for kind in _KINDS for name in added),)
+        without = {
+            name: why
+            for name, why in earlier.without.items()
+            if name.startswith(about) or (new is None and name == "learned_score")
+        }
+        every = old.model_copy(update={"optimizers": (*trained, *added)})
+        changes = {
+            "protocol": self.protocol.model_copy(update={"optimization": every}),
+            "scores": (*self.scores, *kept),
+            "without": without | self.without,
+        }
+        return self.model_copy(update=changes)
 
     @model_validator(mode="after")
     def _numbers_follow_the_protocol(self) -> RewardScores:

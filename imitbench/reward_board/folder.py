@@ -91,7 +91,8 @@ def evaluate_runs(
         runs: Complete runs with a stored reward.
         protocol: How to measure; runs that were measured so are left as they are.
         suite: Folder of the suite that has their experts; `None` for the bundled ones.
-        again: Whether to measure them again.
+        again: Whether to measure them again; numbers about policies of optimizers that `protocol`
+            does not have are kept.
         trust: Whether to import the plug-ins that made them.
         optimizations: Fresh policies that were trained on each reward, by the run's id.
         options: Where runs are measured, and how many at a time; `None` for this process.
@@ -99,12 +100,11 @@ def evaluate_runs(
     Yields:
         Each run in turn, once it is measured.
     """
+    earlier = {directory.path: _earlier(directory, again=again) for directory in runs}
     known = {
-        directory.path: scores
-        for directory in runs
-        if not again
-        and (scores := directory.read_reward_scores()) is not None
-        and scores.protocol.covers(protocol)
+        path: scores
+        for path, scores in earlier.items()
+        if not again and scores is not None and scores.protocol.covers(protocol)
     }
     wanted = [
         Measurement(
@@ -123,11 +123,23 @@ def evaluate_runs(
         if directory.path in known:
             yield EvaluatedRun(spec, known[directory.path], new=False)
             continue
-        found = next(measured)
-        if found.scores is not None:
-            directory.write_reward_scores(found.scores)
-        yield EvaluatedRun(spec, found.scores, found.problem)
+        found, before = next(measured), earlier[directory.path]
+        scores = found.scores
+        if scores is not None:
+            scores = scores if before is None else scores.with_policies_of(before)
+            directory.write_reward_scores(scores)
+        yield EvaluatedRun(spec, scores, found.problem)
     next(measured, None)  # lets the workers end
+
+
+def _earlier(directory: RunDirectory, *, again: bool) -> RewardScores | None:
+    """Reads what was measured of a run's reward; nothing if that is malformed and done again."""
+    try:
+        return directory.read_reward_scores()
+    except InputError:
+        if not again:
+            raise
+        return None
 
 
 def medians(

@@ -19,7 +19,12 @@ from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.errors import InputError
 from imitbench.experts.lookup import find_expert
 from imitbench.policies.storage import load_policy, save_policy
-from imitbench.records.reward_scores import RewardProtocol
+from imitbench.records.reward_scores import (
+    OptimizationProtocol,
+    RewardProtocol,
+    RewardScore,
+    RewardScores,
+)
 from imitbench.records.runs import Budget, EnvironmentSpec
 from imitbench.reward_board import evaluation, worker
 from imitbench.reward_board.evaluation import evaluate_reward
@@ -169,6 +174,60 @@ def test_the_command_stores_what_it_measures_once(out, few):
     assert rows.fetchall() == list(enumerate(stored))
     assert "0 rewards measured, 2 known already" in run("--out", out).stderr
     assert "2 rewards measured, 0 known already" in run("--out", out, "--again").stderr
+
+
+def policy_scores(optimizer):
+    names = (("score", f"reoptimized_{optimizer}"), ("learned_score", f"reoptimized_{optimizer}"),
+             ("score", f"true_reward_{optimizer}"))  # fmt: skip
+    return [
+        RewardScore(measure=measure, behavior=behavior, value=0.5, low=0.4, high=0.6)
+        for measure, behavior in names
+    ]
+
+
+def test_what_was_measured_of_policies_is_kept(tmp_path, few):
+    """`--again` without `--reoptimize` measures the rest again, also after a malformed record."""
+    directory = write_run(tmp_path)
+    assert run("--out", tmp_path).exit_code == 0
+    plain = directory.read_reward_scores()
+    came = RewardScore(measure="score", behavior="learner", value=0.9, low=0.8, high=1.0)
+    trained = OptimizationProtocol(policies=1)
+    more = plain.model_copy(
+        update={
+            "protocol": FEW.model_copy(update={"optimization": trained}),
+            "scores": (*plain.scores, came, *policy_scores("ppo")),
+            "without": {"reoptimized_ppo in moon": "0 of 1", "epic": "outdated"},
+        }
+    )
+    directory.write_reward_scores(more)
+    assert run("--out", tmp_path, "--again").exit_code == 0
+    again = directory.read_reward_scores()
+    assert again == more.model_copy(update={"without": {"reoptimized_ppo in moon": "0 of 1"}})
+    (directory.path / "reward_scores.json").write_text("{")
+    assert "reward_scores.json" in str(run("--out", tmp_path).exception)
+    assert run("--out", tmp_path, "--again").exit_code == 0
+    assert directory.read_reward_scores() == plain
+
+
+def test_policies_of_two_optimizers_add_up():
+    def scores(protocol, *names):
+        found = tuple(score for name in names for score in policy_scores(name))
+        return RewardScores(run_id="a", protocol=protocol, scores=found, imitbench="1")
+
+    def by(*optimizers, **changes):
+        trained = OptimizationProtocol(optimizers=optimizers, **changes)
+        return FEW.model_copy(update={"optimization": trained})
+
+    ppo, sac = scores(by("ppo"), "ppo"), scores(by("sac"), "sac")
+    assert sac.with_policies_of(ppo) == scores(by("sac", "ppo"), "sac", "ppo")
+    assert ppo.with_policies_of(sac.with_policies_of(ppo)).scores == (*ppo.scores, *sac.scores)
+    assert ppo.with_policies_of(ppo) == ppo
+    assert ppo.with_policies_of(scores(FEW)) == ppo
+    # Of another protocol, or another number of policies, nothing is added.
+    for other in (by("ppo", policies=2), by("ppo").model_copy(update={"episodes": 9})):
+        assert sac.with_policies_of(scores(other, "ppo")) == sac
+    assert by("sac", "ppo").covers(by("ppo"))
+    assert not by("ppo").covers(by("ppo", "sac"))
 
 
 def test_runs_with_other_budgets_are_not_averaged(tmp_path, few):
