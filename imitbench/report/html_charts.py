@@ -95,10 +95,12 @@ def reward_chart(rows: Sequence[RewardBoardRow]) -> Markup:
     """
     drawn = _reward_series(rows)
     scale = zoomed(interval for found in drawn.values() for interval in found.values())
+    several = len({optimizer for *_, optimizer in drawn}) > 1
     body = []
-    for (environment, algorithm), found in drawn.items():
-        name = join(named(algorithm), tag("br"), tag("span", environment, class_="ends"))
-        shown = _series_strip(f"{algorithm} on {environment}", found, scale)
+    for (environment, algorithm, optimizer), found in drawn.items():
+        where = f"{environment}{f', by {optimizer.upper()}' * several}"
+        name = join(named(algorithm), tag("br"), tag("span", where, class_="ends"))
+        shown = _series_strip(f"{algorithm} on {where}", found, scale)
         body.append(tag("tr", tag("th", name, scope="row"), tag("td", shown)))
     over = join(tag("span", "Scores, drawn", class_="hidden"), ticks(scale, marks(scale, 0.2)))
     head = tag("tr", tag("th", "Algorithm", scope="col"), tag("th", over, scope="col"))
@@ -123,13 +125,13 @@ def reward_chart(rows: Sequence[RewardBoardRow]) -> Markup:
 
 def _reward_series(
     rows: Sequence[RewardBoardRow],
-) -> dict[tuple[str, str], dict[str, Interval]]:
-    """Returns the intervals of each series, by environment and algorithm."""
-    drawn: dict[tuple[str, str], dict[str, Interval]] = {}
-    moved: dict[tuple[str, str], list[float]] = {}
+) -> dict[tuple[str, str, str], dict[str, Interval]]:
+    """Returns the intervals of each series, by environment, algorithm and optimizer."""
+    drawn: dict[tuple[str, str, str], dict[str, Interval]] = {}
+    moved: dict[tuple[str, str, str], list[float]] = {}
     came, fresh, transferred = _SERIES
     for row in rows:
-        key = row.environment, row.algorithm
+        key = row.environment, row.algorithm, row.optimizer
         if row.tested_in is not None:
             if "reoptimized" in row.scores:
                 moved.setdefault(key, []).append(row.scores["reoptimized"].point)

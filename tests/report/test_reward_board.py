@@ -143,6 +143,10 @@ def test_optimizers_are_told_apart_where_there_are_several(numbers):
     assert [row[trained_by].shown for row in table.rows[:2]] == ["PPO", "SAC"]
     # The policy that came along is the same for both.
     assert table.rows[0][5].shown == table.rows[1][5].shown
+    drawn = str(reward_chart(reward_board([*numbers, *other])))
+    assert "on Pendulum, by PPO: came along 0.800" in drawn
+    assert "transferred 0.350, from 0.200 to 0.500" in drawn  # of PPO's policies only
+    assert "transferred 0.000" in drawn
     alone = reward_table(reward_board(numbers)).columns
     assert "Trained by" not in [each.heading for each in alone]
 
