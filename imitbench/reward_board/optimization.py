@@ -195,11 +195,13 @@ class _Planner:
         if is_registered(source.digest):
             self.plugins[source.digest] = location_of_source(source.digest, source.name)
             return True
-        if trust:
-            origin = find_algorithm(str(plugin_of_run(directory))).origin
-            if origin.digest is not None and origin.source is not None:
-                self.plugins[origin.digest] = origin.source
-        return trust
+        plugin = plugin_of_run(directory) if trust else None
+        if plugin is None:
+            return False
+        origin = find_algorithm(plugin).origin
+        if origin.digest is not None and origin.source is not None:
+            self.plugins[origin.digest] = origin.source
+        return True
 
     def optimizations(self, spec: RunSpec, reward: LearnedReward) -> Optimizations:
         """Returns what belongs to one run, and adds it to the plan."""

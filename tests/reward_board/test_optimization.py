@@ -325,6 +325,9 @@ def test_the_source_of_a_reward_is_imported_only_if_the_user_named_it(suite, lea
     monkeypatch.setattr(optimization, "plugin_of_reward", lambda _: stated)
     [plan], found = plan_optimizations([learned], ONE, suite=str(suite))
     assert (list(plan), found) == ([], {})
+    # A folder of runs that were copied does not name it, so that there is nothing to trust.
+    [plan], found = plan_optimizations([learned], ONE, suite=str(suite), trust=True)
+    assert (list(plan), found) == ([], {})
     monkeypatch.setattr(optimization, "is_registered", lambda digest: digest == stated.digest)
     monkeypatch.setattr(optimization, "location_of_source", lambda *_: "where it is")
     [plan], found = plan_optimizations([learned], ONE, suite=str(suite))
