@@ -26,7 +26,11 @@ from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.suite import SuiteCard, mismatch
 from imitbench.cards.tuned import load_tuned
 from imitbench.errors import InputError
+from imitbench.experts.loading import load_run_reward
 from imitbench.experts.lookup import find_named_policy
+from imitbench.experts.measurement import spaces_of
+from imitbench.policies.expert import Spaces
+from imitbench.policies.space_check import check_reward_fits
 from imitbench.records.environments import EnvironmentSpec
 from imitbench.records.reward_scores import OptimizationProtocol, Optimizer
 from imitbench.records.runs import DeviceClass, LearnedReward, ReferenceScores, RunSpec
@@ -126,7 +130,8 @@ def plan_optimizations(
         device: Class of the processor, see `SweepRequest`.
 
     Returns:
-        A plan for each suite and budget, and what belongs to each run, by its id.
+        A plan for each suite and budget, and what belongs to each run, by its id; nothing to a run
+        whose reward cannot be read, or is of other spaces, which its measurement reports.
 
     Raises:
         InputError: A run's suite or environment is not known here, or the suite has no references.
@@ -140,8 +145,7 @@ def plan_optimizations(
     for (name, budget), group in groupby(keyed, key=lambda p: (p[1].suite, p[1].budget.name)):
         planner = _Planner.of(find_suite(suite or name), budget, protocol, device)
         for directory, spec in group:
-            source = plugin_of_reward(directory.reward)
-            if source is not None and not planner.allow(source, directory, trust=trust):
+            if not planner.can_use(directory, spec, trust=trust):
                 continue
             found[spec.run_id] = planner.optimizations(spec, pin_reward(directory))
         plans.append(planner.plan())
@@ -164,6 +168,7 @@ class _Planner:
     protocol: OptimizationProtocol
     specs: dict[str, RunSpec] = field(default_factory=dict)
     plugins: dict[str, SourceLocation] = field(default_factory=dict)
+    spaces: dict[str, Spaces] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -182,6 +187,22 @@ class _Planner:
             }
         )
         return cls(suite, request, cards, protocol)
+
+    def can_use(self, directory: RunDirectory, spec: RunSpec, *, trust: bool) -> bool:
+        """Whether policies can be trained on the reward of a run; arguments as for `allow`."""
+        try:
+            source = plugin_of_reward(directory.reward)
+            if source is not None:
+                return self.allow(source, directory, trust=trust)
+            net = load_run_reward(directory.path, out=directory.results)
+            key = spec.environment.model_dump_json()
+            if key not in self.spaces:
+                self.spaces[key] = spaces_of(spec.environment)
+            known = self.spaces[key]
+            check_reward_fits(net, known.observation_space, known.action_space, where="its reward")
+        except InputError:  # one wrong reward does not stop the others
+            return False
+        return True
 
     def allow(self, source: PluginSource, directory: RunDirectory, *, trust: bool) -> bool:
         """Lets workers import the source of a reward's classes; returns whether it may be.

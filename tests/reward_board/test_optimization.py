@@ -8,6 +8,7 @@ import duckdb
 import numpy as np
 import pytest
 import yaml
+from gymnasium import spaces
 from reward_board.test_evaluation import FEW
 from support.runs import make_spec
 from support.short_suite import write_short_suite
@@ -187,6 +188,22 @@ def test_a_pack_has_policies_of_one_reward(tmp_path, suite):
     assert len(packs) == 2 * (2 + 2)  # the true reward has a pack of three and one of one
 
 
+def test_one_wrong_reward_does_not_stop_the_others(tmp_path, suite):
+    """Measuring it says what is wrong."""
+    unreadable, altered, other, right = (
+        write_run(tmp_path / "out", suite, seed) for seed in range(4)
+    )
+    (unreadable.reward / "reward.json").write_text("{")
+    (altered.reward / "reward.safetensors").write_bytes(b"altered")
+    small = spaces.Box(-1, 1, (2,))
+    save_reward(BasicRewardNet(small, small), other.reward)
+    runs = [unreadable, altered, other, right]
+    [plan], found = plan_optimizations(runs, ONE, suite=str(suite))
+    assert set(found) == {right.read_spec().run_id}
+    named = {run.reward.run for run in plan if run.reward is not None}
+    assert named == {pin_reward(right).run}
+
+
 def test_an_environment_that_the_suite_lacks_is_an_error(learned):
     with pytest.raises(InputError, match=r"suite classic has no Pendulum-v1 with the same"):
         plan_optimizations([learned], ONE, suite="classic")
@@ -207,16 +224,16 @@ def test_a_reward_that_changed_is_not_optimized(learned, tmp_path, suite):
     out = reoptimized_folder(tmp_path / "out")
     env = make_environment(learned.read_spec().environment)
     spec = learned.read_spec().model_copy(update={"reward": reward})
-    spaces = env.observation_space, env.action_space
-    assert reward_of_run(spec, out, *spaces, "cpu") is not None
+    of_env = env.observation_space, env.action_space
+    assert reward_of_run(spec, out, *of_env, "cpu") is not None
     with pytest.raises(InputError, match="made for actions"):
         reward_of_run(spec, out, env.observation_space, env.observation_space, "cpu")
-    save_reward(BasicRewardNet(*spaces), learned.reward)
+    save_reward(BasicRewardNet(*of_env), learned.reward)
     with pytest.raises(InputError, match="changed since its optimization was planned"):
-        reward_of_run(spec, out, *spaces, "cpu")
+        reward_of_run(spec, out, *of_env, "cpu")
     shutil.rmtree(learned.reward)
     with pytest.raises(InputError, match="no such reward"):
-        reward_of_run(spec, out, *spaces, "cpu")
+        reward_of_run(spec, out, *of_env, "cpu")
 
 
 def test_the_replay_agent_learns_from_the_given_reward_and_resumes():
