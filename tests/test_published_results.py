@@ -365,6 +365,36 @@ def ablation(name, make_table=ablation_table):
     return make
 
 
+def test_the_text_says_how_far_fresh_policies_follow_learned_rewards():
+    """Numbers of `docs/results.md` that no table has."""
+    found = []
+    for run in read_source(RESULTS / "imitbench-transfer").runs:
+        if run.rewards is None or run.spec.budget.name != "default":
+            continue
+        by_key = {score.key: score.value for score in run.rewards.scores}
+        learned = by_key.get(("learned_score", "reoptimized_ppo", None))
+        if learned is not None and not run.spec.algo.endswith("_reward"):
+            found.append((run, learned, by_key["score", "reoptimized_ppo", None]))
+    low = [learned for _, learned, score in found if score < 0.5]
+    every = [learned for _, learned, _ in found]
+    shares = [round(100 * np.mean(np.array(part) >= 0.9)) for part in (every, low)]
+    density = [
+        np.mean(
+            [
+                learned
+                for run, learned, _ in found
+                if (run.spec.algo, run.spec.environment.id) == ("density", f"imitbench/{env}-v0")
+            ]
+        )
+        for env in ("MountainCar", "CartPole")
+    ]
+    said = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    said = " ".join(said.split())
+    assert f"of at least 0.9 on {shares[0]} % of the rewards, and on {shares[1]} % of the " in said
+    assert f"{len(low)} rewards on which they score below 0.5" in said
+    assert f"learned scores are {density[0]:.2f} and {density[1]:.2f}." in said
+
+
 @pytest.mark.parametrize(
     ("page", "name", "make"),
     [
