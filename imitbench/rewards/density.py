@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
 import torch as th
 
 from imitbench.rewards.base import RewardNet, encoded_size
@@ -14,6 +16,8 @@ from imitbench.util.kernel_density import (
     check_kernel,
     fit_density,
 )
+
+Array = npt.NDArray[Any]
 
 
 class DensityRewardNet(RewardNet):
@@ -84,8 +88,20 @@ class DensityRewardNet(RewardNet):
         if self.use_next_state:
             parts.append(next_state.flatten(1))
         rows = (th.cat(parts, dim=1) - self.mean) / self.scale
-        found = self._density().log_density(rows.detach().cpu().numpy())
+        found = self._log_density(rows.detach().cpu().numpy())
         return th.from_numpy(found).to(rows.device, th.float32)
+
+    def _log_density(self, rows: Array) -> Array:
+        """The density of rows, shape (n, d), of which those that are repeated are asked for once.
+
+        A canonical form (EPIC) takes one observation with hundreds of actions and next ones, which
+        a density of states does not see.
+        """
+        new = np.ones(len(rows), bool)
+        new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+        few = 2 * new.sum() < len(rows)
+        found: Array = self._density().log_density(rows[new] if few else rows)
+        return found[np.cumsum(new) - 1] if few else found
 
     def _density(self) -> GaussianDensity | SklearnDensity:
         """The estimate from the points as they are now."""
