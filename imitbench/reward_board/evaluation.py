@@ -99,7 +99,10 @@ def evaluate_reward(
     far, without = _distances(net, behaviors, spec, protocol)
     without = undefined | without
     if expert is None:
-        without["expert"] = f"no expert of {spec.environment.id} is known here; name its --suite"
+        env_id = spec.environment.id
+        without["expert"] = f"no expert of {env_id} is known here; name its --suite"
+        if listed is not None:
+            without["expert"] = f"suite {listed.suite.name} has no expert of {env_id}"
     fresh: list[RewardScore] = []
     if optimizations is not None:
         returns = {

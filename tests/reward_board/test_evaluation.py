@@ -117,6 +117,10 @@ def test_what_a_task_lacks_is_said(out, monkeypatch):
     assert "--suite" in scores.without["expert"]
     assert {each.behavior for each in scores.scores} == {"learner", "mixture", "random", "all"}
     assert not {"epic", "dard"} & {each.measure for each in scores.scores}
+    monkeypatch.undo()  # a suite may have demonstrations only
+    monkeypatch.setattr(evaluation, "load_suite_expert", lambda *_: None)
+    why = evaluate_reward(first, FEW).without["expert"]
+    assert why == "suite classic has no expert of Pendulum-v1"
 
 
 @pytest.mark.parametrize(
