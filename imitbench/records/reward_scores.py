@@ -91,8 +91,8 @@ class RewardProtocol(Record):
         fragment_length: Steps of the fragments that pairs are of; half an episode where that is
             shorter.
         discount: Discount factor of the shaping that EPIC and DARD remove.
-        samples: Number of transitions that they compare, and of states and actions that their
-            means are over.
+        samples: Number of transitions that they compare, and of states and actions that EPIC's
+            means are over; DARD's are over as many actions as its square root.
         optimization: How fresh policies are trained; `None` if none are.
     """
 
@@ -227,8 +227,8 @@ class RewardScores(Record):
             for score in earlier.scores
             if score.optimizer in added or (new is None and score.measure == "score")
         ]
-        # Reasons are by policy and environment; that of a learned score is of any optimizer.
-        about = (*(f"{kind}_{name} in " for kind in _KINDS for name in added),)
+        # Reasons begin with the policy; that of a learned score is of any optimizer.
+        about = (*(f"{kind}_{name}" for kind in _KINDS for name in added),)
         without = {
             name: why
             for name, why in earlier.without.items()

@@ -111,7 +111,7 @@ def evaluate_reward(
             if name in ("random", "expert")
         }
         fresh, missing = optimization_scores(directory, optimizations, policy, returns)
-        without |= missing
+        without |= missing | _not_trained(protocol, optimizations, spec)
     return RewardScores(
         run_id=spec.run_id,
         protocol=protocol,
@@ -119,6 +119,19 @@ def evaluate_reward(
         scores=(*scores, *far, *fresh),
         imitbench=__version__,
     )
+
+
+def _not_trained(
+    protocol: RewardProtocol, optimizations: Optimizations, spec: RunSpec
+) -> dict[str, str]:
+    """Returns the optimizers that train nothing here, with the reason."""
+    asked = () if protocol.optimization is None else protocol.optimization.optimizers
+    trained = {fresh.optimizer for fresh in optimizations.learned}
+    return {
+        f"reoptimized_{name}": f"{name.upper()} is not for the actions of {spec.environment.id}"
+        for name in asked
+        if name not in trained
+    }
 
 
 def check_spaces(net: RewardNet, spec: RunSpec) -> None:

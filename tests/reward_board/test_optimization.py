@@ -31,6 +31,7 @@ from imitbench.records.reward_scores import OptimizationProtocol, RewardProtocol
 from imitbench.records.runs import Budget, EnvironmentSpec, ReferenceScores
 from imitbench.report.reward_board import LEAST_TRUE_SCORE
 from imitbench.reward_board import optimization, outcomes
+from imitbench.reward_board.evaluation import evaluate_reward
 from imitbench.reward_board.optimization import (
     Optimizations,
     plan_optimizations,
@@ -207,6 +208,16 @@ def test_one_wrong_reward_does_not_stop_the_others(tmp_path, suite):
 def test_an_environment_that_the_suite_lacks_is_an_error(learned):
     with pytest.raises(InputError, match=r"suite classic has no Pendulum-v1 with the same"):
         plan_optimizations([learned], ONE, suite="classic")
+
+
+def test_an_optimizer_that_trains_nothing_is_said(learned):
+    """As SAC does where actions are discrete."""
+    protocol = FEW.model_copy(update={"optimization": OptimizationProtocol(optimizers=("sac",))})
+    scores = evaluate_reward(learned, protocol, optimizations=Optimizations((), (), ()))
+    assert scores.without["reoptimized_sac"] == f"SAC is not for the actions of {ENV}"
+    assert [score.key for score in scores.scores if score.measure == "score"] == [
+        ("score", "learner", None)
+    ]
 
 
 def test_references_that_define_no_scores_are_an_error(learned):
