@@ -75,6 +75,7 @@ Table = Literal[
     "measures",
     "references",
     "external_scores",
+    "reward_board",
 ]
 """Names that `results` accepts: the documented views and tables of the database."""
 
@@ -269,7 +270,8 @@ def results(
         table: `scores`; `latest` for only the runs of the latest setting of every cell, which
             reports show; `failures`, and `latest_failures` for those of the latest setting;
             `curves` and `episodes`, which have several rows per run; `measures`; `references`;
-            or `external_scores` for imported results.
+            `external_scores` for imported results; or `reward_board` for what
+            `imitbench rewards evaluate` measured on the rewards of the latest runs.
         suite: Suites to select; `None` for all.
         env: Selects environments whose id matches one of these shell-style patterns.
         algo: Selects algorithms whose name, with or without its variant, matches one of these

@@ -112,7 +112,7 @@ def test_failures_curves_and_other_tables_are_data_frames(out):
     episodes = imitbench.results(out, "episodes", algo="bc")
     assert {"run_id", "raw_return", "algo", "seed"} <= set(episodes.columns)
     assert set(episodes.algo) == {"bc"}
-    for table in ("curves", "measures", "latest", "references", "external_scores"):
+    for table in ("curves", "measures", "latest", "references", "external_scores", "reward_board"):
         imitbench.results(out, table, env="Pendulum-v1", algo="bc")
     with pytest.raises(InputError, match="did you mean 'failures'"):
         imitbench.results(out, "failure")
