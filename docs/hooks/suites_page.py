@@ -15,7 +15,7 @@ def suites_page() -> str:
             "# Suites",
             "",
             "Generated from the cards `suites/<name>/suite.yaml`; `imitbench suites show NAME`",
-            "prints the same.",
+            "prints most of it, and the sets for mixtures.",
             "",
             *(_suite(load_suite(name)) for name in suite_names()),
         ]
@@ -27,17 +27,20 @@ def _suite(card: SuiteCard) -> str:
     lines += [f"Version of the references: {card.version}."]
     if card.controls:
         lines += [f"Controls: {', '.join(f'`{name}`' for name in card.controls)}."]
+    regimes = [f"`{name}` ({regime})" for name, regime in card.all_regimes.items()]
+    lines += [f"Regimes: {', '.join(regimes)}; by default `{card.default_regime}`."]
     lines += ["", "| environment | actions | episode | random (0) | expert (1) | demonstrations |"]
     lines += ["| --- | --- | --- | ---: | ---: | ---: |"]
     lines += [_environment(name, each) for name, each in card.environments.items()]
     lines += [
         "",
-        "| environment | budget | environment steps | batches |",
-        "| --- | --- | ---: | ---: |",
+        "| environment | budget | environment steps | with a replay buffer | batches |",
+        "| --- | --- | ---: | ---: | ---: |",
     ]
     for name, each in card.environments.items():
         for budget, amounts in each.budgets.items():
-            lines.append(f"| `{name}` | {budget} | {amounts.env_steps:,} | {amounts.batches:,} |")
+            steps = amounts.env_steps, amounts.in_unit("replay_steps"), amounts.batches
+            lines.append(f"| `{name}` | {budget} | {' | '.join(f'{each:,}' for each in steps)} |")
     return "\n".join([*lines, *_experts(card), ""])
 
 
