@@ -122,7 +122,9 @@ def _pull_suite(kind: RepoKind, suite: str, env: list[str], notify: Notify) -> l
 
     sources = suite_sources(select_environments(find_suite(suite), env), [kind])
     if not sources:
-        raise InputError(f"suite {suite}: its card names no such repository; use source bundled")
+        raise InputError(
+            f"suite {suite}: its card names no such repository; use `run --source bundled`"
+        )
     found = {artifact.repo: artifact for _, artifact in pull_sources(suite, sources, notify=notify)}
     return list(found.values())
 

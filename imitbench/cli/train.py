@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Iterator
@@ -213,7 +214,7 @@ def _add_command(group: typer.Typer, path: str, name: str, card: AlgorithmCard) 
     env = "seals/CliffWorld7x4-v0" if card.needs.tabular else "Pendulum-v1"
     help_text = f"{card.title}: {card.summary}\n\n"
     if card.needs.supplement:  # hidden: nothing here can train it, and a call says what can
-        help_text += "Learns from a mixture, which only regimes of suites have.\n\n"
+        help_text += "Needs a mixture, which only `imitbench run` gives (--regime, --mixture).\n\n"
         help_text += f"Example: imitbench run --algo {card.name} --env {env} --regime mixed"
     else:
         help_text += f"Example: imitbench train {path}{name} --env {env}"
@@ -250,9 +251,8 @@ def _make_app() -> typer.Typer:
         app.add_typer(group, name=path)
     for name, card in methods.items():
         _add_command(app, "", _SHORT_NAMES.get(name, name.replace("_", "-")), card)
-    app.command("eval-policy", help=f"The same as `imitbench eval`.\n\n{evaluate.__doc__}")(
-        evaluate
-    )
+    about = inspect.cleandoc(evaluate.__doc__ or "")
+    app.command("eval-policy", help=f"The same as `imitbench eval`.\n\n{about}")(evaluate)
     return app
 
 

@@ -158,8 +158,8 @@ def _environment(
         )
     if card.needs.supplement:
         raise InputError(
-            f"{card.name}: learns from trajectories of mixed quality, too, which only suites have; "
-            "use `imitbench run` with a --regime that has a mixture"
+            f"{card.name}: learns from trajectories of mixed quality, too, which `imitbench train` "
+            "cannot give; use `imitbench run` with a --regime that has a mixture, or with --mixture"
         )
     return spec
 
