@@ -46,16 +46,16 @@ def claims(
     ] = [],  # noqa: B006 (typer copies it)
     results: Annotated[
         list[str],
-        option("--results", "Results to hold against the claims; repeatable.", "DIR",
+        option("--results", "Results to compare with the claims; repeatable.", "DIR",
                completion.results_locations),
     ] = ["published"],  # noqa: B006
     table: _TableFile = None,
     json: options.Json = False,
 ) -> None:  # fmt: skip
-    """Compare figures of papers with own results, and check them; without a command, list them.
+    """Compare figures of papers with results, and check them; without a command, list them.
 
-    A figure is reproduced if the 95% interval of the own share of the expert's return lies within
-    0.1 of it, and not reproduced if it lies wholly outside.
+    A figure is reproduced if the 95% interval of the results' share of the expert's return lies
+    within 0.1 of it, and not reproduced if that interval lies wholly farther away.
 
     Example: imitbench claims --algo iq_learn
     """

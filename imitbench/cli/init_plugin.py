@@ -25,7 +25,7 @@ def init_algo(
         Literal["bc-like", "reward", "chunking", "command", "bc", "gail", "dac"],
         option(
             "--kind",
-            "Kind of method: supervised learning, a learned reward, an own policy class, an "
+            "Kind of method: supervised learning, a learned reward, a policy class of its own, an "
             "external program in Python and in JavaScript, or a variant of bc, gail or dac.",
         ),
     ] = "bc-like",

@@ -88,8 +88,8 @@ def verify_submission(
     never code that a submission names. On a machine like the submitter's the numbers are
     identical. Elsewhere they must agree within the noise of the evaluations, or within the spread
     of the submission's own seeds. Exits with 1 if a run differs, or if no run can be trained here.
-    A submitter who knows the seed of the draw knows which runs to forge: take a --public-seed.
-    Boards show records of other people than the submitter, see --record.
+    A submitter who knows the seed of the draw knows which runs to forge: use --public-seed.
+    Boards show records that others than the submitter wrote with --record.
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
