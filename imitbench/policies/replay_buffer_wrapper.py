@@ -58,7 +58,7 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
         if issubclass(replay_buffer_class, NStepReplayBuffer):
             raise ValueError(
                 "replay_buffer_class: NStepReplayBuffer sums rewards over several steps, so "
-                "single transitions cannot be relabelled; use ReplayBuffer"
+                "single transitions cannot be relabeled; use ReplayBuffer"
             )
         self.replay_buffer = replay_buffer_class(
             buffer_size, observation_space, action_space, **kwargs

@@ -161,7 +161,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     )
     if spec.variant not in (label, *earlier):
         due = f"differ from the card by {one_line(label)!r}" if label else "are the card's"
-        fail("algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its settings {due}")
+        fail("algorithm", f"labeled {one_line(spec.variant, 80)!r}, but its settings {due}")
     if spec.pack is not None and not card.packs:
         fail("algorithm", f"a pack of {spec.pack} seeds; it trains one seed at a time")
     units = STEP_UNITS if card.budget_unit == "replay_steps" else (card.budget_unit,)

@@ -234,10 +234,10 @@ EDITS = {
         {"algorithm", "seeds", "manifest", "disclosure"}, "batch_size must be at least 1"),
     "a hidden variant": (
         set_spec(BC, **hyperparameters(batch_size=128)), {"algorithm"},
-        "labelled '', but its settings differ from the card by 'batch_size=128'"),
+        "labeled '', but its settings differ from the card by 'batch_size=128'"),
     "a hidden pack": (
         set_spec(BC, pack=5), {"algorithm"},
-        "labelled '', but its settings differ from the card by 'pack=5'"),
+        "labeled '', but its settings differ from the card by 'pack=5'"),
     "a pack of a method without packs": (
         set_spec(BC, pack=5, variant="pack=5"), {"algorithm", "seeds", "manifest"},
         "bc: a pack of 5 seeds; it trains one seed at a time"),
