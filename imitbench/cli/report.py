@@ -21,7 +21,8 @@ Figures = Annotated[
     list[str],
     option(
         "--figure",
-        "Draw only these plots: intervals, profiles, improvement, curve-*, regimes-*; repeatable.",
+        "Draw only these plots: intervals, profiles, improvement, curve-*, regimes-*, race-*; "
+        "repeatable.",
         "GLOB",
     ),
 ]

@@ -53,7 +53,8 @@ LEGEND_COLUMNS = 4
 _COMPARING = ("intervals", "profiles", "improvement")
 _CURVE = "curve-"
 _REGIMES = "regimes-"
-_OPEN = (_CURVE, _REGIMES)
+_RACES = "race-"
+_OPEN = (_CURVE, _REGIMES, _RACES)
 """Beginnings of names of figures that depend on the results."""
 
 _STYLE: dict[Any, Any] = {
@@ -223,6 +224,11 @@ def _check_patterns(patterns: Sequence[str], report: Report, details: ReportDeta
                 f"--figure {pattern}: compares regimes that share all else, of which these results "
                 "have only one; draw intervals, or name further folders with --out"
             )
+        if pattern.startswith(_RACES) and not report.races:
+            raise InputError(
+                f"--figure {pattern}: draws races, of which these results have none; draw "
+                "intervals, or name other folders with --out"
+            )
         raise _no_such_figure(pattern, known)
 
 
@@ -261,12 +267,12 @@ def _spanning_plots(report: Report) -> Iterator[Plot]:
             "Dots and bars: IQM and its interval, by the number of demonstrations and what methods "
             f"get of them. Lines join results on the same environments. {comparison.title}."
         )
-        name = f"regimes-{comparison.conditions.suite}"
+        name = f"{_REGIMES}{comparison.conditions.suite}"
         yield Plot(name, caption, partial(_regimes, comparison, styles))
     for reported in report.races:
         for pair in reported.design.pairs:
             yield Plot(
-                f"race-{pair[0]}-{pair[1]}-{reported.design.suite}",
+                f"{_RACES}{pair[0]}-{pair[1]}-{reported.design.suite}",
                 "Dot and bar: difference of mean scores, method less baseline, with its repeated "
                 "interval, which stays valid under repeated looks. Dashed: about the difference "
                 "that decides at a look. Gray: the margin of equivalence, "

@@ -15,6 +15,7 @@ from imitbench.published.results_folder import export_results, races_of, read_ru
 from imitbench.report.build import build
 from imitbench.report.formats import plot, render
 from imitbench.report.paper_table import render_paper_table
+from imitbench.report.plots import check_figures
 from imitbench.report.race_tables import fixed_seeds
 from imitbench.util.hub_client import silent
 
@@ -72,6 +73,7 @@ def test_html_draws_a_chart_per_pair(report, out):
 
 def test_each_pair_has_a_figure(report, out, tmp_path):
     pytest.importorskip("matplotlib")
+    check_figures(["race-*"])
     paths = plot(report, [out], "svg", tmp_path, ["race-*"])
     assert [path.name for path in paths] == ["race-gail-bc-classic.svg", "race-sqil-bc-classic.svg"]
     assert "overall: worse" in paths[0].read_text()

@@ -137,6 +137,8 @@ def test_a_figure_of_regimes_needs_two(regime, report_of, report, tmp_path):
     one = report_of(regime(FULL))
     with pytest.raises(InputError, match=r"regimes-\*: compares regimes .* have only one; draw"):
         write_plots(one, ReportDetails(), tmp_path, "svg", ["regimes-*"])
+    with pytest.raises(InputError, match=r"race-\*: draws races, of which these results have none"):
+        write_plots(one, ReportDetails(), tmp_path, "svg", ["race-*"])
     with pytest.raises(InputError, match=r"regimes-other: no such figure.*regimes-classic"):
         write_plots(report, ReportDetails(), tmp_path, "svg", ["regimes-other"])
 
